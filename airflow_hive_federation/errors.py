@@ -1,9 +1,9 @@
-"""Every error the package raises on purpose.
+"""Defines every error that the package raises on purpose.
 
 ::
 
     HiveFederationError
-    ├── ConfigurationError            what the caller asked for cannot be: fix the arguments
+    ├── ConfigurationError            the arguments, connection or settings are impossible
     │   ├── HiddenLocationError           Hive's readers would hide everything below a directory
     │   └── ClusterRegistryError          the registry of clusters is malformed; ``reason`` says how
     ├── MetastoreError                a metastore answered with an error, or did not answer
@@ -14,7 +14,7 @@
     │   ├── OutcomeUnknownError           the connection broke inside a call that may have been carried out
     │   ├── UnsupportedMethodError        this metastore's version lacks the method
     │   ├── NoSuchObjectError · AlreadyExistsError · InvalidObjectError · InvalidOperationError
-    │   ├── MetastoreServerError          MetaException and whatever else the server could not do
+    │   ├── MetastoreServerError          MetaException, and other failures inside the server
     │   └── TransactionError
     │       ├── NoSuchTransactionError · TransactionAbortedError · NoSuchLockError
     │       └── LockTimeoutError          not granted in time                  (retryable)
@@ -22,54 +22,55 @@
     │   ├── FileVanishedError             a listed file is gone                (retryable)
     │   ├── StoragePermissionError · StorageFullError
     │   ├── StorageUnavailableError       a store does not answer, or not now  (retryable)
-    │   ├── SourceNotAllowedError         a source that a policy may not copy from
-    │   └── DigestMismatchError           the bytes read are not the bytes promised
-    ├── AcidFormatError               a directory or file that breaks Hive's ACID layout
+    │   ├── SourceNotAllowedError         the policy may not copy from this source path
+    │   └── DigestMismatchError           the bytes read do not match their digest
+    ├── AcidFormatError               a directory or file breaks Hive's ACID layout
     ├── ReplicationError
     │   ├── DumpIncompleteError · DumpCorruptError
     │   ├── TargetNotOursError            the target exists and carries no marker of this policy
-    │   ├── TargetChangedError            the target was changed by someone else
+    │   ├── TargetChangedError            someone else changed the target
     │   ├── LocationConflictError         two tables or policies would share directories of the target
-    │   ├── CycleRunningError             another cycle of this policy is at work  (retryable)
+    │   ├── CycleRunningError             another cycle of this policy is running  (retryable)
     │   │   └── CycleLostError                this cycle's lock is lost; ``reason`` says how   (retryable)
-    │   ├── EventCorruptError             a notification event that cannot be read; ``event_id`` names it
-    │   ├── UnknownEventError             an event of a type this version does not know
-    │   ├── EventsLostError               events a cycle needs are gone, and nothing else tells what they did
-    │   ├── SourceWentBackError           the source's events are fewer, or others, than the target has seen
-    │   ├── SourceDirectoryMissingError   a table's directory is not there; ``directories`` names it
-    │   ├── UnexplainedRemovalError       the source lacks what the target has, and no event tells why
-    │   ├── FailoverError                 source and target cannot change places as they are
+    │   ├── EventCorruptError             an event cannot be read; ``event_id`` names it
+    │   ├── UnknownEventError             this version does not know the type of an event
+    │   ├── EventsLostError               events that a cycle needs are gone, and cannot be reconstructed
+    │   ├── SourceWentBackError           the source has fewer, or other, events than the target has seen
+    │   ├── SourceDirectoryMissingError   a table's directory is missing; ``directories`` names it
+    │   ├── UnexplainedRemovalError       the source lacks objects of the target, and no event removed them
+    │   ├── FailoverError                 source and target cannot switch roles in their present state
     │   ├── VerificationError             source and replica differ; ``differences`` names them
-    │   └── VerificationIncompleteError   rows cannot be read, and so not be compared; see ``failures``
+    │   └── VerificationIncompleteError   rows cannot be read or compared; ``failures`` names the tables
     ├── RemoteError                   a remote table or database; ``remote`` names it
-    │   ├── StatementError                no statement; ``line``, ``column`` and ``expected`` say why
-    │   ├── NameTakenError                the local name belongs to something else
-    │   ├── NotARemoteError               what the statement names is no remote
-    │   ├── CyclicRemoteError             the remote leads back to where it is made
-    │   ├── RemoteUnsupportedError        a table that cannot be linked, with the reason
+    │   ├── StatementError                a statement cannot be parsed; see ``line``, ``column``, ``expected``
+    │   ├── NameTakenError                the local name belongs to another table or database
+    │   ├── NotARemoteError               the statement names something that is no remote
+    │   ├── CyclicRemoteError             the remote leads back to the local metastore
+    │   ├── RemoteUnsupportedError        the table cannot be linked, for the stated reason
     │   ├── RemoteDroppedError            the table or database is gone at the remote
     │   └── RemoteUnavailableError        the remote does not answer               (retryable)
     ├── ClusterError                  clusters of one metastore; ``cluster`` names one
-    │   ├── ClusterMetadataError          a table's or partition's cluster parameters contradict each other
-    │   ├── CopyRefusedError              what cannot be copied to a cluster, with the reason
+    │   ├── ClusterMetadataError          the cluster parameters of a table or partition contradict each other
+    │   ├── CopyRefusedError              the object cannot be copied to a cluster, for the stated reason
     │   ├── CopySourceChangedError        the primary changed while it was copied  (retryable)
-    │   ├── PrimaryRefusedError           a cluster that cannot become the primary, with the reason
-    │   └── RoutingError                  no cluster can run a statement; ``decision`` says why
+    │   ├── PrimaryRefusedError           the cluster cannot become the primary, for the stated reason
+    │   └── RoutingError                  no cluster can run a statement; ``decision`` holds the reasons
     │       ├── UnanalysableError             the tables of a statement are not known for certain
     │       └── UnknownClusterError           no cluster of that name is configured
-    ├── TunnelError                   an SSH route; ``hop`` names where it failed
-    │   ├── HostKeyError                  a host whose key is unknown, or another than the known one
+    ├── TunnelError                   an SSH route failed; ``hop`` names the failed hop
+    │   ├── HostKeyError                  a host's key is unknown, or differs from the known one
     │   ├── TunnelAuthenticationError     a hop refuses the user and key
     │   └── TunnelUnreachableError        a hop, or the metastore behind it, does not answer  (retryable)
-    ├── GatewayError                  a call that the gateway refuses; ``status`` says of which kind it is
-    ├── SparkJobError                 a Spark job of ours failed
-    └── EmbeddedError                 the local metastore
+    ├── GatewayError                  the gateway refuses a call; ``status`` names the reason
+    ├── SparkJobError                 a Spark job of this package failed
+    └── EmbeddedError                 the embedded metastore failed
         ├── JavaNotFoundError · JarDownloadError
         └── MetastoreStartError
 
-Retryable means: the same call may succeed later with nothing changed. Every error says what happened and
-where; ``remedy`` says what to do. All of them survive pickling (Airflow and Spark send them between
-processes). Only the Airflow surface turns them into Airflow's own exceptions.
+A retryable error may disappear if the same call is repeated later, with nothing changed. The message of every
+error describes the event and its place; ``remedy`` describes the action to take. All errors survive pickling,
+because Airflow and Spark send them between processes. Only the Airflow layer turns them into Airflow's
+own exceptions.
 """
 
 from __future__ import annotations
@@ -78,11 +79,11 @@ from typing import Any, ClassVar
 
 
 class HiveFederationError(Exception):
-    """Base of the tree.
+    """Base of all errors of the package.
 
-    :param message: what happened, and to which database, table, partition or file.
-    :param remedy: what the reader can do about it; appended to the text.
-    :param facts: typed attributes of the error, kept as :attr:`facts` and readable as attributes.
+    :param message: the event, and the database, table, partition or file that it concerns.
+    :param remedy: the action to take; appended to the text.
+    :param facts: typed attributes of the error, stored as :attr:`facts` and readable as attributes.
     """
 
     retryable: ClassVar[bool] = False
@@ -94,8 +95,8 @@ class HiveFederationError(Exception):
         self.facts = facts
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are not ordinary attributes. `facts` itself may be missing while
-        # pickle rebuilds the object.
+        # Python calls this only for names that are not ordinary attributes. `facts` itself may be missing
+        # while pickle rebuilds the object.
         facts = self.__dict__.get("facts", {})
         if name in facts:
             return facts[name]
@@ -115,15 +116,15 @@ def _rebuild(
 
 
 class ConfigurationError(HiveFederationError):
-    """The arguments, connection or settings cannot work as they are."""
+    """The arguments, connection or settings are impossible in this combination or state."""
 
 
 class HiddenLocationError(ConfigurationError):
-    """Hive's readers hide a directory that is to hold tables; ``path`` names it."""
+    """Hive's readers would hide a directory that is to hold tables; ``path`` names it."""
 
 
 class ClusterRegistryError(ConfigurationError):
-    """The registry of clusters is malformed; ``reason`` says how."""
+    """The registry of clusters is malformed; ``reason`` describes the defect."""
 
 
 class MetastoreError(HiveFederationError):
@@ -131,7 +132,7 @@ class MetastoreError(HiveFederationError):
 
 
 class MetastoreUnreachableError(MetastoreError):
-    """No server behind any of the URIs."""
+    """No server answers at any of the URIs."""
 
     retryable = True
 
@@ -143,27 +144,27 @@ class MetastoreTimeoutError(MetastoreError):
 
 
 class MetastoreProtocolError(MetastoreError):
-    """What answers does not speak the Hive metastore's protocol."""
+    """The server on that port does not speak the Hive metastore's protocol."""
 
 
 class MetastoreAuthenticationError(MetastoreError):
-    """The server does not accept who we are, or there is nothing to prove it by."""
+    """The server rejects the client's identity, or the client has no credentials to prove it."""
 
 
 class OutcomeUnknownError(MetastoreError):
-    """The connection broke inside a call that is not idempotent: it may have been carried out."""
+    """The connection broke inside a call that is not idempotent: the server may have executed it."""
 
 
 class UnsupportedMethodError(MetastoreError):
-    """The metastore's version has no such method."""
+    """The metastore's version does not have this method."""
 
 
 class NoSuchObjectError(MetastoreError):
-    """Database, table, partition, function or constraint does not exist."""
+    """The database, table, partition, function or constraint does not exist."""
 
 
 class AlreadyExistsError(MetastoreError):
-    """The object to be created exists."""
+    """The object to be created exists already."""
 
 
 class InvalidObjectError(MetastoreError):
@@ -175,7 +176,7 @@ class InvalidOperationError(MetastoreError):
 
 
 class MetastoreServerError(MetastoreError):
-    """MetaException and other failures inside the server."""
+    """The server failed internally, for instance with a MetaException."""
 
 
 class TransactionError(MetastoreError):
@@ -187,7 +188,7 @@ class NoSuchTransactionError(TransactionError):
 
 
 class TransactionAbortedError(TransactionError):
-    """The transaction was aborted, by us, by a conflict or by its timeout."""
+    """The transaction was aborted: by its client, by a conflict, or by its timeout."""
 
 
 class NoSuchLockError(TransactionError):
@@ -201,31 +202,31 @@ class LockTimeoutError(TransactionError):
 
 
 class StorageError(HiveFederationError):
-    """A file system refused; ``path`` names the file or directory."""
+    """A file system refused an operation; ``path`` names the file or directory."""
 
 
 class FileVanishedError(StorageError):
-    """A file that was listed is gone."""
+    """A file that was listed no longer exists."""
 
     retryable = True
 
 
 class StoragePermissionError(StorageError):
-    """No right to read or write the path."""
+    """The user may not read or write the path."""
 
 
 class StorageFullError(StorageError):
-    """No space, or no quota, left."""
+    """The file system has no space or quota left."""
 
 
 class StorageUnavailableError(StorageError):
-    """A store does not answer, or takes no changes now: no NameNode is active, or it is in safe mode."""
+    """A store does not answer or accepts no changes now: it is in safe mode or has no active NameNode."""
 
     retryable = True
 
 
 class SourceNotAllowedError(StorageError):
-    """A file or directory of a source lies where its policy may not copy from; ``path`` names it."""
+    """The policy may not copy from the location of a file or directory of the source; ``path`` names it."""
 
 
 class DigestMismatchError(StorageError):
@@ -233,11 +234,11 @@ class DigestMismatchError(StorageError):
 
 
 class AcidFormatError(HiveFederationError):
-    """A directory or file that breaks Hive's ACID layout."""
+    """A directory or file breaks Hive's ACID layout."""
 
 
 class ReplicationError(HiveFederationError):
-    """Base of replication's own errors."""
+    """Base of the errors of replication."""
 
 
 class DumpIncompleteError(ReplicationError):
@@ -245,7 +246,7 @@ class DumpIncompleteError(ReplicationError):
 
 
 class DumpCorruptError(ReplicationError):
-    """A file of the dump cannot be read, or is not of the dump's digest or version."""
+    """A file of the dump cannot be read, or does not match the dump's digest or version."""
 
 
 class TargetNotOursError(ReplicationError):
@@ -253,56 +254,57 @@ class TargetNotOursError(ReplicationError):
 
 
 class TargetChangedError(ReplicationError):
-    """The target was changed by someone else; ``differences`` names what."""
+    """Someone else changed the target; ``differences`` names the changes."""
 
 
 class LocationConflictError(ReplicationError):
     """Two tables would share or nest directories of the target; ``tables`` and ``paths`` name them.
 
-    So would targets of two metastores with one directory of dumps. ``other`` names the other policy where
-    there are two.
+    The targets of two metastores with one directory of dumps would do the same. If two policies are involved,
+    ``other`` names the other one.
     """
 
 
 class CycleRunningError(ReplicationError):
-    """Another cycle of this policy is at work."""
+    """Another cycle of this policy is running."""
 
     retryable = True
 
 
 class CycleLostError(CycleRunningError):
-    """This cycle has lost its lock: another may have taken its place, so nothing more is changed."""
+    """This cycle has lost its lock: another may have taken its place, so this one changes nothing more."""
 
 
 class EventCorruptError(ReplicationError):
-    """A notification event whose message cannot be read; ``event_id`` names it."""
+    """The message of a notification event cannot be read; ``event_id`` names the event."""
 
 
 class UnknownEventError(ReplicationError):
-    """Notification events of types this version does not know; ``event_types`` names them."""
+    """This version does not know the types of some notification events; ``event_types`` names them."""
 
 
 class EventsLostError(ReplicationError):
-    """Events a cycle needs are gone; ``table`` names the table that cannot be brought forward."""
+    """Events that a cycle needs are gone; ``table`` names the table that cannot be brought forward."""
 
 
 class SourceWentBackError(ReplicationError):
-    """The source's events are fewer, or others, than the target has seen: it was restored, or is another."""
+    """The source has fewer, or other, events than the target has seen: it was restored or replaced."""
 
 
 class SourceDirectoryMissingError(ReplicationError):
-    """Directories of tables to replicate are not there; ``directories`` names them by table."""
+    """Directories of tables to replicate are missing; ``directories`` names them by table."""
 
 
 class UnexplainedRemovalError(ReplicationError):
-    """The source lacks what the target has, and no event of the source tells that it was removed.
+    """The source lacks objects of the target, and no event of the source records their removal.
 
-    ``tables``, ``partitions`` (by table) and ``directories`` (by table) name what the target would lose.
+    ``tables``, ``partitions`` (by table) and ``directories`` (by table) name the objects that the target
+    would lose.
     """
 
 
 class FailoverError(ReplicationError):
-    """Source and target cannot change places as they are."""
+    """Source and target cannot switch roles in their present state."""
 
 
 class VerificationError(ReplicationError):
@@ -310,15 +312,15 @@ class VerificationError(ReplicationError):
 
 
 class VerificationIncompleteError(ReplicationError):
-    """Rows of source or replica cannot be read, and so not be compared; ``failures`` names every table."""
+    """Rows of source or replica cannot be read or compared; ``failures`` names every table."""
 
 
 class RemoteError(HiveFederationError):
-    """Base of the errors of remotes; ``remote`` names the remote where there is one."""
+    """Base of the errors of remotes; ``remote`` names the remote, if one is concerned."""
 
 
 class StatementError(RemoteError):
-    """A statement that cannot be parsed: ``line`` and ``column`` (from 1), and what was ``expected``."""
+    """A statement cannot be parsed at ``line``, ``column`` (from 1); ``expected`` names the valid syntax."""
 
 
 class NameTakenError(RemoteError):
@@ -326,7 +328,7 @@ class NameTakenError(RemoteError):
 
 
 class NotARemoteError(RemoteError):
-    """The statement names a table or database that is no remote, or that does not exist."""
+    """The statement names a table or database that is no remote or does not exist."""
 
 
 class CyclicRemoteError(RemoteError):
@@ -334,29 +336,29 @@ class CyclicRemoteError(RemoteError):
 
 
 class RemoteUnsupportedError(RemoteError):
-    """What cannot be linked: a view, a table kept by a storage handler."""
+    """The table cannot be linked: it is a view, or a storage handler keeps its data."""
 
 
 class RemoteDroppedError(RemoteError):
-    """The remote's table or database does not exist (any more)."""
+    """The table or database does not exist at the remote (any more)."""
 
 
 class RemoteUnavailableError(RemoteError):
-    """The remote does not answer, or did not a moment ago."""
+    """The remote does not answer, or did not answer a moment ago."""
 
     retryable = True
 
 
 class ClusterError(HiveFederationError):
-    """Base of the errors of clusters; ``cluster`` names the cluster where there is one."""
+    """Base of the errors of clusters; ``cluster`` names the cluster, if one is concerned."""
 
 
 class ClusterMetadataError(ClusterError):
-    """Parameters ``hive.cluster.*`` that contradict each other; ``table``, ``partition`` name the object."""
+    """Parameters ``hive.cluster.*`` contradict each other; ``table`` and ``partition`` name the object."""
 
 
 class CopyRefusedError(ClusterError):
-    """A table or partition that cannot be copied to a cluster; ``table`` and ``partition`` name it."""
+    """A table or partition cannot be copied to a cluster; ``table`` and ``partition`` name it."""
 
 
 class CopySourceChangedError(ClusterError):
@@ -366,15 +368,15 @@ class CopySourceChangedError(ClusterError):
 
 
 class PrimaryRefusedError(ClusterError):
-    """A cluster that cannot become a table's primary; ``table`` and ``partition`` name what is in the way."""
+    """A cluster cannot become a table's primary; ``table`` and ``partition`` name the obstacle."""
 
 
 class RoutingError(ClusterError):
-    """No cluster can run a statement; ``decision`` holds every table and what was tried."""
+    """No cluster can run a statement; ``decision`` holds every table and the clusters tried."""
 
 
 class UnanalysableError(RoutingError):
-    """The tables of a statement are not known for certain; ``line`` and ``column`` say where."""
+    """The tables of a statement are not known for certain; ``line`` and ``column`` hold the place."""
 
 
 class UnknownClusterError(RoutingError):
@@ -382,11 +384,11 @@ class UnknownClusterError(RoutingError):
 
 
 class TunnelError(HiveFederationError):
-    """An SSH route failed; ``hop`` names where."""
+    """An SSH route failed; ``hop`` names the hop that failed."""
 
 
 class HostKeyError(TunnelError):
-    """A host's key is not among the known ones, or is another."""
+    """A host's key is not among the known keys, or differs from the known one."""
 
 
 class TunnelAuthenticationError(TunnelError):
@@ -394,17 +396,17 @@ class TunnelAuthenticationError(TunnelError):
 
 
 class TunnelUnreachableError(TunnelError):
-    """A hop, or what lies behind the last one, does not answer."""
+    """A hop, or the server behind the last hop, does not answer."""
 
     retryable = True
 
 
 class GatewayError(HiveFederationError):
-    """The gateway refuses a call; ``status`` says why in one word."""
+    """The gateway refuses a call; ``status`` holds the reason in one word."""
 
 
 class SparkJobError(HiveFederationError):
-    """A Spark job of ours failed."""
+    """A Spark job of this package failed."""
 
 
 class EmbeddedError(HiveFederationError):
@@ -412,12 +414,12 @@ class EmbeddedError(HiveFederationError):
 
 
 class JavaNotFoundError(EmbeddedError):
-    """No Java runtime that Hive runs on."""
+    """No Java runtime that Hive runs on was found."""
 
 
 class JarDownloadError(EmbeddedError):
-    """The jars could not be fetched, or are not those of the lock."""
+    """The jars could not be downloaded, or do not match the lock file."""
 
 
 class MetastoreStartError(EmbeddedError):
-    """The metastore did not come up; ``log_path`` names its log."""
+    """The metastore did not start; ``log_path`` names its log."""

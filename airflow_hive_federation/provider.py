@@ -1,4 +1,4 @@
-"""What the package tells Airflow about itself (entry point ``apache_airflow_provider``)."""
+"""Describes the package to Airflow (entry point ``apache_airflow_provider``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PACKAGE = "airflow_hive_federation"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Provider metadata in the form of Airflow's ``provider_info`` schema."""
+    """Return the provider's metadata in the form of Airflow's ``provider_info`` schema."""
     return {
         "package-name": "airflow-hive-federation",
         "name": "Hive Federation",

@@ -1,7 +1,7 @@
-"""Waiting, described once: a probe says whether something is so, a poll policy says how often to ask.
+"""Waits until a probe succeeds; a poll policy defines the pauses between its calls.
 
-Operators, sensors and triggers share a probe; where the waiting happens (a worker, the triggerer, a plain
-loop) is all that differs between them.
+Operators, sensors and triggers share a probe and differ only in the place of the wait: a worker, the
+triggerer, or a plain loop.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class PollPolicy:
-    """How often to ask, and for how long.
+    """The pauses between the calls of a probe, and the timeout of the wait.
 
-    :param first_s: seconds before the second question.
-    :param factor: growth of the pause from one question to the next.
-    :param longest_s: the pause never exceeds this many seconds.
-    :param timeout_s: seconds after which waiting ends, the time of the questions included; ``None`` waits
-        for ever.
+    :param first_s: seconds before the second call.
+    :param factor: the growth of the pause from one call to the next.
+    :param longest_s: the longest pause in seconds.
+    :param timeout_s: seconds after which the wait ends, the time of the calls included; ``None`` waits for
+        ever.
     """
 
     first_s: float = 0.5
@@ -28,9 +28,9 @@ class PollPolicy:
     timeout_s: float | None = None
 
     def pauses(self, clock: Callable[[], float] = time.monotonic) -> Iterator[float]:
-        """Return the pauses, in seconds; the timeout counts from this call, whatever is done between them.
+        """Return the pauses in seconds; the timeout counts from this call, including the work between pauses.
 
-        :param clock: seconds of a clock that never goes back.
+        :param clock: returns the seconds of a clock that never goes back.
         """
         return self._pauses(clock, None if self.timeout_s is None else clock() + self.timeout_s)
 
@@ -42,7 +42,7 @@ class PollPolicy:
 
 
 def boot_time_s() -> float:
-    """Seconds of a clock that never goes back, and counts suspended time where the system has such a one."""
+    """Return the seconds of a clock that never goes back, and counts suspended time if the system can."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -55,13 +55,13 @@ def wait_until(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Ask ``probe`` until it says yes; return whether it did before the policy's timeout.
+    """Call ``probe`` until it returns true; return whether it did before the policy's timeout.
 
-    The timeout is one of the clock: a probe that takes long leaves room for fewer of them. The last probe
-    begins at the timeout or before it, so the wait takes at most one probe longer.
+    The timeout includes the time that the probe takes: slow probes are called less often. The last call
+    begins at the timeout or before it, so the wait ends at most one call later.
 
-    :param sleep: waits so many seconds.
-    :param clock: seconds of a clock that never goes back.
+    :param sleep: waits for a number of seconds.
+    :param clock: returns the seconds of a clock that never goes back.
     """
     pauses = policy.pauses(clock)
     while not probe():

@@ -1,11 +1,11 @@
 """
 ## Compact ACID tables
 
-Serves a metastore's compaction queue with Spark, so that a cluster with no Hive engine compacts.
+Serves a metastore's compaction queue with Spark, so that a cluster without a Hive engine compacts.
 
-Every quarter of an hour, what the metastore's initiator and `ALTER TABLE … COMPACT` have put in the queue is
-compacted. It needs a connection of type `hive_federation` and one of the apache-spark provider. Switch
-Hive's own workers off (`metastore.compactor.worker.threads=0`), or let them serve other pools.
+Every quarter of an hour, it compacts the requests that the metastore's initiator and `ALTER TABLE … COMPACT`
+have put in the queue. It needs a connection of type `hive_federation` and one of the apache-spark provider.
+Switch Hive's own workers off (`metastore.compactor.worker.threads=0`), or let them serve other pools.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
 """
 ## Fail over a replicated Hive database
 
-Moves the writers of a database to its replica, and makes the former source the replica. Nothing is copied
-twice: the way back is increments.
+Moves the writers of a database to its replica, and makes the former source the replica. No file is copied
+twice, because the way back consists of increments.
 
-| Task | What it does |
+| Task | Action |
 |---|---|
-| **start** | marks the source as one that is being left, and waits for its open transactions |
-| **increment**, **load** | the last cycle |
-| **verify** | compares both sides: definitions, write ids, files' digests, the rows Spark counts |
+| **start** | marks the source as being left, and waits for its open transactions |
+| **increment**, **load** | run the last cycle |
+| **verify** | compares both sides: definitions, write ids, digests of files, row counts by Spark |
 | **approve** | waits for a person (*Required actions* in Airflow's UI) |
-| **switch** | makes the source a replica, lets the target be written; returns the policy of the way back |
-| **roll_back** | if the switch was not approved: the source may be written again |
+| **switch** | makes the source a replica and the target writable; returns the policy of the way back |
+| **roll_back** | makes the source writable again if the switch was not approved |
 
-Pause the DAG that replicates the database first, and stop who writes to the source: **switch** fails, and
-changes nothing, if something was written since the last cycle. Then clear **increment** and what follows.
-Afterwards, run the DAG that replicates with the policy that **switch** returned (its name, databases,
-directories), and with the two connections exchanged.
+First pause the DAG that replicates the database, and stop all writers to the source: **switch** fails, and
+changes nothing, if the source was written to since the last cycle. In that case clear **increment** and the
+tasks after it. Afterwards, run the replicating DAG with the policy that **switch** returned (its name,
+databases, directories), and with the two connections exchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from airflow_hive_federation.operators.replication import (
 
 _DUMP_ROOT = "var.value.get('hive_federation_dump_root', '/var/lib/hive-federation')"
 _EXTERNAL_BASE = "var.value.get('hive_federation_external_base', '/var/lib/hive-federation/external')"
-# No parameter of a run: whoever triggers one may not choose which files of the worker are copied.
+# Not a parameter of a run: users who trigger one may not choose the worker's files to copy.
 _SOURCE_ROOTS = "{{ var.value.get('hive_federation_source_roots', '') }}"
 
 with DAG(
@@ -102,7 +102,7 @@ with DAG(
     },
 ) as dag:
     ENDS: dict[str, Any] = {
-        # As in the DAG replicate_database: the policy's name is what marks the target.
+        # As in the DAG replicate_database, because the policy's name marks the target.
         "policy": {
             "name": "{{ params.policy or "
             "params.target_conn_id ~ '.' ~ (params.target_database or params.database) }}",

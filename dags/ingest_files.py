@@ -1,10 +1,9 @@
 """
 ## Ingest files into an ACID table
 
-Every few minutes, what has arrived below a directory or prefix and was not ingested yet: each record exactly
-once. The position is kept with the table and moved by the commit of the records themselves, so a task that
-failed is simply run again. Names of files have to begin with a time, so that new ones come behind those that
-were ingested.
+Every few minutes, it ingests the new files below a directory or prefix, each record exactly once. The table
+holds the position, and the transaction that commits the records moves it, so a failed task is simply run
+again. File names have to begin with a time, so that new files sort after those already ingested.
 
 It needs a connection of type *Hive metastore (federation)*.
 """
@@ -23,7 +22,7 @@ with DAG(
     description="Streams files into a transactional table as they arrive, each record exactly once",
     schedule=timedelta(minutes=5),
     catchup=False,
-    # Two runs at once would read the same position; who comes second would be refused.
+    # Two concurrent runs would read the same position, and the second commit would be refused.
     max_active_runs=1,
     default_args={"retries": 3, "retry_delay": timedelta(minutes=1)},
     tags=["hive", "ingest"],

@@ -1,17 +1,16 @@
 """
 ## Keep copies in secondary clusters current
 
-Copies what changed of tables to other clusters, by rules such as `last 30 days of sales.orders in C2`. Every
-ten minutes, each rule reads the metastore's notification events since its last run, and looks at the
-partitions that they name. All partitions of the rule are compared with their copies the first time, if
-events are missing, and once a day.
+Copies changed partitions of tables to other clusters, by rules such as `last 30 days of sales.orders in C2`.
+Every ten minutes, the task of each rule reads the metastore's notification events since its last run, and
+compares the partitions that they name with their copies. It compares all partitions of the rule on the first
+run, if events are missing, and once a day.
 
-Partitions that fall out of the window keep their copies until these are dropped; once the primary changes,
-the router no longer uses them. `hive-federation cluster advise` prints rules that past statements would have
-needed.
+Partitions outside the window keep their copies until these are dropped; once the primary changes, the router
+no longer uses them. `hive-federation cluster advise` prints the rules that past statements would have needed.
 
 It needs the registry of clusters in the Airflow variable `hive_federation_clusters`, a connection of type
-`hive_federation`, and for each secondary cluster one of the apache-spark provider.
+`hive_federation`, and one connection of the apache-spark provider per secondary cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from airflow_hive_federation.operators.clusters import KeepCopiesOperator
 
 @task
 def rules(params: dict[str, Any]) -> list[str]:
-    """The rules, of which each gets a task of its own."""
+    """Return the rules, each of which gets a task of its own."""
     return list(params["rules"])
 
 
@@ -36,7 +35,7 @@ with DAG(
     description="Copies what changed of tables to other clusters, by notification events",
     schedule=timedelta(minutes=10),
     catchup=False,
-    # Two runs at once would copy the same files.
+    # Two concurrent runs would copy the same files.
     max_active_runs=1,
     default_args={"retries": 3, "retry_delay": timedelta(minutes=5)},
     tags=["hive", "clusters"],

@@ -1,24 +1,24 @@
 """
 ## Replicate a Hive database
 
-Keeps one database, ACID tables included, in step between two Hive metastores. The first run copies it, each
-later one brings what has changed since; give the DAG a schedule to have that done regularly.
+Keeps one database, ACID tables included, in step between two Hive metastores. The first run copies the
+database, and each later run brings the changes since the last one; give the DAG a schedule for regular runs.
 
-| Task | What it does |
+| Task | Action |
 |---|---|
-| **decide** | looks at the target: nothing published there means a bootstrap, otherwise an increment |
-| **drain** | notes the source's last event and waits until the transactions open then have ended |
-| **dump** | writes down what the source is: definitions, statistics, write ids, files readers see |
-| **increment** | writes down what has happened on the source since the target's last event |
+| **decide** | looks at the target: chooses a bootstrap if nothing is published there, else an increment |
+| **drain** | records the source's last event, and waits for the transactions that are open at that moment |
+| **dump** | writes a dump of the source: definitions, statistics, write ids, the files that readers see |
+| **increment** | dumps the changes of the source since the target's last event |
 | **load** | copies the files with Spark, creates or alters the tables, and publishes the database |
-| **verify** | compares both sides: definitions, write ids, every file's digest, and the rows Spark counts |
+| **verify** | compares both sides: definitions, write ids, digests of all files, and row counts by Spark |
 
-A task that failed is simply cleared: it goes on from where it was. A target database that this DAG did not
-make is refused, unless *Adopt an existing database* is on.
+Simply clear a failed task: it continues from the point of the failure. A target database that this DAG did
+not make is refused, unless *Adopt an existing database* is on.
 
 It needs two connections of type *Hive metastore (federation)*, and one of type *Spark* (without
-`spark_default`, Spark runs on the worker itself). The directories that a run's form leaves empty are those of
-the variables `hive_federation_dump_root` and `hive_federation_external_base`, or else
+`spark_default`, Spark runs on the worker itself). If a run's form leaves the directories empty, the variables
+`hive_federation_dump_root` and `hive_federation_external_base` define them, or else they are
 `/var/lib/hive-federation` and `/var/lib/hive-federation/external`.
 """
 
@@ -32,7 +32,7 @@ from airflow_hive_federation.operators.replication import replicate_database
 
 _DUMP_ROOT = "var.value.get('hive_federation_dump_root', '/var/lib/hive-federation')"
 _EXTERNAL_BASE = "var.value.get('hive_federation_external_base', '/var/lib/hive-federation/external')"
-# No parameter of a run: whoever triggers one may not choose which files of the worker are copied.
+# Not a parameter of a run: users who trigger one may not choose the worker's files to copy.
 _SOURCE_ROOTS = "{{ var.value.get('hive_federation_source_roots', '') }}"
 
 with DAG(
@@ -128,7 +128,7 @@ with DAG(
 ) as dag:
     replicate_database(
         {
-            # Two targets are two policies.
+            # Two targets need two policies.
             "name": "{{ params.policy or "
             "params.target_conn_id ~ '.' ~ (params.target_database or params.database) }}",
             "source_database": "{{ params.database }}",

@@ -1,22 +1,22 @@
 """
 ## Replicate several Hive databases
 
-Keeps databases in step between two Hive metastores, every quarter of an hour. Each database has an instance
-of the task group of its own, whose tasks wait for no other database: one that fails holds up no other.
+Keeps databases in step between two Hive metastores, every quarter of an hour. Each database has its own
+instance of the task group, whose tasks wait for no other database: a failure holds up no other database.
 
-| Task | What it does |
+| Task | Action |
 |---|---|
-| **policies** | reads what is to be replicated: the Variable `hive_replications`, else the parameter |
-| **replicate** | a cycle of each database: first a bootstrap, then what has changed since |
+| **policies** | reads the policies from the Variable `hive_replications`, else from the parameter |
+| **replicate** | runs a cycle per database: first a bootstrap, then increments |
 
-The Variable is a JSON list of policies, each by its fields or by the name of a database:
+The Variable is a JSON list of policies, each a mapping of its fields or the name of a database:
 
 ```json
 ["flights", {"source_database": "stock", "target_database": "stock_copy", "exclude_tables": "tmp_.*"}]
 ```
 
 Every replicated table updates its asset, `hive://host:port/database/table` with the target's host and port:
-a DAG that is scheduled on it starts when data has arrived.
+a DAG that is scheduled on the asset starts when new data has arrived.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from airflow_hive_federation.operators.replications import ReplicationPoliciesOp
 
 _DUMP_ROOT = "var.value.get('hive_federation_dump_root', '/var/lib/hive-federation')"
 _EXTERNAL_BASE = "var.value.get('hive_federation_external_base', '/var/lib/hive-federation/external')"
-# No parameter of a run: whoever triggers one may not choose which files of the worker are copied.
+# Not a parameter of a run: users who trigger one may not choose the worker's files to copy.
 _SOURCE_ROOTS = "{{ var.value.get('hive_federation_source_roots', '') }}"
 
 with DAG(

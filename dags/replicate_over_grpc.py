@@ -1,12 +1,12 @@
 """
 ## Replicate a Hive database over gRPC
 
-The source is behind a gRPC gateway, perhaps in another network; the target is a metastore as ever. Nothing
-but the connection says so: operators and hooks are the same.
+Replicates from a source behind a gRPC gateway, perhaps in another network, to an ordinary metastore. Only the
+connection differs: operators and hooks are the same.
 
-| Task | What it does |
+| Task | Action |
 |---|---|
-| **greet** | asks the gateway which databases there are, and fails early where it does not answer |
+| **greet** | lists the databases through the gateway, and fails early if the gateway does not answer |
 | **replicate** | bootstraps the copy or brings it forward, and verifies it |
 
 The connection of the source names the gateway and the key file of a service account:
@@ -14,8 +14,8 @@ The connection of the source names the gateway and the key file of a service acc
 `{"conn_type": "hive_federation",
   "extra": {"uris": "grpc://gate.example.com:9084", "grpc_keyfile": "/etc/keys/etl.json"}}`
 
-Workers need the extra `grpc`. The files of the tables do not go through the gateway: Spark reads them where
-they are.
+Workers need the extra `grpc`. The files of the tables do not pass through the gateway: Spark reads them at
+their locations.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ with DAG(
             "source_database": "{{ params.database }}",
             "dump_root": "{{ params.dump_root }}",
             "external_base": "{{ params.external_base }}",
-            # No parameter of a run: whoever triggers one may not choose which files of the worker are copied.
+            # Not a parameter of a run: users who trigger one may not choose the worker's files to copy.
             "allowed_source_roots": "{{ var.value.get('hive_federation_source_roots', '') }}",
         },
         source_conn_id="{{ params.source_conn_id }}",

@@ -1,12 +1,12 @@
 """
 ## Run a query where its tables are
 
-Each statement runs in the cluster that holds everything it reads, and that is the primary of the table it
-writes. Its route is in the task's log and in what the task returns. A statement that no cluster can run
-fails, with the tables and partitions that are missing, and where.
+Each statement runs in the cluster that holds all the data it reads, and that is the primary of the table it
+writes. The task's log and its result contain the route. A statement that no cluster can run fails with an
+error that names the missing tables and partitions per cluster.
 
 It needs the registry of clusters in the Airflow variable `hive_federation_clusters`, a connection of type
-`hive_federation`, and for each cluster one of the apache-spark provider.
+`hive_federation`, and one connection of the apache-spark provider per cluster.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The command ``hive-federation``."""
+"""Implements the command ``hive-federation``."""

@@ -1,4 +1,4 @@
-"""Airflow's logging, made fit for a command: it would write to stdout, where results belong."""
+"""Redirects Airflow's logging while a command runs, because Airflow logs to stdout, which is for results."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _WARNINGS = frozenset({"warning", "error", "critical"})
 
 @contextmanager
 def retold(story: Story) -> Iterator[None]:
-    """Within, a story tells the counts that our hooks log, and what is warned of; nothing else is shown.
+    """Send the counts that our hooks log, and warnings, to a story within the block; drop other log lines.
 
-    Of spark-submit's many lines only the counts are for a user; the others are in the error if it fails.
-    Afterwards logging is as it was: a command may be called from a program that goes on.
+    Of spark-submit's many lines, a user needs only the counts; if it fails, the error contains the others.
+    The end of the block restores the logging, because a program that continues may have called the command.
     """
     import structlog
 
-    # Importing it configures Airflow's logging, which must not happen after ours.
+    # This import configures Airflow's logging, which must happen before the configuration below.
     from airflow_hive_federation.hooks.compat import redact
 
     def tell(_logger: Any, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -1,4 +1,4 @@
-"""``hive-federation cluster``: put tables into clusters, copy them to others, move and drop copies."""
+"""``hive-federation cluster``: assigns tables to clusters, and copies, moves and drops copies of tables."""
 
 from __future__ import annotations
 
@@ -38,24 +38,26 @@ def add_parser(subparsers: Any) -> None:
     copy = _action(actions, "copy", "copy a table, or partitions of it, to a secondary cluster")
     drop = _action(actions, "drop-copy", "drop copies in a secondary cluster; the primary stays")
     move = _action(actions, "move-copy", "move copies from one secondary cluster to another")
-    for one in (copy, move):
-        one.add_argument(
+    for subparser in (copy, move):
+        subparser.add_argument(
             "--spark-conn-id",
             metavar="ID",
             help="Airflow connection of the Spark that copies (default: the cluster's jobTracker)",
         )
-    for one in (copy, drop, move):
-        one.add_argument("table", help="database.table")
-        if one is move:
-            one.add_argument("from_cluster", metavar="from", help="the secondary cluster that has them")
-        one.add_argument("cluster", metavar="to" if one is move else None, help="the secondary cluster")
-        one.add_argument(
+    for subparser in (copy, drop, move):
+        subparser.add_argument("table", help="database.table")
+        if subparser is move:
+            subparser.add_argument("from_cluster", metavar="from", help="the secondary cluster that has them")
+        subparser.add_argument(
+            "cluster", metavar="to" if subparser is move else None, help="the secondary cluster"
+        )
+        subparser.add_argument(
             "--partition",
             action="append",
             metavar="NAME",
             help="this partition, such as day=2026-01-01; may be repeated (default: all)",
         )
-        one.add_argument(
+        subparser.add_argument(
             "--where", metavar="CONDITION", help="partitions by a condition: \"day >= '2026-01-01'\""
         )
     primary = _action(actions, "set-primary", "make a cluster with fresh copies a table's primary")
@@ -76,8 +78,8 @@ def add_parser(subparsers: Any) -> None:
         help="remove statements that are older than DAYS days (default: 7)",
     )
     advise = cluster_advise.add_parser(actions)
-    for one in (assign, copy, drop, move, primary, sweep, advise):
-        add_common_arguments(one)
+    for subparser in (assign, copy, drop, move, primary, sweep, advise):
+        add_common_arguments(subparser)
 
 
 def _action(actions: Any, name: str, does: str) -> argparse.ArgumentParser:
@@ -88,7 +90,7 @@ def _action(actions: Any, name: str, does: str) -> argparse.ArgumentParser:
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what all commands about clusters take."""
+    """Add the arguments that all commands about clusters share."""
     parser.add_argument(
         "--metastore",
         default="hive_federation_default",
@@ -106,7 +108,7 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry it out."""
+    """Run the command and return its exit code."""
     actions = {
         "assign": _assign,
         "move-copy": _move,
@@ -138,9 +140,9 @@ def _move(args: argparse.Namespace) -> int:
             options=end.storage_options,
         )
     size = f"{report.files:,} files, {report.size_bytes:,} bytes copied"
-    where = f"from {report.from_cluster} to {report.to_cluster}"
+    route = f"from {report.from_cluster} to {report.to_cluster}"
     return _print(
-        args, report.to_json(), f"{report.table}: {_copies(len(report.moved))} moved {where} ({size})"
+        args, report.to_json(), f"{report.table}: {_copies(len(report.moved))} moved {route} ({size})"
     )
 
 
@@ -171,8 +173,8 @@ def _sweep(args: argparse.Namespace) -> int:
             statements_older_than_s=args.statement_days * 24 * 3600,
             options=end.storage_options,
         )
-    for directory, why in sorted(report.left.items()):
-        print(f"{directory}: left as it is: {why}", file=sys.stderr)
+    for directory, reason in sorted(report.left.items()):
+        print(f"{directory}: left as it is: {reason}", file=sys.stderr)
     counts = f"{len(report.removed)} directories removed, {report.used} in use, {len(report.left)} left"
     return _print(args, report.to_json(), f"{report.cluster}: {counts}")
 
@@ -183,7 +185,7 @@ def _print(args: argparse.Namespace, report: dict[str, Any], line: str) -> int:
 
 
 def _copy_runner(args: argparse.Namespace, registry: ClusterRegistry, end: End) -> RunCopy:
-    """The copy job of the cluster that is copied to."""
+    """Return the copy job of the cluster that receives the copies."""
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
 
     conn_id = args.spark_conn_id or registry.cluster(args.cluster).spark_conn_id
@@ -242,16 +244,16 @@ def _assign(args: argparse.Namespace) -> int:
     print(f"{len(report.changed)} tables{would} {done} {report.cluster}; {report.unchanged} unchanged")
     for name, cluster in sorted(report.elsewhere.items()):
         print(f"{name}: stays in cluster {cluster}", file=sys.stderr)
-    for name, why in sorted(report.skipped.items()):
-        print(f"{name}: left as it is: {why}", file=sys.stderr)
+    for name, reason in sorted(report.skipped.items()):
+        print(f"{name}: left as it is: {reason}", file=sys.stderr)
     return 0
 
 
 @contextmanager
 def opened(args: argparse.Namespace) -> Iterator[tuple[MetastoreClient, ClusterRegistry, End]]:
-    """The metastore, the registry and the connection that the arguments name.
+    """Open the metastore, the registry and the connection that the arguments name.
 
-    :raises ConfigurationError: there is no such connection, variable or file, or it holds no registry.
+    :raises ConfigurationError: the connection, variable or file does not exist, or holds no registry.
     """
     from airflow_hive_federation.hooks.clusters import find_registry
     from airflow_hive_federation.metastore import MetastoreClient
@@ -263,7 +265,7 @@ def opened(args: argparse.Namespace) -> Iterator[tuple[MetastoreClient, ClusterR
 
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal."""
+    """Show a progress bar if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

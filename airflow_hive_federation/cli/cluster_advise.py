@@ -1,4 +1,4 @@
-"""``hive-federation cluster advise``: the copies that past statements would have needed."""
+"""``hive-federation cluster advise``: prints the copies that past statements would have needed."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def add_parser(actions: Any) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace, client: MetastoreClient, registry: ClusterRegistry, end: End) -> int:
-    """Print the advice."""
+    """Print the advice and return the exit code."""
     from airflow_hive_federation.clusters.advice_report import as_json
     from airflow_hive_federation.clusters.advice_svg import as_svg
     from airflow_hive_federation.clusters.advising import advise_from_history
 
-    found = advise_from_history(
+    result = advise_from_history(
         client,
         registry,
         directory=args.history,
@@ -58,32 +58,33 @@ def run(args: argparse.Namespace, client: MetastoreClient, registry: ClusterRegi
         options=end.storage_options,
     )
     if args.svg == "-":
-        print(as_svg(found.advice), end="")
+        print(as_svg(result.advice), end="")
     elif args.json:
-        print(json.dumps({"history": found.directory, **as_json(found.advice)}, indent=1))
+        print(json.dumps({"history": result.directory, **as_json(result.advice)}, indent=1))
     else:
-        print(_words(found, registry))
+        print(_words(result, registry))
     if args.svg not in {None, "-"}:
         from airflow_hive_federation.storage.filesystem import canonical
         from airflow_hive_federation.storage.publishing import write_atomically
 
-        # Beside a name without a directory, the temporary file would lie in the root of the file system.
-        write_atomically(canonical(args.svg), [as_svg(found.advice).encode()], end.storage_options)
-    for line in found.damaged:
+        # For a name without a directory, the temporary file would otherwise lie in the root of the file
+        # system.
+        write_atomically(canonical(args.svg), [as_svg(result.advice).encode()], end.storage_options)
+    for line in result.damaged:
         print(f"left out: {line}", file=sys.stderr)
     return 0
 
 
 def size_bytes(text: str) -> int:
-    """The bytes of ``10TB`` (powers of 1000), ``10TiB`` (of 1024) or ``10``.
+    """Return the number of bytes in ``10TB`` (powers of 1000), ``10TiB`` (powers of 1024) or ``10``.
 
-    :raises argparse.ArgumentTypeError: it is no size.
+    :raises argparse.ArgumentTypeError: the text is no size.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no size: write 10TB, 500GiB, or a number of bytes")
-    base = 1024 if found[3] else 1000
-    return int(float(found[1]) * base ** _POWERS[(found[2] or "").upper()])
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** _POWERS[(match[2] or "").upper()])
 
 
 def _days(text: str) -> int:

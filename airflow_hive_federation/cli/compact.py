@@ -1,4 +1,4 @@
-"""``hive-federation compact``: compact a table now, or serve the metastore's compaction queue."""
+"""``hive-federation compact``: compacts a table now, or serves the metastore's compaction queue."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry it out; 1 if a compaction failed."""
+    """Run the command; return 1 if a compaction failed."""
     reports = _serve(args) if args.table == "worker" else _compact(args)
     return int(any(report.state == "failed" for report in reports))
 

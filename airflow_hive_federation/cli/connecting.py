@@ -1,4 +1,4 @@
-"""What the command line takes as a metastore: URIs, or the id of an Airflow connection."""
+"""Resolves the metastores of the command line: URIs, or the id of an Airflow connection."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class End:
-    """A metastore, and the options of the stores its tables lie on."""
+    """A metastore, and the options of the stores that hold its tables."""
 
     name: str
     settings: MetastoreSettings
     storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
-#: Longest answer of a metastore in bytes, if the command line says so.
+#: Longest answer of a metastore in bytes; ``None`` if the command line does not limit it.
 _MAX_ANSWER_BYTES: ContextVar[int | None] = ContextVar("max_answer_bytes", default=None)
 
 
 @contextmanager
 def answers_up_to(size_bytes: int | None) -> Iterator[None]:
-    """Bound the answers of all metastores that are named in the block.
+    """Limit the answers of all metastores that are named within the block.
 
-    :param size_bytes: longest answer; ``None`` leaves the default, or what an Airflow connection says.
+    :param size_bytes: the longest answer; ``None`` leaves the default, or the limit of an Airflow connection.
     """
     token = _MAX_ANSWER_BYTES.set(size_bytes)
     try:
@@ -43,19 +43,19 @@ def answers_up_to(size_bytes: int | None) -> Iterator[None]:
 
 
 def settings_for(connection: str) -> MetastoreSettings:
-    """Settings of a client.
+    """Return the settings of a client.
 
     :param connection: URIs, comma-separated, or the id of an Airflow connection.
-    :raises ConfigurationError: neither.
+    :raises ConfigurationError: ``connection`` is neither.
     """
     return end_for(connection).settings
 
 
 def end_for(connection: str) -> End:
-    """Settings of a client, and storage options where an Airflow connection has them.
+    """Return the settings of a client, and the storage options of an Airflow connection.
 
     :param connection: URIs, comma-separated, or the id of an Airflow connection.
-    :raises ConfigurationError: neither.
+    :raises ConfigurationError: ``connection`` is neither.
     """
     end = _end_for(connection)
     size_bytes = _MAX_ANSWER_BYTES.get()
@@ -84,9 +84,9 @@ def _end_for(connection: str) -> End:
 
 
 def common_storage_options(source: End, target: End) -> dict[str, Any]:
-    """The storage options of both ends, for work that reads one and writes the other.
+    """Return the storage options of both ends, for work that reads one and writes the other.
 
-    :raises ConfigurationError: they differ and do not say by URI which is whose.
+    :raises ConfigurationError: they differ and are not separated by URI prefix.
     """
     from airflow_hive_federation.hooks.metastore import merged_storage_options
 
@@ -96,11 +96,11 @@ def common_storage_options(source: End, target: End) -> dict[str, Any]:
 
 
 def remotes_for(connection: str, *, database: str = "default") -> Remotes:
-    """The remotes of a metastore; connections that their properties name are Airflow's. Close them.
+    """Return the remotes of a metastore, whose properties name Airflow connections. The caller closes them.
 
     :param connection: URIs, comma-separated, or the id of an Airflow connection.
     :param database: the current database.
-    :raises ConfigurationError: neither.
+    :raises ConfigurationError: ``connection`` is neither.
     """
     from airflow_hive_federation.remotes.session import Remotes
 
@@ -108,7 +108,7 @@ def remotes_for(connection: str, *, database: str = "default") -> Remotes:
 
 
 class _LateConnections:
-    """Airflow's connections, imported when a property names one: Airflow takes a second to import."""
+    """Airflow's connections, imported only when a property names one: Airflow takes a second to import."""
 
     def metastore(self, connection_id: str) -> MetastoreSettings:
         return self._airflow().metastore(connection_id)

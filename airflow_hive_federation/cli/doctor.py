@@ -1,4 +1,4 @@
-"""``hive-federation doctor``: what a metastore can do, and what is misconfigured for us."""
+"""``hive-federation doctor``: examines a metastore's abilities, and its configuration for this package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings; 1 if one of them is an error."""
+    """Print the findings; return 1 if one of them is an error."""
     from airflow_hive_federation.metastore import MetastoreClient, examine
 
     with MetastoreClient(settings_for(args.connection)) as client:

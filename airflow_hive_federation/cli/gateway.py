@@ -1,4 +1,4 @@
-"""``hive-federation gateway serve|check``: a front before metastores, and what its clients would see."""
+"""``hive-federation gateway serve|check``: serves a gateway to metastores, or checks it as a client would."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out one action and return the exit code.
+    """Run one action and return the exit code.
 
-    :raises HiveFederationError: what went wrong, for the caller to print.
+    :raises HiveFederationError: the action failed; the caller prints the error.
     """
-    # What grpcio's C++ writes to standard error beside its errors has no place between our lines.
+    # grpcio's C++ core logs to standard error beside its errors, which would mix with our lines.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     action: Callable[[argparse.Namespace], int] = args.gateway_run
     return action(args)
@@ -108,13 +108,13 @@ def _serve_by_several(args: argparse.Namespace, config: GatewayConfig) -> int:
 
 
 def _argv(args: argparse.Namespace) -> list[str]:
-    """The command line again, ports and workers apart; it holds no secrets."""
-    found = ["gateway", "serve"]
-    given = ("config", "upstream", "host", "grpc_port", "metrics_port", "cert_file", "key_file")
-    for name in (*given, "client_ca_file", "access_log"):
+    """Return the arguments of the command line except ports and workers; they hold no secrets."""
+    argv = ["gateway", "serve"]
+    options = ("config", "upstream", "host", "grpc_port", "metrics_port", "cert_file", "key_file")
+    for name in (*options, "client_ca_file", "access_log"):
         if (value := getattr(args, name)) is not None:
-            found += [f"--{name.replace('_', '-')}", str(value)]
-    return [*found, *(["--allow-plain"] if args.allow_plain else [])]
+            argv += [f"--{name.replace('_', '-')}", str(value)]
+    return [*argv, *(["--allow-plain"] if args.allow_plain else [])]
 
 
 def _config(args: argparse.Namespace) -> GatewayConfig:
@@ -137,19 +137,19 @@ def _with_options(config: GatewayConfig, args: argparse.Namespace) -> GatewayCon
     from airflow_hive_federation.gateway.config import LogSection, MetricsSection
     from airflow_hive_federation.gateway.thrift_front import ThriftSettings
 
-    taken: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if args.cert_file is not None:
-        taken["tls"] = ServerTls(
+        options["tls"] = ServerTls(
             cert_file=args.cert_file, key_file=args.key_file, client_ca_file=args.client_ca_file
         )
-    taken |= {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
-    taken |= {"allow_plain": True} if args.allow_plain else {}
+    options |= {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
+    options |= {"allow_plain": True} if args.allow_plain else {}
     changes: dict[str, Any] = {}
-    if taken and config.thrift is not None:
-        changes["thrift"] = replace(config.thrift, **taken)
-    elif taken:
-        changes["thrift"] = ThriftSettings(**taken)
-    if args.grpc_port is not None or (taken and config.grpc is not None):
+    if options and config.thrift is not None:
+        changes["thrift"] = replace(config.thrift, **options)
+    elif options:
+        changes["thrift"] = ThriftSettings(**options)
+    if args.grpc_port is not None or (options and config.grpc is not None):
         changes["grpc"] = _grpc(config.grpc, args)
     if args.metrics_port is not None:
         changes["metrics"] = replace(config.metrics or MetricsSection(), port=args.metrics_port)
@@ -163,15 +163,15 @@ def _grpc(section: GrpcSection | None, args: argparse.Namespace) -> GrpcSection:
     from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
     from airflow_hive_federation.gateway.properties import GrpcSection
 
-    taken: dict[str, Any] = {} if args.grpc_port is None else {"port": args.grpc_port}
-    taken |= {} if args.host is None else {"host": args.host}
-    taken |= {"allow_plain": True} if args.allow_plain else {}
+    options: dict[str, Any] = {} if args.grpc_port is None else {"port": args.grpc_port}
+    options |= {} if args.host is None else {"host": args.host}
+    options |= {"allow_plain": True} if args.allow_plain else {}
     if args.cert_file is not None:
-        taken["tls"] = ServerTls(
+        options["tls"] = ServerTls(
             cert_file=args.cert_file, key_file=args.key_file, client_ca_file=args.client_ca_file
         )
     section = section or GrpcSection(settings=GrpcFrontSettings())
-    return replace(section, settings=replace(section.settings, **taken))
+    return replace(section, settings=replace(section.settings, **options))
 
 
 def _check(args: argparse.Namespace) -> int:

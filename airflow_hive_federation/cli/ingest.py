@@ -1,4 +1,4 @@
-"""``hive-federation ingest``: files into an ACID table, exactly once."""
+"""``hive-federation ingest``: streams files into an ACID table, exactly once."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry it out."""
+    """Run the command and return its exit code."""
     from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
 
     end = end_for(args.metastore)
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _delimiter(text: str) -> str:
-    """Read a delimiter, or Python's escape for it."""
+    """Return the delimiter in a text, which may be a Python escape."""
     if not text.startswith("\\") or len(text) == 1:
         return text
     try:
@@ -143,7 +143,7 @@ def _bar(table: str) -> Iterator[Callable[[IngestProgress], None]]:
 
 
 def _lines(table: str) -> Callable[[IngestProgress], None]:
-    """Tell where nobody watches a bar: a line for a commit, if the last line is some seconds old."""
+    """Return a function that prints a line per commit, with some seconds between lines, for non-terminals."""
     started = time.monotonic()
     told = -_LINE_SECONDS
 

@@ -1,4 +1,4 @@
-"""Entry point of ``hive-federation``."""
+"""Runs the command ``hive-federation``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_hive_federation import __version__
 from airflow_hive_federation.cli.connecting import answers_up_to
 from airflow_hive_federation.errors import HiveFederationError
 
-#: Command → module with ``add_parser(subparsers)`` and ``run(args) -> int``.
+#: The module of each command, which has ``add_parser(subparsers)`` and ``run(args) -> int``.
 COMMANDS = {
     "demo": "airflow_hive_federation.demo.command",
     "metastore": "airflow_hive_federation.cli.metastore",
@@ -29,7 +29,7 @@ COMMANDS = {
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+    """Build the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="hive-federation", description="Federate Hive metastores and replicate Hive databases."
     )

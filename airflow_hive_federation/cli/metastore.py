@@ -1,4 +1,4 @@
-"""``hive-federation metastore start|stop|list``: embedded metastores for development."""
+"""``hive-federation metastore start|stop|list``: runs embedded metastores for development."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_hive_federation.runtime.cache import DATA_VARIABLE, data_directory
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    """Register ``metastore`` and its three actions; :func:`run` carries them out."""
+    """Register ``metastore`` and its three actions, which :func:`run` executes."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "metastore", help="start, stop and list local Hive metastores for development"
     )
@@ -49,9 +49,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out one action and return the exit code.
+    """Run one action and return the exit code.
 
-    :raises HiveFederationError: what went wrong, for the caller to print.
+    :raises HiveFederationError: the action failed; the caller prints the error.
     """
     action: Callable[[argparse.Namespace], int] = args.metastore_run
     return action(args)
@@ -73,23 +73,25 @@ def _start(args: argparse.Namespace) -> int:
 
 
 def _stop(args: argparse.Namespace) -> int:
-    found = [running for running in running_metastores() if running.name == args.name]
-    if not found:
-        names = ", ".join(running.name for running in running_metastores())
+    stopped = [metastore for metastore in running_metastores() if metastore.name == args.name]
+    if not stopped:
+        names = ", ".join(metastore.name for metastore in running_metastores())
         raise ConfigurationError(
             f"no metastore named {args.name!r} is running.",
             remedy=f"name one that runs: {names}." if names else "none runs: nothing is to be stopped.",
         )
-    for running in found:
-        stop_metastore(running)
-    _print(args, found, f"{args.name} is stopped; its directory stays: {found[0].directory}", single=True)
+    for metastore in stopped:
+        stop_metastore(metastore)
+    _print(args, stopped, f"{args.name} is stopped; its directory stays: {stopped[0].directory}", single=True)
     return 0
 
 
 def _list(args: argparse.Namespace) -> int:
     running = running_metastores()
     rows = [("NAME", "URI", "PID", "DIRECTORY")]
-    rows += [(one.name, one.uri, str(one.pid), str(one.directory)) for one in running]
+    rows += [
+        (metastore.name, metastore.uri, str(metastore.pid), str(metastore.directory)) for metastore in running
+    ]
     _print(args, running, _table(rows) if running else "no metastore is running")
     return 0
 

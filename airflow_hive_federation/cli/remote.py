@@ -1,4 +1,4 @@
-"""``hive-federation remote``: list, describe and refresh remotes."""
+"""``hive-federation remote``: lists, describes and refreshes remotes."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ def add_parser(subparsers: Any) -> None:
     listing.add_argument("database", nargs="?", help="database; all by default")
     describe = actions.add_parser("describe", help="a remote, by the remote itself")
     sync = actions.add_parser("sync", help="bring a remote to what it stands for")
-    for one in (describe, sync):
-        one.add_argument("name", help="database.table, or a database")
+    for subparser in (describe, sync):
+        subparser.add_argument("name", help="database.table, or a database")
     describe.add_argument("--extended", action="store_true", help="with location, formats and parameters")
     sync.add_argument("--whole", action="store_true", help="compare everything, not only what events name")
     sync.add_argument(
         "--on-dropped", choices=["drop", "keep", "fail"], help="what becomes of links whose table is gone"
     )
-    for one in (listing, describe, sync):
-        one.add_argument(
+    for subparser in (listing, describe, sync):
+        subparser.add_argument(
             "--metastore",
             default="hive_federation_default",
             help="URI(s) of the local metastore, or the id of an Airflow connection",
         )
-        one.add_argument("--json", action="store_true", help="print JSON")
+        subparser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry it out."""
+    """Run the command and return its exit code."""
     from airflow_hive_federation.remotes.describe import show_remotes
     from airflow_hive_federation.remotes.statement import Kind, parse_name
     from airflow_hive_federation.remotes.sync import OnDropped
@@ -67,5 +67,5 @@ def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
     counts = [f"{len(report[name])} {name}" for name in ("created", "altered", "dropped")]
     parts = [f"{report[f'partitions_{name}']} {name}" for name in ("added", "altered", "dropped")]
     print(f"{report['remote']}: tables: {', '.join(counts)}; partitions: {', '.join(parts)}")
-    for name, why in report["skipped"].items():
-        print(f"{name}: left out: {why}", file=sys.stderr)
+    for name, reason in report["skipped"].items():
+        print(f"{name}: left out: {reason}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``hive-federation replicate``: the replication of the DAG, from a terminal.
+"""``hive-federation replicate``: replicates a database from a terminal, as the example DAG does.
 
 A policy file is TOML::
 
@@ -12,7 +12,8 @@ A policy file is TOML::
     [options]                                 # settings under Hive's own names
     "hive.repl.bootstrap.dump.open.txn.timeout" = "10m"
 
-Keys of the stores stay out of it: name Airflow connections as source and target, whose extras hold them.
+A policy file holds no keys of the stores: name Airflow connections as source and target, whose extras hold
+them.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
     from airflow_hive_federation.replication.repair import RepairReport
     from airflow_hive_federation.replication.verify.verify import VerificationReport
 
-#: Connections to each metastore: tables are dumped and created side by side.
+#: Connections per metastore, because tables are dumped and created side by side.
 _CONNECTIONS = 8
 
-#: Keys of a policy file, and the type TOML gives them.
+#: Keys of a policy file, and their types in TOML.
 _KEYS = {
     field.name: {
         **dict.fromkeys(FLAGS, (bool,)),
@@ -120,7 +121,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run an action; 0 if the replica is equal to its source."""
+    """Run an action; return 0 if the replica equals its source."""
     file = read_policy_file(args.policy, into_existing=getattr(args, "into_existing", False))
     if args.action in {"plan", "status"}:
         from airflow_hive_federation.cli.replication_state import show
@@ -130,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
-    # After that, for they import Airflow, which takes seconds.
+    # This import comes late, because it imports Airflow, which takes seconds.
     from airflow_hive_federation.cli.airflow_logs import retold
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
     from airflow_hive_federation.metastore import MetastorePool
@@ -188,7 +189,7 @@ def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyFile:
-    """A policy with its two ends."""
+    """A policy and its two ends."""
 
     policy: ReplicationPolicy
     source: str
@@ -198,9 +199,9 @@ class PolicyFile:
 def read_policy_file(path: Path, *, into_existing: bool = False) -> PolicyFile:
     """Read a policy file.
 
-    :param into_existing: set ``into_existing``, whatever the file says.
-    :raises ConfigurationError: it cannot be read, has a key that is not known, lacks one, or has a value
-        that cannot be.
+    :param into_existing: set ``into_existing``, whatever its value in the file.
+    :raises ConfigurationError: the file cannot be read, has an unknown key, lacks a required key, or has an
+        impossible value.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -220,15 +221,15 @@ def read_policy_file(path: Path, *, into_existing: bool = False) -> PolicyFile:
 
 
 def policy_text(policy: ReplicationPolicy, source: str, target: str) -> str:
-    """A policy as :func:`read_policy_file` reads it."""
+    """Return a policy as the text of a policy file, for :func:`read_policy_file`."""
     values = {"source": source, "target": target, **policy.to_json()}
     return "".join(f"{name} = {_toml(value)}\n" for name, value in values.items() if value is not None)
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + "}"
-    # Text and numbers are written in TOML as in JSON.
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+    # TOML writes text and numbers as JSON does.
     return json.dumps(value)
 
 
@@ -240,16 +241,16 @@ def _check(path: Path, values: Mapping[str, Any], ends: Mapping[str, Any], optio
     missing += [name for name in _REQUIRED if name not in values and name not in by_option]
     unknown = sorted(set(values) - set(_KEYS))
     if unknown or missing:
-        what = [f"{', '.join(unknown)} not known"] * bool(unknown) + [f"{', '.join(missing)} missing"] * bool(
-            missing
-        )
+        defects = [f"{', '.join(unknown)} not known"] * bool(unknown) + [
+            f"{', '.join(missing)} missing"
+        ] * bool(missing)
         raise ConfigurationError(
-            f"Policy file {path}: {'; '.join(what)}.",
+            f"Policy file {path}: {'; '.join(defects)}.",
             remedy=f"Keys are source, target, options, {', '.join(sorted(_KEYS))}.",
         )
     for name, value in {**values, **ends}.items():
         kinds = _KEYS.get(name, (str,))
-        # A truth value is an int to Python, and not to us.
+        # Python counts a boolean as an int; a policy file does not.
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise ConfigurationError(
                 f"Policy file {path}: {name} is {value!r}.",
@@ -269,7 +270,7 @@ _NAMES_OF_TYPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Work:
-    """The steps of the DAG, with what each has to say."""
+    """The steps of the DAG as methods, which report their progress to the story."""
 
     source: MetastorePool
     target: MetastorePool
@@ -278,7 +279,7 @@ class _Work:
     story: Story
 
     def act(self, args: argparse.Namespace) -> tuple[VerificationReport, dict[str, Any]]:
-        """Do what was asked for; return the last verification, and what is to be printed."""
+        """Run the requested action; return the last verification, and the result to print."""
         if args.action == "repair":
             repaired = self._repair()
             return repaired.report, {"dump": self._loaded_dump(), **repaired.to_json()}
@@ -291,7 +292,7 @@ class _Work:
         return report, {"dump": dump, **report.to_json()}
 
     def fail_over(self) -> FailoverReport:
-        """Drain the source, bring the last increment, verify, and switch the roles."""
+        """Drain the source, load the last increment, verify, and switch the roles."""
         from airflow_hive_federation.replication.failover import is_switched, start_failover, switch_roles
 
         story = self.story
@@ -303,9 +304,9 @@ class _Work:
         return switch_roles(self.source, self.target, self.policy, progress=story.hear)
 
     def _cycle(self) -> tuple[str, set[str]]:
-        """Bootstrap or increment; return the URI of the dump and the tables that the cycle changed."""
+        """Run a bootstrap or an increment; return the URI of the dump and the changed tables."""
         from airflow_hive_federation.replication.cycle import is_published
-        from airflow_hive_federation.replication.replica.homes import changed_tables
+        from airflow_hive_federation.replication.replica.table_index import changed_tables
 
         with self.target.client() as client:
             published = is_published(client, self.policy)
@@ -381,7 +382,7 @@ class _Work:
     ) -> VerificationReport:
         """Compare the target with the dump.
 
-        :param tables: those whose files and rows are compared; all by default.
+        :param tables: the tables whose files and rows are compared; by default all tables.
         """
         from airflow_hive_federation.replication.verify.verify import verify_replica
 

@@ -1,4 +1,4 @@
-"""``hive-federation replicate plan`` and ``status``."""
+"""``hive-federation replicate plan`` and ``status``: print the next cycle and the state of a replication."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from airflow_hive_federation.replication.cycle_plan import CyclePlan
     from airflow_hive_federation.replication.status import ReplicationStatus
 
-#: Connections to each metastore.
+#: Connections per metastore.
 _CONNECTIONS = 4
-#: Without a terminal, rich would cut a table at 80 columns.
+#: The width of tables without a terminal, which rich would otherwise cut at 80 columns.
 _WIDTH_WITHOUT_TERMINAL = 200
 _NAMES_SHOWN = 3
 
@@ -26,8 +26,8 @@ _NAMES_SHOWN = 3
 def show(action: str, policy: ReplicationPolicy, source: str, target: str, *, as_json: bool) -> int:
     """Print a plan or a status.
 
-    :param source: the source's metastore: URIs, or the id of an Airflow connection.
-    :param target: the target's.
+    :param source: the metastore of the source: URIs, or the id of an Airflow connection.
+    :param target: the metastore of the target, likewise.
     """
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.replication.cycle_plan import plan_cycle
@@ -63,14 +63,14 @@ _CYCLE_COLUMNS = (
 
 
 def print_plan(plan: CyclePlan) -> None:
-    """Print what a cycle would do."""
-    told = {
+    """Print the actions of the next cycle."""
+    states = {
         "bootstrap": f"is not published: a bootstrap at event {plan.event_id}",
         "increment": f"would take {plan.events} events and {plan.transactions} transactions, up to event "
         f"{plan.event_id}",
         "idle": f"is up to date at event {plan.event_id}: nothing to do",
     }
-    print(f"Database {plan.database} {told[plan.kind]}")
+    print(f"Database {plan.database} {states[plan.kind]}")
     _print_skipped(plan.skipped, plan.retained)
     if plan.waits_for:
         print(f"It would wait for transactions {', '.join(map(str, plan.waits_for))}")
@@ -100,7 +100,7 @@ def print_plan(plan: CyclePlan) -> None:
 
 
 def print_status(status: ReplicationStatus) -> None:
-    """Print where a target stands."""
+    """Print the state of a target."""
     at = f" at event {status.event_id}" if status.event_id is not None else ""
     print(f"Database {status.database} is {status.state}{at}")
     if status.running:
@@ -128,20 +128,23 @@ def print_status(status: ReplicationStatus) -> None:
             _CYCLE_COLUMNS,
             (
                 (
-                    time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.ended_s)),
-                    one.kind if one.cycles == 1 else f"{one.kind}, {one.cycles} times",
-                    *(f"{value:,}" for value in (one.event_id, one.events, one.transactions, one.tables)),
-                    *(f"{value:,}" for value in (one.files, one.size_bytes, one.seconds)),
-                    f"{one.bytes_per_s / 1e6:,.1f}",
+                    time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(cycle.ended_s)),
+                    cycle.kind if cycle.cycles == 1 else f"{cycle.kind}, {cycle.cycles} times",
+                    *(
+                        f"{value:,}"
+                        for value in (cycle.event_id, cycle.events, cycle.transactions, cycle.tables)
+                    ),
+                    *(f"{value:,}" for value in (cycle.files, cycle.size_bytes, cycle.seconds)),
+                    f"{cycle.bytes_per_s / 1e6:,.1f}",
                 )
-                for one in status.cycles
+                for cycle in status.cycles
             ),
         )
 
 
 def _print_skipped(skipped: Mapping[str, str], retained: Collection[str]) -> None:
-    for name, why in sorted(skipped.items()):
-        print(f"Not replicated: {name}: {why}" + ("; its replica is kept" if name in retained else ""))
+    for name, reason in sorted(skipped.items()):
+        print(f"Not replicated: {name}: {reason}" + ("; its replica is kept" if name in retained else ""))
 
 
 def _several(what: str, names: Sequence[str]) -> str:

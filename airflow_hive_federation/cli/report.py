@@ -1,4 +1,4 @@
-"""A verification report as a table on stdout."""
+"""Prints a verification report as a table on stdout."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 _KINDS = {"full_acid": "full ACID", "insert_only": "insert-only ACID"}
 _COLUMNS = ("Table", "Kind", "Files", "Bytes", "Rows, source", "Rows, target", "Digests")
 _NUMBERS = frozenset(_COLUMNS[2:6])
-#: Without a terminal, rich would cut a table at 80 columns.
+#: The width of tables without a terminal, which rich would otherwise cut at 80 columns.
 _WIDTH_WITHOUT_TERMINAL = 200
 
 
 def print_report(report: Mapping[str, Any], *, title: str) -> None:
-    """Print the tables of a report; its differences are the error that follows.
+    """Print the tables of a report; its differences appear in the error that follows.
 
-    :param report: what ``VerificationReport.to_json`` gives.
+    :param report: the result of ``VerificationReport.to_json``.
     """
     from rich.console import Console
     from rich.table import Table
@@ -34,8 +34,8 @@ def print_report(report: Mapping[str, Any], *, title: str) -> None:
         )
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False)
     console.print(table)
-    for name, why in sorted(report["not_compared"].items()):
-        console.print(f"{name} is not compared, because {why}.", markup=False)
+    for name, reason in sorted(report["not_compared"].items()):
+        console.print(f"{name} is not compared, because {reason}.", markup=False)
 
 
 def _number(value: int | None) -> str:

@@ -1,4 +1,4 @@
-"""``hive-federation route``: the cluster that would run a statement, and why."""
+"""``hive-federation route``: prints the cluster that would run a statement, and the reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry it out; 1 if no cluster can run a statement."""
+    """Run the command; return 1 if no cluster can run a statement."""
     from airflow_hive_federation.clusters.routing.explain import as_json, in_words
     from airflow_hive_federation.clusters.routing.route import Policy
     from airflow_hive_federation.clusters.running import LiveRouter, first_session
@@ -52,10 +52,10 @@ def run(args: argparse.Namespace) -> int:
             options=end.storage_options,
         )
         session = first_session(registry, database=args.database, cluster=args.cluster)
-        found = list(router.decisions(script, session))
+        decisions = list(router.decisions(script, session))
     if args.json:
-        print(json.dumps([{"sql": text, **as_json(decision)} for text, decision in found], indent=1))
+        print(json.dumps([{"sql": text, **as_json(decision)} for text, decision in decisions], indent=1))
     else:
-        for _, decision in found:
+        for _, decision in decisions:
             print(in_words(decision) if args.explain else decision.cluster or f"none: {decision.reason}")
-    return int(any(decision.cluster is None for _, decision in found))
+    return int(any(decision.cluster is None for _, decision in decisions))

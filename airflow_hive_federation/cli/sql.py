@@ -1,4 +1,4 @@
-"""``hive-federation sql``: statements of remotes."""
+"""``hive-federation sql``: runs statements of remotes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the statements and print their answers, each as soon as it is there."""
+    """Run the statements, and print each answer as soon as it arrives."""
     script = sys.stdin.read() if args.sql == "-" else args.sql
     with remotes_for(args.metastore, database=args.database) as remotes:
         if args.json:
             answers = remotes.run(script)
-            print(json.dumps([{"columns": one.columns, "rows": one.rows} for one in answers], indent=1))
+            print(
+                json.dumps([{"columns": result.columns, "rows": result.rows} for result in answers], indent=1)
+            )
             return 0
         for answer in remotes.answers(script):
             print_answer(answer)

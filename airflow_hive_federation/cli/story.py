@@ -1,6 +1,6 @@
-"""What a long command tells on stderr: stages with the time since the start, details, and how far it is.
+"""Reports the progress of a long command on stderr: stages with the time since the start, details, counts.
 
-On a terminal, counts are drawn as a bar that is overwritten; elsewhere they are lines, a few at most.
+On a terminal, counts are a bar that is overwritten; elsewhere they are a few lines.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TextIO
 
-#: Lines of one kind that are told in full; after them only how many there were.
+#: The number of lines of one kind that appear in full; afterwards only their count appears.
 _IN_FULL = 12
-#: Where nothing can be overwritten, a count is told once in this many seconds.
+#: Seconds between two lines of one count where nothing can be overwritten.
 _EVERY_S = 5.0
 _BAR_WIDTH = 24
 
@@ -32,10 +32,10 @@ _VERBS = {"copy": "copied", "digest": "compared"}
 
 
 class Story:
-    """Tells what is being done.
+    """Reports the progress of a command.
 
-    :param stream: where to; stderr by default, so that stdout holds nothing but results.
-    :param clock: seconds.
+    :param stream: the stream to write to; stderr by default, so that stdout holds nothing but results.
+    :param clock: returns the time in seconds.
     """
 
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,20 +54,20 @@ class Story:
         return self._clock() - self._began
 
     def stage(self, text: str) -> None:
-        """The next thing begins."""
+        """Begin the next stage."""
         self._counts.clear()
         self._line(f"[{self.seconds:5.1f} s] {text}")
 
     def detail(self, text: str) -> None:
-        """Something about it; what was just said is not repeated."""
+        """Write a detail of the stage, unless it repeats the last one."""
         if text != self._last:
             self._last = text
             self._line(f"          {text}")
 
     def hear(self, text: str, *, label: str = "") -> None:
-        """Retell a line of the library's progress: counts as counts, a long row of tables shortened.
+        """Report a line of the library's progress: counts as counts, and a long series of tables shortened.
 
-        :param label: stands before the text, in a column of its own.
+        :param label: a label before the text, in a column of its own.
         """
         before = f"{label:<7} " if label else ""
         if match := _FILES.fullmatch(text):
@@ -85,7 +85,7 @@ class Story:
             self.detail(f"{before}{text}")
 
     def expect_tables(self, count: int) -> None:
-        """How many tables there are, where no dump was heard of."""
+        """Set the number of tables where the story has received no dump."""
         self._counts["dumped"] = count
 
     def _hear_files(self, match: re.Match[str], before: str) -> None:
@@ -134,7 +134,7 @@ class Story:
 
 
 def is_count(text: str) -> bool:
-    """Whether a line of a log says how far a job is."""
+    """Return whether a line of a log is a count of a job's progress."""
     return _FILES.fullmatch(text) is not None
 
 
@@ -148,18 +148,18 @@ def _several(count: str, noun: str) -> str:
 
 
 def _contents(dumped: re.Match[str]) -> str:
-    """What is dumped of a table; an unpartitioned one has no partitions to tell of, and a view no files.
+    """Return the dumped contents of a table; an unpartitioned one has no partitions, and a view no files.
 
-    An increment tells what it does with the table instead of how many partitions that has.
+    An increment's line names the action on the table instead of the number of its partitions.
     """
-    found = [_several(dumped[name], name[:-1]) for name in ("partitions", "files") if int(dumped[name] or 0)]
+    counts = [_several(dumped[name], name[:-1]) for name in ("partitions", "files") if int(dumped[name] or 0)]
     size_bytes = int(dumped["size_bytes"])
-    contents = ", ".join([*found, _size(size_bytes)] if size_bytes else found) or "its definition"
+    contents = ", ".join([*counts, _size(size_bytes)] if size_bytes else counts) or "its definition"
     return f"{dumped['work']}, {contents}" if dumped["work"] else contents
 
 
 def _size(size_bytes: int) -> str:
-    """In the units of a thousand that the library tells rates in."""
+    """Return the size in units of powers of 1000, as the library's rates."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size_bytes >= factor:
             return f"{size_bytes / factor:,.1f} {unit}"

@@ -1,1 +1,1 @@
-"""Clusters: compute and storage sites under one metastore, and the routing of statements between them."""
+"""Routes statements between clusters, which are compute and storage sites under one metastore."""

@@ -1,9 +1,9 @@
-"""The transactional tables that a routed statement reads: where, and by which snapshot.
+"""Describes the transactional tables that a routed statement reads: their directories and snapshots.
 
-Spark's own reader takes the files of a transactional table for rows, deleted and aborted ones included. So a
-statement comes to its job with a description of each such table: per partition the directory of a copy with
-the write ids that it was made with, or the primary's with those of now. A reader's transaction keeps the
-primary's files while the job runs.
+Spark's own reader returns all rows in the files of a transactional table, deleted and aborted ones included.
+Therefore each statement reaches its Spark job with a description of every such table. Per partition, it
+contains the directory of a copy and the write ids at the time of the copy, or the primary's directory and the
+current write ids. A reader's transaction preserves the primary's files while the job runs.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def acid_inputs(
     *,
     options: Mapping[str, Any] | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Describe the transactional tables among the inputs of a statement, and keep their files.
+    """Describe the transactional tables among the inputs of a statement, and preserve their files.
 
-    All are read as of one moment. A copy that lacks rows of that moment, or some of its files, is not read:
-    the primary is, from another site.
+    One snapshot serves all tables. If a copy lacks rows of that snapshot, or some of its files, the statement
+    reads the primary instead, from another site.
 
-    :param names: ``database.table`` of all tables that are read.
+    :param names: ``database.table`` of all tables that the statement reads.
     :param cluster: the cluster that runs the statement.
     :param options: storage options of all clusters.
     :return: JSON values, as :mod:`airflow_hive_federation.spark.acid_tables` reads them.
-    :raises LockTimeoutError: a table is locked against readers for too long.
+    :raises LockTimeoutError: another lock excludes readers of a table for too long.
     :raises TransactionAbortedError: at the end, if files may have been removed before they were read.
     :raises ClusterMetadataError: cluster metadata is damaged.
     """
@@ -57,7 +57,7 @@ def acid_inputs(
         transaction.lock_to_read(by_name)
         transaction.keep_files(by_name)
         snapshots = take_snapshots(client, list(by_name))
-        # What was read before the lock was granted may have been altered meanwhile.
+        # The tables may have been altered between the first read and the grant of the lock.
         yield [
             _described_input(client, table, snapshots[full_name(table).lower()], cluster, options)
             for table in _described(client, by_name)
@@ -71,8 +71,8 @@ def _described(client: MetastoreClient, names: Iterable[str]) -> list[types.Tabl
         by_database[database].add(table)
     return [
         described
-        for database, some in by_database.items()
-        for described in client.get_tables(database, sorted(some))
+        for database, table_names in by_database.items()
+        for described in client.get_tables(database, sorted(table_names))
     ]
 
 
@@ -94,28 +94,30 @@ def _described_input(
         ],
         options,
     )
-    reads: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    locations_by_snapshot: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     if not objects:
-        reads[snapshot.write_ids.text(), snapshot.txns.text()] = []
+        locations_by_snapshot[snapshot.write_ids.text(), snapshot.txns.text()] = []
     for described in objects:
         copy = copies.get(id(described))
-        place = str(described.sd and described.sd.location)
+        location = str(described.sd and described.sd.location)
         write_ids, txns = snapshot.write_ids, snapshot.txns
         if copy is not None and copy.snapshot is not None:
             # All directories of a copy were visible when it was made.
-            place, write_ids, txns = copy.location, copy.snapshot, ValidTxns.everything()
+            location, write_ids, txns = copy.location, copy.snapshot, ValidTxns.everything()
         values = list(described.values or ()) if isinstance(described, types.Partition) else []
         storage = (
             to_json(described.sd)
             if isinstance(described, types.Partition) and described.sd is not None
             else None
         )
-        reads[write_ids.text(), txns.text()].append({"location": place, "values": values, "storage": storage})
+        locations_by_snapshot[write_ids.text(), txns.text()].append(
+            {"location": location, "values": values, "storage": storage}
+        )
     return {
         "table": to_json(table),
         "reads": [
-            {"write_ids": write_ids, "txns": txns, "places": places}
-            for (write_ids, txns), places in reads.items()
+            {"write_ids": write_ids, "txns": txns, "places": locations}
+            for (write_ids, txns), locations in locations_by_snapshot.items()
         ],
     }
 
@@ -129,10 +131,10 @@ def _current(table: types.Table, described: Described, snapshot: Snapshot, clust
 def _whole(
     copies: Sequence[tuple[Described, Secondary]], options: Mapping[str, Any] | None
 ) -> dict[int, Secondary]:
-    """The copies that have all their files, by identity of the object."""
-    there = list_many([copy.location for _, copy in copies], options=options, missing_ok=True)
+    """Return the copies that have all their files, by the ``id()`` of their table or partition."""
+    listings = list_many([copy.location for _, copy in copies], options=options, missing_ok=True)
     return {
         id(described): copy
         for described, copy in copies
-        if content_mark(there[copy.location]) == copy.source.content
+        if content_mark(listings[copy.location]) == copy.source.content
     }

@@ -1,8 +1,8 @@
-"""Snapshots of transactional tables: the rows that a copy holds, and whether the primary has others by now.
+"""Compares the snapshots of a transactional table's copy and primary, and selects the files of a snapshot.
 
-A copy of a transactional table is of the write ids that were valid when it was made. It stays that of the
-primary's rows until another write id becomes valid: a compaction moves rows into other files, and changes
-none of them.
+A copy of a transactional table contains the rows of the write ids that were valid when it was made. Its rows
+stay those of the primary until another write id becomes valid, because a compaction moves rows into other
+files without changing them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def is_transactional(table: types.Table) -> bool:
 
 
 def is_insert_only(table: types.Table) -> bool:
-    """Return whether a table is transactional and holds plain files, whose rows have no write ids."""
+    """Return whether a table is insert-only: transactional, with plain files whose rows have no write ids."""
     return is_transactional(table) and _parameter(table, "transactional_properties") == "insert_only"
 
 
@@ -38,21 +38,23 @@ def _parameter(table: types.Table, name: str) -> str:
 
 
 def has_news(copy: ValidWriteIds, now: ValidWriteIds) -> bool:
-    """Return whether a write id is valid now that a copy does not show.
+    """Return whether a write id is valid now and not visible in a copy.
 
-    :param copy: the write ids that the copy shows.
-    :param now: the table's valid write ids.
+    :param copy: the write ids that are visible in the copy.
+    :param now: the write ids of the table that are valid now.
     """
-    # Numbers of another table mean nothing. The high watermark may sink: aborted ids are forgotten.
+    # The write ids of another table are not comparable. The high watermark may sink, because the metastore
+    # forgets aborted ids.
     return copy.table != now.table or _news_between(copy, now, 0, now.high_watermark)
 
 
 def shows_news(copy: ValidWriteIds, now: ValidWriteIds, state: AcidState) -> bool:
-    """Return whether a directory may hold rows of a write id that is valid now and that a copy does not show.
+    """Return whether a directory may hold rows that are visible now and not visible in a copy.
 
-    Other partitions are written, too. A compacted directory names a range of write ids, and may hold each.
+    A new write id may belong to other partitions only. The name of a compacted directory contains a range of
+    write ids, and the directory may hold rows of any of them.
 
-    :param state: the snapshot of the directory, by ``now``.
+    :param state: the state of the directory in the snapshot ``now``.
     """
     return copy.table != now.table or any(
         _news_between(copy, now, *_range_of(directory)) for directory in state.directories
@@ -72,10 +74,10 @@ def _news_between(copy: ValidWriteIds, now: ValidWriteIds, low: int, high: int) 
 
 
 def brought_up(copy: ValidWriteIds, now: ValidWriteIds) -> ValidWriteIds:
-    """The write ids of ``now``, for a copy whose rows are those of ``now``.
+    """Return the write ids of ``now``, for a copy with the same rows.
 
-    Ids that were aborted stay so: the metastore forgets them when a compaction has removed their rows from
-    the primary, and the copy still holds these.
+    Aborted ids stay aborted: the metastore forgets them once a compaction has removed their rows from the
+    primary, but the copy still holds these rows.
     """
     aborted = tuple(sorted({*copy.aborted_ids, *now.aborted_ids} - {*now.open_ids}))
     top = max(copy.high_watermark, now.high_watermark)
@@ -83,9 +85,9 @@ def brought_up(copy: ValidWriteIds, now: ValidWriteIds) -> ValidWriteIds:
 
 
 def is_current(described: types.Table | types.Partition, copy: Secondary, now: ValidWriteIds) -> bool:
-    """Return whether a copy of a transactional table or partition shows the rows that it has now.
+    """Return whether a copy of a transactional table or partition shows its present rows.
 
-    :param now: the table's valid write ids.
+    :param now: the write ids of the table that are valid now.
     """
     return (
         copy.snapshot is not None
@@ -98,9 +100,9 @@ def is_current(described: types.Table | types.Partition, copy: Secondary, now: V
 class AcidFiles:
     """The files that a reader of a snapshot opens.
 
-    :param state: the snapshot of the directory.
-    :param files: files to copy, marks of directories included.
-    :param problem: the reason why they cannot be copied, as a clause; empty if they can.
+    :param state: the state of the directory in the snapshot.
+    :param files: the files to copy, including marker files of directories.
+    :param problem: the reason why the files cannot be copied, as a clause; empty if they can.
     """
 
     state: AcidState
@@ -116,10 +118,10 @@ def acid_files(
     insert_only: bool,
     options: Mapping[str, Any] | None,
 ) -> AcidFiles:
-    """Choose the files of a table or partition that a reader of a snapshot opens.
+    """Select the files of a table or partition that a reader of a snapshot opens.
 
-    :param listing: all that lies below its directory, empty directories included.
-    :raises AcidFormatError: the directory breaks Hive's layout, or the cleaner was there.
+    :param listing: all files below its directory, and empty directories.
+    :raises AcidFormatError: the directory breaks Hive's layout, or the cleaner has removed some of its files.
     """
     state = chosen(location, listing, snapshot.write_ids, snapshot.txns, options)
     check_history(location, state, snapshot.write_ids)

@@ -1,10 +1,11 @@
-"""Advice on copies, from the statements that were routed in the last days. Pure.
+"""Advises copies of tables, based on the statements that were routed in the last days. Pure.
 
-Statements are grouped by their template. Each run of a statement that no cluster can run would read, in the
-cluster where it lacks the fewest bytes, these bytes from other sites. A copy crosses sites once, and then
-with each change of the primary. It helps if that is less than what the statements would read. So recurring
-statements count, and a table that nobody has read for the period is never advised (Moirai, SOSP 2025); recent
-partitions matter most, and are advised as windows, "last 30 days of T in C" (Yugong, VLDB 2019).
+Statements are grouped by their template. If no cluster can run a statement, each run of it would read bytes
+from other sites; these bytes are counted for the cluster that lacks the fewest. A copy crosses sites once,
+and again with each change of the primary. The copy helps if it transfers fewer bytes than the statements
+would read. Therefore only recurring statements count, and a table without reads in the period is never
+advised (Moirai, SOSP 2025). Recent partitions matter most, and are advised as windows, "last 30 days of T in
+C" (Yugong, VLDB 2019).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from airflow_hive_federation.clusters.advice_result import Advice, LeftOut
 from airflow_hive_federation.clusters.advice_tables import TableNow, table_now
 from airflow_hive_federation.clusters.placement import CatalogFacts, Clusters
 
-#: Groups that are considered: those that would read the most.
+#: The number of groups that are considered, namely those that would read the most.
 MAX_GROUPS = 300
 
 
@@ -40,14 +41,14 @@ def advise(
     budget_bytes: int | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> Advice:
-    """Choose the copies that would save bytes across sites.
+    """Choose the copies that would save the most bytes across sites.
 
-    :param records: of the period only.
-    :param catalog: sizes and places of tables and partitions, as they are now.
-    :param today: the day that windows are counted from.
+    :param records: the records of the period, and no others.
+    :param catalog: the present sizes and locations of tables and partitions.
+    :param today: the day from which windows are counted.
     :param days: the length of the period.
-    :param budget_bytes: bytes that may be copied in the period; ``None`` is without limit.
-    :param refused: tables that cannot be copied, with the reason.
+    :param budget_bytes: the bytes that may be copied in the period; ``None`` means no limit.
+    :param refused: the tables that cannot be copied, with the reasons.
     """
     runs = _once_per_run(records)
     tables = _tables(runs, catalog, clusters, today, refused or {})
@@ -55,34 +56,36 @@ def advise(
     demands: list[Demand] = []
     left_out: list[LeftOut] = []
     for group in groups:
-        if why := reason_to_leave_out(group):
-            left_out.append(group.left_out(why, None))
+        if reason := reason_to_leave_out(group):
+            left_out.append(group.left_out(reason, None))
         elif (demand := demand_of(group)) is not None:
             demands.append(demand)
-    demands.sort(key=lambda one: (-one.saved, one.group.digest))
-    left_out += [one.group.left_out("other statements read more", one.saved) for one in demands[MAX_GROUPS:]]
+    demands.sort(key=lambda lack: (-lack.saved, lack.group.digest))
+    left_out += [
+        rest.group.left_out("other statements read more", rest.saved) for rest in demands[MAX_GROUPS:]
+    ]
     pool = Elements(tables, demands[:MAX_GROUPS], _versions(runs), days)
     choice = choose(pool.bundles, pool.costs, budget_bytes)
     left_out += pool.unserved(choice)
     return Advice(
         days=days,
         budget_bytes=budget_bytes,
-        copies=tuple(sorted(pool.copies(choice), key=lambda one: (-one.rate, one.table, one.cluster))),
-        left_out=tuple(sorted(left_out, key=lambda one: (-(one.crossing_bytes or 0), one.template))),
-        statements=len({one.digest for one in runs}),
+        copies=tuple(sorted(pool.copies(choice), key=lambda copy: (-copy.rate, copy.table, copy.cluster))),
+        left_out=tuple(sorted(left_out, key=lambda entry: (-(entry.crossing_bytes or 0), entry.template))),
+        statements=len({run.digest for run in runs}),
         runs=len(runs),
-        refused=sum(one.cluster is None for one in runs),
-        crossing_bytes=sum(one.saved for one in demands),
+        refused=sum(run.cluster is None for run in runs),
+        crossing_bytes=sum(lack.saved for lack in demands),
     )
 
 
 def _once_per_run(records: Iterable[StatementRecord]) -> list[StatementRecord]:
-    """The last record of each statement of each run: a task that was retried reads its tables once."""
-    found: dict[object, StatementRecord] = {}
-    for one in sorted(records, key=lambda one: one.time):
-        parts = tuple((read.table, read.values, read.spans) for read in one.reads)
-        found[one.run, one.digest, parts] = one
-    return list(found.values())
+    """Return the last record of each statement of each run: a task and its retries count as one read."""
+    last_records: dict[object, StatementRecord] = {}
+    for record in sorted(records, key=lambda record: record.time):
+        parts = tuple((read.table, read.values, read.spans) for read in record.reads)
+        last_records[record.run, record.digest, parts] = record
+    return list(last_records.values())
 
 
 def _tables(
@@ -92,18 +95,20 @@ def _tables(
     today: date,
     refused: Mapping[str, str],
 ) -> dict[str, TableNow]:
-    names = sorted({read.table for one in runs for read in one.reads})
-    found = {name: table_now(name, catalog, clusters, today, refused=refused.get(name, "")) for name in names}
-    return {name: table for name, table in found.items() if table is not None}
+    names = sorted({read.table for run in runs for read in run.reads})
+    tables = {
+        name: table_now(name, catalog, clusters, today, refused=refused.get(name, "")) for name in names
+    }
+    return {name: table for name, table in tables.items() if table is not None}
 
 
 def _versions(runs: Sequence[StatementRecord]) -> dict[str, int]:
-    """Count the changes of size of each table without partitions."""
+    """Return the number of size changes of each unpartitioned table."""
     sizes: defaultdict[str, list[int]] = defaultdict(list)
-    for one in sorted(runs, key=lambda one: one.time):
-        for read in one.reads:
+    for run in sorted(runs, key=lambda run: run.time):
+        for read in run.reads:
             if read.partitions is None and read.bytes is not None:
                 before = sizes[read.table]
                 if before[-1:] != [read.bytes]:
                     before.append(read.bytes)
-    return {name: len(found) - 1 for name, found in sizes.items()}
+    return {name: len(run_sizes) - 1 for name, run_sizes in sizes.items()}

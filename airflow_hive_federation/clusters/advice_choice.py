@@ -1,11 +1,12 @@
-"""The choice of bundles of copies under a budget. Pure.
+"""Chooses bundles of copies under a budget. Pure.
 
-A bundle is all that one group of statements lacks in one cluster: a part of it is of no use, for a statement
-runs where it has everything. Bundles share elements, and an element is paid for once. This is the set-union
-knapsack problem, which is hard; the greedy choice takes what saves the most bytes per byte copied (Moirai,
-SOSP 2025, and Yugong, VLDB 2019, choose tables to replicate by the same measure).
+A bundle contains all elements that one group of statements lacks in one cluster. A part of a bundle has no
+use, because a statement needs all its data in the cluster that runs it. Bundles share elements, and each
+element is copied once. This is the set-union knapsack problem, which is hard; the greedy choice takes the
+bundles that save the most bytes per byte copied (Moirai, SOSP 2025, and Yugong, VLDB 2019, choose tables to
+replicate by the same measure).
 
-The bound: let *d* be the number of groups that share an element, at most. The choice saves at least
+The bound: let *d* be the largest number of groups that share an element. The choice saves at least
 ``(1 - exp(-1/d)) / 2`` of the best choice among bundles that save more than they cost (Arulselvan, "A note on
 the set union knapsack problem", 2014, with the better of the greedy choice and the best single bundle).
 """
@@ -20,9 +21,9 @@ from dataclasses import dataclass, replace
 class Bundle:
     """The elements that a group of statements lacks in one cluster.
 
-    :param group: number of the group.
-    :param elements: a bit per element.
-    :param saved: bytes that no longer cross sites once the group runs there.
+    :param group: the number of the group.
+    :param elements: the elements, as one bit each.
+    :param saved: the bytes that no longer cross sites once the group runs in that cluster.
     """
 
     group: int
@@ -32,11 +33,11 @@ class Bundle:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """Chosen elements, and what they are good for.
+    """A set of elements, with its savings and its cost.
 
-    :param elements: a bit per element.
-    :param saved: bytes that no longer cross sites.
-    :param cost: bytes that are copied.
+    :param elements: the elements, as one bit each.
+    :param saved: the bytes that no longer cross sites.
+    :param cost: the bytes that are copied.
     """
 
     elements: int = 0
@@ -45,30 +46,30 @@ class Choice:
 
 
 def choose(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None) -> Choice:
-    """Choose elements of at most a budget, of which each is worth its cost: without it, less would be gained.
+    """Choose elements within a budget, each of which saves more than it costs.
 
-    :param costs: bytes per element.
-    :param budget: bytes; ``None`` is without limit.
+    :param costs: the bytes of each element.
+    :param budget: the budget in bytes; ``None`` means no limit.
     """
     alike = _alike(bundles, len(costs))
-    merged = [replace(one, elements=_merged(one.elements, alike)) for one in bundles]
+    merged = [replace(bundle, elements=_merged(bundle.elements, alike)) for bundle in bundles]
     merged_costs = [cost_of(elements, costs) for elements in alike]
-    found = _chosen(merged, merged_costs, budget)
-    return choice_of(sum(alike[number] for number in numbers_of(found.elements)), bundles, costs)
+    choice = _chosen(merged, merged_costs, budget)
+    return choice_of(sum(alike[number] for number in numbers_of(choice.elements)), bundles, costs)
 
 
 def choice_of(elements: int, bundles: Sequence[Bundle], costs: Sequence[int]) -> Choice:
-    """The choice of these elements, with all that they save and cost."""
+    """Return the choice of these elements, with all their savings and costs."""
     return Choice(elements=elements, saved=_saved(elements, bundles), cost=cost_of(elements, costs))
 
 
 def cost_of(elements: int, costs: Sequence[int]) -> int:
-    """The bytes of elements."""
+    """Return the bytes of a set of elements."""
     return sum(costs[number] for number in numbers_of(elements))
 
 
 def numbers_of(elements: int) -> Iterator[int]:
-    """The numbers of elements, ascending."""
+    """Yield the numbers of the elements, ascending."""
     while elements:
         lowest = elements & -elements
         yield lowest.bit_length() - 1
@@ -76,10 +77,10 @@ def numbers_of(elements: int) -> Iterator[int]:
 
 
 def _alike(bundles: Sequence[Bundle], elements: int) -> list[int]:
-    """Sets of elements that belong to the same bundles: thousands of partitions are few such sets."""
+    """Return sets of elements that belong to the same bundles: thousands of partitions form few such sets."""
     owners: list[list[int]] = [[] for _ in range(elements)]
-    for number, one in enumerate(bundles):
-        for element in numbers_of(one.elements):
+    for number, bundle in enumerate(bundles):
+        for element in numbers_of(bundle.elements):
             owners[element].append(number)
     sets: dict[tuple[int, ...], int] = {}
     for element, of_element in enumerate(owners):
@@ -93,33 +94,33 @@ def _merged(elements: int, alike: Sequence[int]) -> int:
 
 
 def _chosen(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None) -> Choice:
-    singles = (choice_of(one.elements, bundles, costs) for one in bundles)
-    best = max((one for one in singles if _pays(one, budget)), key=_rank, default=Choice())
+    singles = (choice_of(bundle.elements, bundles, costs) for bundle in bundles)
+    best = max((single for single in singles if _pays(single, budget)), key=_rank, default=Choice())
     greedy = (_greedy(bundles, costs, budget, together=together) for together in (True, False))
     return _without_idle(max(best, *greedy, key=_rank), bundles, costs)
 
 
 def _greedy(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None, *, together: bool) -> Choice:
-    """Take the bundle that saves the most per byte, again and again, even if it does not pay by itself.
+    """Repeatedly take the bundle that saves the most per byte, even if its savings alone do not pay.
 
-    :param together: count what other groups save by the same copies, too. Without it, the bound holds; with
-        it, the choice is better as a rule.
+    :param together: also count the savings of other groups by the same copies. Without it, the bound holds;
+        with it, the choice is usually better.
     """
     now = Choice()
     served: set[int] = set()
     while True:
         best: tuple[float, Choice, int] | None = None
-        left = [one for one in bundles if one.group not in served]
-        for one in left:
-            cost = cost_of(one.elements & ~now.elements, costs)
-            elements = now.elements | one.elements
-            saved = _saved(elements, left) if together else one.saved
+        remaining = [bundle for bundle in bundles if bundle.group not in served]
+        for bundle in remaining:
+            cost = cost_of(bundle.elements & ~now.elements, costs)
+            elements = now.elements | bundle.elements
+            saved = _saved(elements, remaining) if together else bundle.saved
             after = Choice(elements=elements, saved=now.saved + saved, cost=now.cost + cost)
             if budget is not None and after.cost > budget:
                 continue
             rate = saved / cost if cost else float("inf")
             if best is None or rate > best[0]:
-                best = rate, after, one.group
+                best = rate, after, bundle.group
         if best is None:
             return now if together else choice_of(now.elements, bundles, costs)
         now = best[1]
@@ -127,11 +128,13 @@ def _greedy(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None,
 
 
 def _without_idle(found: Choice, bundles: Sequence[Bundle], costs: Sequence[int]) -> Choice:
-    """Leave out elements that save no more than they cost, each with those that are of no use without it."""
+    """Remove elements that save no more than they cost, and elements that are useless without those."""
     while True:
         fewer = (_useful(found.elements & ~(1 << number), bundles) for number in numbers_of(found.elements))
         better = [
-            one for one in (choice_of(each, bundles, costs) for each in fewer) if _net(one) >= _net(found)
+            choice
+            for choice in (choice_of(each, bundles, costs) for each in fewer)
+            if _net(choice) >= _net(found)
         ]
         if not better:
             return found
@@ -139,21 +142,21 @@ def _without_idle(found: Choice, bundles: Sequence[Bundle], costs: Sequence[int]
 
 
 def _useful(elements: int, bundles: Sequence[Bundle]) -> int:
-    """The elements that belong to a bundle which is whole."""
+    """Return the elements that belong to a complete bundle."""
     useful = 0
-    for one in bundles:
-        if not one.elements & ~elements:
-            useful |= one.elements
+    for bundle in bundles:
+        if not bundle.elements & ~elements:
+            useful |= bundle.elements
     return useful
 
 
 def _served(elements: int, bundles: Sequence[Bundle]) -> set[int]:
-    return {one.group for one in bundles if not one.elements & ~elements}
+    return {bundle.group for bundle in bundles if not bundle.elements & ~elements}
 
 
 def _saved(elements: int, bundles: Iterable[Bundle]) -> int:
     missing = ~elements
-    return sum({one.group: one.saved for one in bundles if not one.elements & missing}.values())
+    return sum({bundle.group: bundle.saved for bundle in bundles if not bundle.elements & missing}.values())
 
 
 def _pays(one: Choice, budget: int | None) -> bool:

@@ -1,4 +1,4 @@
-"""The statements that lack something, and what of the tables they lack, as elements of a choice. Pure."""
+"""Finds statements that lack data, and turns the missing parts of tables into elements. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Group:
     gone: tuple[str, ...]
 
     def wants(self) -> tuple[Want, ...]:
-        return tuple(one.want for one in self.reads.values())
+        return tuple(reads.want for reads in self.reads.values())
 
     def wants_of(self, run: StatementRecord) -> Iterator[Want]:
         for read in run.reads:
@@ -45,11 +45,11 @@ class Group:
 
 
 def groups_of(runs: Sequence[StatementRecord], tables: Mapping[str, TableNow]) -> list[Group]:
-    found: defaultdict[tuple[str, tuple[str, ...]], list[StatementRecord]] = defaultdict(list)
-    for one in runs:
-        found[one.digest, one.candidates].append(one)
+    by_template: defaultdict[tuple[str, tuple[str, ...]], list[StatementRecord]] = defaultdict(list)
+    for record in runs:
+        by_template[record.digest, record.candidates].append(record)
     groups = []
-    for (digest, candidates), of_group in found.items():
+    for (digest, candidates), of_group in by_template.items():
         reads: dict[str, Reads] = {}
         gone = set()
         for run in of_group:
@@ -71,7 +71,7 @@ def groups_of(runs: Sequence[StatementRecord], tables: Mapping[str, TableNow]) -
 
 
 def reason_to_leave_out(group: Group) -> str:
-    """The reason why no copies can serve a group, as a clause; empty if some can, or if it needs none."""
+    """Return why no copies can serve a group, as a clause; empty if some can, or if it needs none."""
     if not group.candidates:
         return "it writes tables that another cluster owns, which copies do not change"
     if group.gone:
@@ -81,9 +81,9 @@ def reason_to_leave_out(group: Group) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """A group that lacks something in each cluster that could run it.
+    """A group that lacks data in every cluster that could run it.
 
-    :param saved: bytes that its runs would read from other sites, each in its best cluster.
+    :param saved: the bytes that its runs would read from other sites, each in its best cluster.
     """
 
     group: Group
@@ -91,17 +91,17 @@ class Demand:
 
 
 def demand_of(group: Group) -> Demand | None:
-    """The demand of a group; ``None`` if a cluster has all that it reads."""
+    """Return the demand of a group; ``None`` if one cluster has all the data that it reads."""
     if any(not list(_missing(group, cluster)) for cluster in group.candidates):
         return None
-    # Of sizes that are not known, nothing can be saved for certain.
-    known = [name for name in group.candidates if not _unknown_size(group, name)]
+    # Savings cannot be certain if a size is unknown.
+    clusters = [name for name in group.candidates if not _unknown_size(group, name)]
     saved = 0
     for run in group.runs:
         wants = list(group.wants_of(run))
         crossing = (
             sum(_size(_lacking(group.reads[want.table].table, want, name)) for want in wants)
-            for name in known
+            for name in clusters
         )
         saved += min(crossing, default=0)
     return Demand(group=group, saved=saved)
@@ -118,7 +118,7 @@ def _lacking(table: TableNow, want: Want, cluster: str) -> Iterator[Part]:
 
 
 class _Key(NamedTuple):
-    """An element: a segment of a table's days, a partition, the whole table, or what keeps them current."""
+    """An element: a segment of a table's days, a partition, a whole table, or the updates of such a copy."""
 
     table: str
     cluster: str
@@ -128,7 +128,7 @@ class _Key(NamedTuple):
 
 
 class Elements:
-    """The parts of tables that groups lack, as elements with costs, and the bundles of them."""
+    """The missing parts of tables as elements with costs, and the bundles of these elements."""
 
     def __init__(
         self,
@@ -148,8 +148,8 @@ class Elements:
             for want in demand.group.wants():
                 if want.days is not None:
                     ends[want.table].add(want.days)
-        self._ends = {table: sorted(found) for table, found in ends.items()}
-        #: Per bundle: its demand and its cluster.
+        self._ends = {table: sorted(days_of) for table, days_of in ends.items()}
+        #: The number of the demand and the cluster, per bundle.
         self._origins: list[tuple[int, str]] = []
         self.bundles: list[Bundle] = []
         for number, demand in enumerate(demands):
@@ -160,55 +160,60 @@ class Elements:
                     self._origins.append((number, cluster))
 
     def copies(self, choice: Choice) -> Iterator[CopyAdvice]:
-        """The copies that a choice stands for."""
-        found: dict[_Place, list[_Key]] = {}
+        """Yield the copies that a choice contains."""
+        keys_of: dict[_Place, list[_Key]] = {}
         keys = list(self._numbers)
         for number in numbers_of(choice.elements):
             key = keys[number]
-            found.setdefault((key.table, key.cluster), []).append(key)
+            keys_of.setdefault((key.table, key.cluster), []).append(key)
         saved, served = self._shares(choice)
-        for place, of_copy in found.items():
-            copy = self._copy(place, of_copy)
-            groups = served.get(place, [])
+        for target, of_copy in keys_of.items():
+            copy = self._copy(target, of_copy)
+            groups = served.get(target, [])
             if groups:
                 yield replace(
                     copy,
-                    saved_bytes=saved[place],
-                    statements=len({one.digest for one in groups}),
-                    runs=sum(len(one.runs) for one in groups),
+                    saved_bytes=saved[target],
+                    statements=len({group.digest for group in groups}),
+                    runs=sum(len(group.runs) for group in groups),
                 )
 
     def unserved(self, choice: Choice) -> Iterator[LeftOut]:
-        """The groups that a choice does not serve, each with the reason."""
-        served = {one for one, _ in self._served(choice).items()}
+        """Yield the groups that a choice does not serve, each with the reason."""
+        served = {index for index, _ in self._served(choice).items()}
         for number, demand in enumerate(self._demands):
             if number in served:
                 continue
-            costs = [cost_of(one.elements, self.costs) for one in self.bundles if one.group == number]
+            costs = [
+                cost_of(bundle.elements, self.costs) for bundle in self.bundles if bundle.group == number
+            ]
             if not costs:
-                why = "; ".join(
-                    dict.fromkeys(_why_not_copied(demand.group, one) for one in demand.group.candidates)
+                reason = "; ".join(
+                    dict.fromkeys(
+                        _why_not_copied(demand.group, cluster) for cluster in demand.group.candidates
+                    )
                 )
             elif min(costs) < demand.saved:
-                why = "the budget has no room for its copies"
+                reason = "the budget has no room for its copies"
             else:
-                why = "it is read too seldom: its copies cost as many bytes as they save"
-            yield demand.group.left_out(why, demand.saved)
+                reason = "it is read too seldom: its copies cost as many bytes as they save"
+            yield demand.group.left_out(reason, demand.saved)
 
     def _served(self, choice: Choice) -> dict[int, str]:
-        """The demands that a choice serves, each with the cluster that runs it."""
-        found: dict[int, tuple[int, str]] = {}
+        """Return the numbers of the demands that a choice serves, each with the cluster that runs it."""
+        cheapest: dict[int, tuple[int, str]] = {}
         for bundle, (number, cluster) in zip(self.bundles, self._origins, strict=True):
             if not bundle.elements & ~choice.elements:
                 cost = cost_of(bundle.elements, self.costs)
-                if number not in found or cost < found[number][0]:
-                    found[number] = cost, cluster
-        return {number: cluster for number, (_, cluster) in found.items()}
+                if number not in cheapest or cost < cheapest[number][0]:
+                    cheapest[number] = cost, cluster
+        return {number: cluster for number, (_, cluster) in cheapest.items()}
 
     def _shares(self, choice: Choice) -> tuple[dict[_Place, int], dict[_Place, list[Group]]]:
-        """The bytes that each copy saves, and the groups that it serves.
+        """Return the bytes that each copy saves, and the groups that it serves.
 
-        A group saves nothing without all of its copies, so they share what it saves, by their sizes.
+        A group saves nothing unless it has all of its copies, so the copies share its savings in proportion
+        to their sizes.
         """
         saved: defaultdict[_Place, int] = defaultdict(int)
         served: defaultdict[_Place, list[Group]] = defaultdict(list)
@@ -217,14 +222,14 @@ class Elements:
             sizes: dict[str, int] = {}
             for want, part in _missing(demand.group, cluster):
                 sizes[want.table] = sizes.get(want.table, 0) + (part.bytes or 0)
-            left, total = demand.saved, sum(sizes.values())
+            remainder, total = demand.saved, sum(sizes.values())
             for table, size in sizes.items():
                 share = demand.saved * size // total if total else 0
-                left -= share
+                remainder -= share
                 saved[table, cluster] += share
                 served[table, cluster].append(demand.group)
-            # What rounding leaves.
-            saved[next(iter(sizes)), cluster] += left
+            # The first copy receives the remainder of the rounding.
+            saved[next(iter(sizes)), cluster] += remainder
         return saved, served
 
     def _copy(self, place: _Place, keys: Sequence[_Key]) -> CopyAdvice:
@@ -234,7 +239,7 @@ class Elements:
         whole = any(key.kind == "whole" for key in keys)
         days = None if whole or not windows else max(windows)
         costs = {key: self.costs[self._numbers[key]] for key in keys}
-        kept = sum(cost for key, cost in costs.items() if key.kind.startswith("kept"))
+        kept_bytes = sum(cost for key, cost in costs.items() if key.kind.startswith("kept"))
         return CopyAdvice(
             table=table.name,
             cluster=place[1],
@@ -243,8 +248,8 @@ class Elements:
             key=table.key if days is not None else None,
             days=days,
             partitions=() if whole else tuple(sorted(values)),
-            copied_bytes=sum(costs.values()) - kept,
-            kept_bytes=kept,
+            copied_bytes=sum(costs.values()) - kept_bytes,
+            kept_bytes=kept_bytes,
         )
 
     def _elements(self, group: Group, cluster: str) -> int:
@@ -267,9 +272,9 @@ class Elements:
                 size = _size(_lacking(table, Want(table.name, days=end), cluster))
                 yield _Key(table.name, cluster, "days", end=end), size - before
                 before = size
-            # Each day after the first brings the partitions of one day more.
-            kept = (self._days - 1) * table.bytes_a_day(self._ends[table.name][-1])
-            yield _Key(table.name, cluster, "kept days"), kept
+            # Each day after the first adds the partitions of one more day.
+            kept_bytes = (self._days - 1) * table.bytes_a_day(self._ends[table.name][-1])
+            yield _Key(table.name, cluster, "kept days"), kept_bytes
             return
         if want.values is None:
             size = _size(_lacking(table, want, cluster))
@@ -285,7 +290,7 @@ def _size(parts: Iterable[Part]) -> int:
 
 
 def _why_not_copied(group: Group, cluster: str) -> str:
-    """The reason why what a group lacks in a cluster cannot be copied there; empty if it can."""
+    """Return why the data that a group lacks in a cluster cannot be copied; empty if they can."""
     for want, _ in _missing(group, cluster):
         table = group.reads[want.table].table
         if table.refused:
@@ -296,6 +301,6 @@ def _why_not_copied(group: Group, cluster: str) -> str:
 
 
 def _unknown_size(group: Group, cluster: str) -> str:
-    """The table that a group lacks in a cluster, and whose size is not known; empty if there is none."""
+    """Return the table that a group lacks in a cluster and whose size is unknown; empty if none is."""
     lacking = _missing(group, cluster)
     return next((want.table for want, part in lacking if part.bytes is None), "")

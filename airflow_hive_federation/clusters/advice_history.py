@@ -1,8 +1,8 @@
-"""The history of routed statements: JSON lines, in files below a cluster's root or another directory.
+"""Stores the history of routed statements as JSON lines, below a cluster's root or in another directory.
 
-Every writer has a file of its own, in a directory of the day on which it began, so that writers never meet.
-A file is written anew, under a hidden name, with each statement: object stores know no appending. Days that
-are older than :data:`KEPT_DAYS` are removed by the next writer of a day.
+Every writer has its own file, in the directory of the day on which it began, so that writers never conflict.
+Each statement rewrites the file, under a hidden name first, because object stores cannot append. The first
+writer of a day removes the days that are older than :data:`KEPT_DAYS`.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from airflow_hive_federation.storage.publishing import write_atomically
 
 log = logging.getLogger(__name__)
 
-#: Days of history that are kept.
+#: The number of days of history that are kept.
 KEPT_DAYS = 30
-#: Statements of one writer that are recorded.
+#: The largest number of statements that one writer records.
 MAX_RECORDS = 1000
-#: Bytes of one line that are read.
+#: The largest number of bytes that are read of one line.
 MAX_LINE = 1 << 20
 _THREADS = 8
 _SUFFIX = ".jsonl"
 
 
 def history_directory(registry: ClusterRegistry, directory: str | None = None) -> str:
-    """The directory of the history: the one that is named, or one below the root of the default cluster.
+    """Return the directory of the history: the given one, or one below the root of the default cluster.
 
-    :raises UnknownClusterError: none is named, and no cluster is configured.
+    :raises UnknownClusterError: no directory is given, and no cluster is configured.
     """
     return directory or join(registry.default_cluster().root, "_hive_federation", "history")
 
@@ -50,10 +50,10 @@ def history_directory(registry: ClusterRegistry, directory: str | None = None) -
 class HistoryWriter:
     """Writes the records of one run.
 
-    :param directory: URI of the history's directory.
-    :param run: the run that the records belong to; that of a task's first try for its retries.
+    :param directory: the URI of the history's directory.
+    :param run: the run of the records; a retry of a task has the run of the first try.
     :param source: the task, or the program.
-    :param now: the present time, in UTC.
+    :param now: returns the present time, in UTC.
     """
 
     directory: str
@@ -66,11 +66,11 @@ class HistoryWriter:
     _failed: bool = False
 
     def note(self, text: str, session: Session, decision: Decision) -> None:
-        """Record a statement. A history that cannot be written stops no statement: the log has the reason."""
+        """Record a statement. A history that cannot be written stops no statement; the log has the reason."""
         if self._failed or len(self._lines) >= MAX_RECORDS:
             return
         now = self.now()
-        # The day is the router's, which is that of this machine.
+        # The day is that of the router, which uses the local time zone.
         day = now.astimezone().date()
         record = record_of(text, session, decision, time=now, day=day, run=self.run, source=self.source)
         if record is None:
@@ -93,15 +93,15 @@ class HistoryWriter:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingRouter(LiveRouter):
-    """A router that records what it decides.
+    """A router that records its decisions.
 
-    :param history: takes the records; nothing is recorded if it is ``None``.
+    :param history: the writer of the records; with ``None``, nothing is recorded.
     """
 
     history: HistoryWriter | None = None
 
     def route(self, text: str, session: Session) -> Decision:
-        """See :meth:`.LiveRouter.route`."""
+        """Route a statement as :meth:`.LiveRouter.route` does, and record it."""
         try:
             decision = super().route(text, session)
         except RoutingError as error:
@@ -116,10 +116,10 @@ class RecordingRouter(LiveRouter):
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """Records of a period.
+    """The records of a period.
 
-    :param records: in no order.
-    :param damaged: lines that are no records, as ``file:line: reason``.
+    :param records: the records, in no particular order.
+    :param damaged: the lines that are no records, as ``file:line: reason``.
     """
 
     records: tuple[StatementRecord, ...] = ()
@@ -127,13 +127,13 @@ class History:
 
 
 def read_history(directory: str, since: datetime, options: Mapping[str, Any] | None = None) -> History:
-    """Read the records of a history from a moment on; a directory that does not exist has none.
+    """Read the records of a history since a moment; a missing directory has none.
 
-    :param directory: its URI.
+    :param directory: the URI of the history's directory.
     :param options: storage options.
     :raises StorageError: a directory or file cannot be read.
     """
-    # A writer's file lies in the directory of the day on which it began.
+    # A writer's file lies in the directory of the day on which the writer began.
     first = (since.astimezone(UTC) - timedelta(days=1)).date().isoformat()
     days = [day for day in _days(directory, options) if day >= first]
     uris = [
@@ -158,10 +158,10 @@ def read_history(directory: str, since: datetime, options: Mapping[str, Any] | N
 
 
 def remove_old_history(directory: str, before: date, options: Mapping[str, Any] | None = None) -> list[str]:
-    """Remove the directories of days before a day; return them. Nothing else is ever removed there.
+    """Remove the directories of the days before a day, and nothing else; return them.
 
-    :param directory: URI of the history's directory.
-    :raises StorageError: one cannot be removed.
+    :param directory: the URI of the history's directory.
+    :raises StorageError: a directory cannot be removed.
     """
     removed = []
     for day in sorted(_days(directory, options)):
@@ -182,7 +182,10 @@ def _days(directory: str, options: Mapping[str, Any] | None) -> Iterator[str]:
     try:
         with storage_errors(directory):
             filesystem.invalidate_cache(path)
-            names = [str(one).rstrip("/").rpartition("/")[2] for one in filesystem.ls(path, detail=False)]
+            names = [
+                str(path_of_day).rstrip("/").rpartition("/")[2]
+                for path_of_day in filesystem.ls(path, detail=False)
+            ]
     except FileVanishedError:
         return
     for name in names:
@@ -202,7 +205,7 @@ def _lines_of(uri: str, options: Mapping[str, Any] | None) -> list[bytes]:
 
 
 def _lines(file: Any) -> list[bytes]:
-    found: list[bytes] = []
-    while len(found) < MAX_RECORDS and (line := file.readline(MAX_LINE)):
-        found.append(line)
-    return found
+    lines: list[bytes] = []
+    while len(lines) < MAX_RECORDS and (line := file.readline(MAX_LINE)):
+        lines.append(line)
+    return lines

@@ -1,7 +1,7 @@
-"""Records of statements that were routed: the history that placement advice is made of. Pure.
+"""Defines the records of routed statements, from which the history for the advice on copies is made. Pure.
 
-A record names the tables and partitions that a statement read, and the clusters that could run it. It holds
-no literal of the statement: strings and numbers are replaced, and comments are left out.
+A record names the tables and partitions that a statement read, and the clusters that could run it. It
+contains no literal of the statement: strings and numbers are replaced, and comments are omitted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from airflow_hive_federation.clusters.statements.tokens import tokens_of
 from airflow_hive_federation.model import bounded_json
 
 FORMAT = 1
-#: Characters of a template that are kept; longer ones differ by their digest.
+#: The number of characters of a template that are kept; the digests of longer templates differ.
 MAX_TEMPLATE = 1000
-#: Tables of one statement that are recorded; a statement that reads more has no record.
+#: The largest number of tables in a record; a statement that reads more has no record.
 MAX_TABLES = 200
 _LITERALS = frozenset(
     {
@@ -46,10 +46,10 @@ class TableRead:
     """The part of a table that a statement read.
 
     :param table: ``database.table``.
-    :param bytes: its size; ``None`` if it was unknown.
+    :param bytes: the size of the part; ``None`` if it was unknown.
     :param partitions: the number of partitions; ``None`` if the table has none.
-    :param values: the values of all of them; empty if they were many.
-    :param spans: each partition key with its least and greatest value.
+    :param values: the values of all these partitions; empty if there were too many.
+    :param spans: each partition key, with its least and greatest value.
     """
 
     table: str
@@ -61,16 +61,16 @@ class TableRead:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatementRecord:
-    """A statement that was routed, or refused.
+    """A statement that was routed or refused.
 
     :param template: the statement without literals and comments, cut to :data:`MAX_TEMPLATE` characters.
-    :param digest: of the whole template.
-    :param time: when it was routed, in UTC.
-    :param day: the day that ``current_date`` meant.
-    :param run: the run that it belongs to; a retry has that of the first try.
+    :param digest: the digest of the whole template.
+    :param time: the time of the routing, in UTC.
+    :param day: the day of ``current_date`` in the statement.
+    :param run: the run that the statement belongs to; a retry has the run of the first try.
     :param source: the task, or the program.
-    :param cluster: the cluster that ran it; ``None`` if it was refused.
-    :param candidates: clusters that run it once they have copies of all that it reads.
+    :param cluster: the cluster that ran the statement; ``None`` if it was refused.
+    :param candidates: the clusters that could run it with copies of all the data that it reads.
     """
 
     template: str
@@ -84,7 +84,7 @@ class StatementRecord:
     reads: tuple[TableRead, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return the record as JSON values."""
         return {
             **asdict(self),
             "format": FORMAT,
@@ -94,23 +94,23 @@ class StatementRecord:
 
 
 def template_of(text: str) -> str:
-    """The statement with ``?`` for each literal, or list of literals; without layout, comments and case.
+    """Return the statement with ``?`` for each literal or list of literals, without layout, comments, case.
 
     :raises UnreadableError: the statement has no tokens.
     """
-    words: list[str] = []
+    parts: list[str] = []
     for token in tokens_of(text):
         if token.token_type is TokenType.SEMICOLON:
             continue
         if token.token_type not in _LITERALS:
             quoted = token.token_type is TokenType.IDENTIFIER
-            words.append(f"`{token.text}`" if quoted else token.text.lower())
-        elif words[-2:] == ["?", ","]:
-            # A list of literals is of any length, so the lists of two runs are the same.
-            words.pop()
-        elif words[-1:] != ["?"]:
-            words.append("?")
-    return " ".join(words)
+            parts.append(f"`{token.text}`" if quoted else token.text.lower())
+        elif parts[-2:] == ["?", ","]:
+            # Lists of literals differ in length between two runs, so a list becomes one ``?``.
+            parts.pop()
+        elif parts[-1:] != ["?"]:
+            parts.append("?")
+    return " ".join(parts)
 
 
 def record_of(
@@ -123,16 +123,16 @@ def record_of(
     run: str,
     source: str,
 ) -> StatementRecord | None:
-    """Make the record of a statement; ``None`` if it reads no table that a copy could be of.
+    """Return the record of a statement; ``None`` if it reads no table that can be copied.
 
-    :param text: the statement as it was written.
+    :param text: the statement as the user wrote it.
     """
     if not isinstance(analyse(text), Statement):
         return None
-    inputs = [one for one in decision.inputs if one.groups and one.unplaced == ""]
-    # A temporary table is of its session, and of no use to copy.
-    named = [one for one in inputs if not _is_temporary(one, session)]
-    if not named or len(named) > MAX_TABLES:
+    inputs = [use for use in decision.inputs if use.groups and use.unplaced == ""]
+    # A temporary table belongs to its session, so a copy of it is useless.
+    permanent = [use for use in inputs if not _is_temporary(use, session)]
+    if not permanent or len(permanent) > MAX_TABLES:
         return None
     try:
         template = template_of(text)
@@ -147,36 +147,36 @@ def record_of(
         source=source,
         cluster=decision.cluster,
         candidates=_candidates(decision),
-        reads=tuple(_table_read(one, session) for one in named),
+        reads=tuple(_table_read(use, session) for use in permanent),
     )
 
 
 def record_from_json(line: str | bytes) -> StatementRecord:
-    """Read a record.
+    """Read a record from a JSON line.
 
-    :raises ValueError: it is none, or one of a later version.
+    :raises ValueError: the line is no record, or one of a later version.
     """
-    found = bounded_json.loads(line)
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    fields = bounded_json.loads(line)
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
         raise ValueError("it is no record of this format")
     try:
         return StatementRecord(
-            template=_text(found["template"]),
-            digest=_text(found["digest"]),
-            time=_time(found["time"]),
-            day=date.fromisoformat(found["day"]),
-            run=_text(found["run"]),
-            source=_text(found["source"]),
-            cluster=None if found["cluster"] is None else _text(found["cluster"]),
-            candidates=tuple(map(_text, found["candidates"])),
-            reads=tuple(map(_read_from_json, found["reads"])),
+            template=_text(fields["template"]),
+            digest=_text(fields["digest"]),
+            time=_time(fields["time"]),
+            day=date.fromisoformat(fields["day"]),
+            run=_text(fields["run"]),
+            source=_text(fields["source"]),
+            cluster=None if fields["cluster"] is None else _text(fields["cluster"]),
+            candidates=tuple(map(_text, fields["candidates"])),
+            reads=tuple(map(_read_from_json, fields["reads"])),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it lacks or misuses a key ({error})") from error
 
 
 def partition_day(text: str) -> date | None:
-    """The day that a partition's value stands for: ``2026-01-31`` or ``20260131``; ``None`` for others."""
+    """Return the day of a partition's value ``2026-01-31`` or ``20260131``; ``None`` for other values."""
     if len(text) not in {8, 10} or not text.replace("-", "").isdecimal() or not text.isascii():
         return None
     try:
@@ -192,19 +192,19 @@ def _is_temporary(use: InputUse, session: Session) -> bool:
 def _candidates(decision: Decision) -> tuple[str, ...]:
     if decision.cluster is not None:
         return (decision.cluster,)
-    found = []
+    clusters = []
     for attempt in decision.attempts:
-        of_inputs = sum(len(one.problems(attempt.cluster)) for one in decision.inputs)
-        # Outputs of other clusters, and clusters that are not configured, are no matter of copies.
+        of_inputs = sum(len(use.problems(attempt.cluster)) for use in decision.inputs)
+        # Copies do not help with outputs in other clusters, or with clusters that are not configured.
         if len(attempt.problems) == of_inputs:
-            found.append(attempt.cluster)
-    return tuple(found)
+            clusters.append(attempt.cluster)
+    return tuple(clusters)
 
 
 def _table_read(use: InputUse, session: Session) -> TableRead:
     groups = use.groups
     sizes = [group.bytes for group in groups]
-    values = tuple(one for group in groups for one in group.values)
+    values = tuple(values_of_partition for group in groups for values_of_partition in group.values)
     partitions = None if use.total is None else sum(group.partitions or 0 for group in groups)
     spans: dict[str, tuple[str, str]] = {}
     for group in groups:
@@ -231,7 +231,7 @@ def _read_from_json(found: Mapping[str, Any]) -> TableRead:
         table=table,
         bytes=_number(found["bytes"]),
         partitions=_number(found["partitions"]),
-        values=tuple(_texts(one) for one in found["values"]),
+        values=tuple(_texts(texts) for texts in found["values"]),
         spans=tuple(spans),
     )
 

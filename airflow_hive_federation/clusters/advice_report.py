@@ -1,4 +1,4 @@
-"""Advice on copies in words and as JSON. Pure."""
+"""Writes advice on copies as text and as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from airflow_hive_federation.clusters.advice_result import Advice, CopyAdvice, L
 from airflow_hive_federation.clusters.keep_rules import KeepRule
 from airflow_hive_federation.model.partitions import partition_name
 
-#: Groups that are left out and named.
+#: The number of groups without copies that are listed.
 MAX_LEFT_OUT = 10
 _SHOWN = 100
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def rule_of(copy: CopyAdvice) -> str | None:
-    """The rule that keeps a copy current; ``None`` for single partitions, which are copied once."""
+    """Return the rule that keeps a copy current; ``None`` for single partitions, which are copied once."""
     if copy.partitions:
         return None
     return str(KeepRule(table=copy.table, cluster=copy.cluster, days=copy.days, key=_key_to_name(copy)))
 
 
 def partition_names(copy: CopyAdvice) -> list[str]:
-    """The names of single partitions."""
+    """Return the names of the single partitions."""
     return [partition_name(copy.keys, values) for values in copy.partitions]
 
 
 def title_of(copy: CopyAdvice) -> str:
-    """The copy in words."""
+    """Return a title for a copy."""
     if (rule := rule_of(copy)) is not None:
         return rule
     names = partition_names(copy)
@@ -37,20 +37,20 @@ def title_of(copy: CopyAdvice) -> str:
 
 
 def reason_of(copy: CopyAdvice) -> str:
-    """The reason for a copy, as a sentence."""
-    kept = f", and {in_units(copy.kept_bytes)} to keep it current" if copy.kept_bytes else ""
+    """Return the reason for a copy, as a sentence."""
+    updates = f", and {in_units(copy.kept_bytes)} to keep it current" if copy.kept_bytes else ""
     runs = f"{_count(copy.runs, 'run')} of {_count(copy.statements, 'statement')}"
     read = f"would read {in_units(copy.saved_bytes)} from {copy.source}"
-    return f"{runs} {read}; the copy takes {in_units(copy.copied_bytes)}{kept}."
+    return f"{runs} {read}; the copy takes {in_units(copy.copied_bytes)}{updates}."
 
 
 def in_words(advice: Advice) -> str:
-    """The advice as a table of several lines."""
+    """Return the advice as a text of several lines."""
     return "\n".join(_lines(advice))
 
 
 def as_json(advice: Advice) -> dict[str, Any]:
-    """The advice as JSON's types."""
+    """Return the advice as JSON values."""
     return {
         "days": advice.days,
         "budget_bytes": advice.budget_bytes,
@@ -62,38 +62,38 @@ def as_json(advice: Advice) -> dict[str, Any]:
         "copied_bytes": advice.copied_bytes,
         "copies": [
             {
-                "table": one.table,
-                "cluster": one.cluster,
-                "from": one.source,
-                "rule": rule_of(one),
-                "days": one.days,
-                "key": one.key,
-                "partitions": partition_names(one),
-                "copied_bytes": one.copied_bytes,
-                "kept_bytes": one.kept_bytes,
-                "saved_bytes": one.saved_bytes,
-                "saved_per_byte": round(one.rate, 2),
-                "statements": one.statements,
-                "runs": one.runs,
-                "reason": reason_of(one),
+                "table": copy.table,
+                "cluster": copy.cluster,
+                "from": copy.source,
+                "rule": rule_of(copy),
+                "days": copy.days,
+                "key": copy.key,
+                "partitions": partition_names(copy),
+                "copied_bytes": copy.copied_bytes,
+                "kept_bytes": copy.kept_bytes,
+                "saved_bytes": copy.saved_bytes,
+                "saved_per_byte": round(copy.rate, 2),
+                "statements": copy.statements,
+                "runs": copy.runs,
+                "reason": reason_of(copy),
             }
-            for one in advice.copies
+            for copy in advice.copies
         ],
         "left_out": [
             {
-                "statement": one.template,
-                "source": one.source,
-                "runs": one.runs,
-                "crossing_bytes": one.crossing_bytes,
-                "reason": one.why,
+                "statement": copy.template,
+                "source": copy.source,
+                "runs": copy.runs,
+                "crossing_bytes": copy.crossing_bytes,
+                "reason": copy.why,
             }
-            for one in advice.left_out
+            for copy in advice.left_out
         ],
     }
 
 
 def in_units(size: int) -> str:
-    """Bytes for a reader: ``1.5 GiB``."""
+    """Return a number of bytes for people: ``1.5 GiB``."""
     amount, unit = float(size), 0
     while amount >= 1024 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1024, unit + 1
@@ -101,7 +101,7 @@ def in_units(size: int) -> str:
 
 
 def summary_of(advice: Advice) -> str:
-    """The history in one sentence."""
+    """Return a summary of the history, as one sentence."""
     return (
         f"{_count(advice.runs, 'run')} of {_count(advice.statements, 'statement')} in "
         f"{_count(advice.days, 'day')}, {advice.refused:,} of them refused; they would read "
@@ -125,8 +125,8 @@ def _lines(advice: Advice) -> Iterator[str]:
     if advice.left_out:
         yield ""
         yield "Not helped:"
-        for one in advice.left_out[:MAX_LEFT_OUT]:
-            yield from _left_out(one)
+        for group in advice.left_out[:MAX_LEFT_OUT]:
+            yield from _left_out(group)
         if (more := len(advice.left_out) - MAX_LEFT_OUT) > 0:
             yield f"  and {_count(more, 'statement')} more, which --json lists"
 
@@ -135,14 +135,14 @@ def _table(copies: Sequence[CopyAdvice]) -> Iterator[str]:
     rows = [("COPY", "TAKES", "TO KEEP", "SAVES", "PER BYTE", "READ BY")]
     rows += [
         (
-            title_of(one),
-            in_units(one.copied_bytes),
-            in_units(one.kept_bytes),
-            in_units(one.saved_bytes),
-            f"{one.rate:.1f}",
-            f"{_count(one.runs, 'run')} of {_count(one.statements, 'statement')}",
+            title_of(copy),
+            in_units(copy.copied_bytes),
+            in_units(copy.kept_bytes),
+            in_units(copy.saved_bytes),
+            f"{copy.rate:.1f}",
+            f"{_count(copy.runs, 'run')} of {_count(copy.statements, 'statement')}",
         )
-        for one in copies
+        for copy in copies
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
@@ -152,13 +152,13 @@ def _table(copies: Sequence[CopyAdvice]) -> Iterator[str]:
 
 
 def _next_steps(copies: Sequence[CopyAdvice]) -> Iterator[str]:
-    if any(rule_of(one) is not None for one in copies):
+    if any(rule_of(copy) is not None for copy in copies):
         yield "Lines of this form are rules of the DAG keep_secondaries_current: last … days of, all of."
-    for one in copies:
-        if one.partitions:
-            names = " ".join(f"--partition '{name}'" for name in partition_names(one)[:3])
-            dots = " …" if len(one.partitions) > 3 else ""
-            yield f"hive-federation cluster copy {one.table} {one.cluster} {names}{dots}"
+    for copy in copies:
+        if copy.partitions:
+            names = " ".join(f"--partition '{name}'" for name in partition_names(copy)[:3])
+            dots = " …" if len(copy.partitions) > 3 else ""
+            yield f"hive-federation cluster copy {copy.table} {copy.cluster} {names}{dots}"
 
 
 def _left_out(one: LeftOut) -> Iterator[str]:
@@ -168,7 +168,7 @@ def _left_out(one: LeftOut) -> Iterator[str]:
 
 
 def _key_to_name(copy: CopyAdvice) -> str | None:
-    """The key of a window, where the table has others beside it."""
+    """Return the key of a window if the table has other partition keys beside it."""
     return copy.key if len(copy.keys) > 1 else None
 
 

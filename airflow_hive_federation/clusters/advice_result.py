@@ -1,4 +1,4 @@
-"""Advice on copies: what it consists of. Pure."""
+"""Defines the result of the advice on copies. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class CopyAdvice:
     """A copy that helps.
 
     :param table: ``database.table``.
-    :param cluster: where to.
+    :param cluster: the cluster of the copy.
     :param key: the partition key of the window.
     :param days: the last days of the table; ``None`` if it is not a window.
     :param partitions: values of the partitions; empty for a window and for a whole table.
-    :param copied_bytes: bytes that are copied at once.
-    :param kept_bytes: bytes that are copied in the period after that, to keep it current.
-    :param saved_bytes: bytes that no longer cross sites in such a period.
-    :param statements: the number of templates that it serves.
+    :param copied_bytes: the bytes that are copied at once.
+    :param kept_bytes: the bytes that are copied afterwards, per period, to keep it current.
+    :param saved_bytes: the bytes that no longer cross sites, per period.
+    :param statements: the number of templates that the copy serves.
     :param runs: the number of their runs in the period.
     """
 
@@ -44,7 +44,7 @@ class CopyAdvice:
 class LeftOut:
     """A group of statements that the advice does not serve.
 
-    :param crossing_bytes: bytes that its runs would read from other sites; ``None`` if that is unknown.
+    :param crossing_bytes: the bytes that its runs would read from other sites; ``None`` if unknown.
     :param why: the reason, as a clause.
     """
 
@@ -57,16 +57,16 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Copies that help, and what they are made from.
+    """Copies that help, and facts about the history behind them.
 
     :param days: the length of the period.
-    :param budget_bytes: ``None`` is without limit.
-    :param copies: those that save the most per byte first.
-    :param left_out: groups that need other sites, and are not served; those that read the most first.
+    :param budget_bytes: the largest number of bytes to copy; ``None`` means no limit.
+    :param copies: the copies; those that save the most per byte come first.
+    :param left_out: the groups that need other sites and are not served; those that read the most come first.
     :param statements: the number of templates in the history.
     :param runs: the number of their runs; retries count once.
     :param refused: the number of runs that no cluster could run.
-    :param crossing_bytes: bytes that all of them would read from other sites.
+    :param crossing_bytes: the bytes that all runs would read from other sites.
     """
 
     days: int
@@ -80,9 +80,9 @@ class Advice:
 
     @property
     def saved_bytes(self) -> int:
-        return sum(one.saved_bytes for one in self.copies)
+        return sum(copy.saved_bytes for copy in self.copies)
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes that all copies need in the period: at once, and to keep them current."""
-        return sum(one.copied_bytes + one.kept_bytes for one in self.copies)
+        """Bytes that all copies transfer in the period, at once and to keep them current."""
+        return sum(copy.copied_bytes + copy.kept_bytes for copy in self.copies)

@@ -1,4 +1,4 @@
-"""Advice on copies as a picture: an SVG for light and dark pages. Pure."""
+"""Draws advice on copies as an SVG picture for light and dark pages. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 from airflow_hive_federation.clusters.advice_report import in_units, summary_of, title_of
 from airflow_hive_federation.clusters.advice_result import Advice, CopyAdvice
 
-#: Copies that are drawn.
+#: The number of copies that are drawn.
 MAX_COPIES = 20
 _WIDTH, _LEFT, _RIGHT = 960, 24, 190
 _TOP, _ROW, _BAR = 112, 62, 13
@@ -27,7 +27,7 @@ _STYLE = """
 
 
 def as_svg(advice: Advice) -> str:
-    """Draw, for each copy, the bytes that it saves and the bytes that it takes."""
+    """Draw the bytes that each copy saves, and the bytes that it transfers."""
     return "\n".join(_elements(advice)) + "\n"
 
 
@@ -47,9 +47,9 @@ def _elements(advice: Advice) -> Iterator[str]:
     yield from _legend(advice)
     if not shown:
         yield _text(_LEFT, _TOP + 26, "No copy would save more bytes than it takes.")
-    most = max((max(one.saved_bytes, _taken(one)) for one in shown), default=1)
-    for number, one in enumerate(shown):
-        yield from _row(one, _TOP + number * _ROW, most)
+    most = max((max(copy.saved_bytes, _taken(copy)) for copy in shown), default=1)
+    for number, copy in enumerate(shown):
+        yield from _row(copy, _TOP + number * _ROW, most)
     if more:
         yield _text(_LEFT, height - 18, f"and {more:,} more", "small")
     yield "</svg>"
@@ -73,7 +73,7 @@ def _row(copy: CopyAdvice, top: int, most: int) -> Iterator[str]:
     shown = title if len(title) <= _TITLE else title[: _TITLE - 1] + "…"
     yield _text(_LEFT, top + 16, shown, title=title)
     for number, (name, size) in enumerate((("saved", copy.saved_bytes), ("copied", _taken(copy)))):
-        # A bar that is too short to be seen would pass for none.
+        # An invisible short bar would look like zero.
         width = max(round((_WIDTH - _LEFT - _RIGHT) * size / most), 2) if size else 0
         at = top + 23 + number * (_BAR + 2)
         yield f'<rect class="{name}" x="{_LEFT}" y="{at}" width="{width}" height="{_BAR}" rx="2"/>'
@@ -92,5 +92,5 @@ def _text(left: int, base: int, text: str, name: str = "", *, title: str = "") -
 
 
 def _escaped(text: str) -> str:
-    # XML knows no control characters, and names of partitions may have some.
+    # XML forbids control characters, but names of partitions may contain some.
     return escape("".join(char if char.isprintable() else "?" for char in text))

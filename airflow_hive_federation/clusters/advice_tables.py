@@ -1,4 +1,4 @@
-"""Sizes and places of the tables that a history names, by the age of their partitions. Pure."""
+"""Looks up the sizes and clusters of the tables in a history, by the age of their partitions. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from airflow_hive_federation.clusters.advice_records import TableRead, partition
 from airflow_hive_federation.clusters.placement import CatalogFacts, Clusters, TableFacts
 from airflow_hive_federation.clusters.routing.inputs import primary_of
 
-#: Partitions by their values, as the metastore keeps them.
+#: The values of a partition, as the metastore keeps them.
 Values = tuple[str, ...]
-#: A statement that reads only partitions older than this means these, and no window.
+#: Days of age; a statement that reads only older partitions needs these partitions, and no window.
 SETTLED_DAYS = 7
 
 
@@ -23,8 +23,8 @@ class Want:
     """The part of a table that a group of statements needs in a cluster.
 
     :param table: ``database.table``.
-    :param days: the last days of it; ``None`` if it is not a window.
-    :param values: these partitions; ``None`` with a window, or for the whole table.
+    :param days: the last days of the table; ``None`` if the part is not a window.
+    :param values: the values of the partitions; ``None`` with a window, or for the whole table.
     """
 
     table: str
@@ -34,12 +34,12 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A partition, or an unpartitioned table, as it is now.
+    """A partition, or an unpartitioned table, in its present state.
 
-    :param values: empty for a table.
-    :param age: in days; ``None`` if its values hold no day.
-    :param bytes: ``None`` if its size is unknown.
-    :param readable: the clusters that hold it now, the primary first.
+    :param values: the values of the partition; empty for a table.
+    :param age: the age in days; ``None`` if the values contain no day.
+    :param bytes: the size; ``None`` if it is unknown.
+    :param readable: the clusters that hold it now, with the primary first.
     """
 
     values: Values
@@ -50,10 +50,10 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class TableNow:
-    """A table as it is now.
+    """A table in its present state.
 
-    :param key: its first partition key that holds days; ``None`` if it has none.
-    :param primary: its primary cluster.
+    :param key: the first partition key that contains days; ``None`` if there is none.
+    :param primary: the primary cluster.
     :param refused: the reason why it cannot be copied, as a clause; empty if it can.
     """
 
@@ -70,20 +70,20 @@ class TableNow:
 
     @cached_property
     def by_age(self) -> Mapping[int, tuple[Part, ...]]:
-        found: defaultdict[int, list[Part]] = defaultdict(list)
+        parts_by_age: defaultdict[int, list[Part]] = defaultdict(list)
         for part in self.parts:
             if part.age is not None:
-                found[part.age].append(part)
-        return {age: tuple(parts) for age, parts in sorted(found.items())}
+                parts_by_age[part.age].append(part)
+        return {age: tuple(parts) for age, parts in sorted(parts_by_age.items())}
 
     def window(self, days: int) -> Iterator[Part]:
-        """The partitions of the last days; those of days to come belong to them."""
+        """Yield the partitions of the last days, which include those of future days."""
         for age, parts in self.by_age.items():
             if age < days:
                 yield from parts
 
     def parts_of(self, want: Want) -> Iterable[Part]:
-        """The partitions that are wanted, as far as they are still there."""
+        """Return the wanted partitions that still exist."""
         if want.days is not None:
             return self.window(want.days)
         if want.values is None:
@@ -91,10 +91,10 @@ class TableNow:
         return [part for values in want.values if (part := self.by_values.get(values)) is not None]
 
     def bytes_a_day(self, days: int) -> int:
-        """The size of a day's new partitions, as the mean of a window's days that have any."""
-        found = {part.age: 0 for part in self.window(days)}
+        """Return the mean size of a day's new partitions, over the days of a window that have any."""
+        bytes_by_age = {part.age: 0 for part in self.window(days)}
         total = sum(part.bytes or 0 for part in self.window(days))
-        return total // len(found) if found else 0
+        return total // len(bytes_by_age) if bytes_by_age else 0
 
 
 def table_now(
@@ -105,7 +105,7 @@ def table_now(
     *,
     refused: str = "",
 ) -> TableNow | None:
-    """Look at a table; ``None`` if there is none any more, or it has no cluster."""
+    """Look a table up; ``None`` if it no longer exists, or has no cluster."""
     facts = catalog.table(*name.split(".", 1))
     primary = primary_of(facts, clusters) if facts is not None and not facts.is_view else None
     if facts is None or primary is None:
@@ -142,23 +142,23 @@ def _age(value: str, today: date) -> int | None:
 
 
 def _day_key(facts: TableFacts, rows: Iterable[Values]) -> int | None:
-    """The number of the first key whose values are days; the partition of nulls may be beside them."""
+    """Return the number of the first key whose values are days, or days and Hive's default partition."""
     candidates = set(range(len(facts.partition_keys)))
-    seen: set[int] = set()
+    with_days: set[int] = set()
     for values in rows:
         for number in list(candidates):
             if partition_day(values[number]) is not None:
-                seen.add(number)
+                with_days.add(number)
             elif not values[number].startswith("__"):
                 candidates.discard(number)
-    return min(candidates & seen, default=None)
+    return min(candidates & with_days, default=None)
 
 
 @dataclass(kw_only=True)
 class Reads:
-    """The reads of one table by one group of statements, and what they amount to.
+    """The reads of one table by one group of statements.
 
-    :param reads: with the day of each.
+    :param reads: the reads, with the day of each.
     """
 
     table: TableNow
@@ -166,23 +166,23 @@ class Reads:
 
     @cached_property
     def want(self) -> Want:
-        """The part of the table that serves all of them.
+        """The part of the table that serves all these reads.
 
-        A window, if the table has days and the statement follows them; these partitions, if each run reads
-        the same ones or none but old ones; else the whole table.
+        It is a window if the table has days and the statement moves with them. It is a set of partitions if
+        each run reads the same partitions, or only old ones. Otherwise it is the whole table.
         """
         name = self.table.name
         if not self.table.keys:
             return Want(name)
         values = [frozenset(read.values) for _, read in self.reads]
-        known = all(map(self._knows, (read for _, read in self.reads)))
+        all_known = all(map(self._knows, (read for _, read in self.reads)))
         ages = [age for day, read in self.reads for age in self._span(day, read)]
-        if self.table.key is not None and ages and not (known and self._stays(values, min(ages))):
+        if self.table.key is not None and ages and not (all_known and self._stays(values, min(ages))):
             return Want(name, days=max(ages) + 1)
-        return Want(name, values=frozenset().union(*values)) if known else Want(name)
+        return Want(name, values=frozenset().union(*values)) if all_known else Want(name)
 
     def want_of(self, day: date, read: TableRead) -> Want:
-        """The part of the table that one run would read today: as old as what it read then."""
+        """Return the part of the table that one run would read today: partitions as old as those it read."""
         want = self.want
         if want.days is None:
             return want if want.values is None else Want(want.table, values=frozenset(read.values))
@@ -193,18 +193,18 @@ class Reads:
 
     def _as_old(self, day: date, values: Iterable[Values]) -> Iterator[Values]:
         at = self.table.keys.index(str(self.table.key))
-        for one in values:
-            read_on = partition_day(one[at])
+        for values_read in values:
+            read_on = partition_day(values_read[at])
             age = None if read_on is None else max((day - read_on).days, 0)
             for part in self.table.by_age.get(age, ()) if age is not None else ():
-                if part.values[:at] == one[:at] and part.values[at + 1 :] == one[at + 1 :]:
+                if part.values[:at] == values_read[:at] and part.values[at + 1 :] == values_read[at + 1 :]:
                     yield part.values
 
     def _knows(self, read: TableRead) -> bool:
-        """Return whether the record names all partitions, by the keys that the table has now."""
+        """Return whether the record names all partitions, by the present keys of the table."""
         if not read.values:
             return not read.partitions
-        return all(len(one) == len(self.table.keys) for one in read.values)
+        return all(len(values) == len(self.table.keys) for values in read.values)
 
     def _stays(self, values: list[frozenset[Values]], youngest: int) -> bool:
         days = {day for day, _ in self.reads}

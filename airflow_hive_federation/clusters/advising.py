@@ -20,10 +20,10 @@ from airflow_hive_federation.metastore import MetastoreClient
 
 @dataclass(frozen=True, kw_only=True)
 class AdviceOfHistory:
-    """Advice, and the history that it is made from.
+    """Advice, with facts about the history behind it.
 
-    :param directory: URI of the history.
-    :param damaged: lines of it that are no records.
+    :param directory: the URI of the history.
+    :param damaged: the lines of the history that are no records.
     """
 
     advice: Advice
@@ -42,8 +42,8 @@ def advise_from_history(
 ) -> AdviceOfHistory:
     """Choose the copies that would have saved bytes across sites in the last days.
 
-    :param directory: URI of the history; the one below the root of the default cluster if ``None``.
-    :param budget_bytes: bytes that may be copied in such a period; ``None`` is without limit.
+    :param directory: the URI of the history; with ``None``, the one below the root of the default cluster.
+    :param budget_bytes: the bytes that may be copied per period; ``None`` means no limit.
     :param options: storage options of the history.
     :raises ConfigurationError: days or budget are out of range.
     :raises UnknownClusterError: no cluster is configured.
@@ -56,9 +56,9 @@ def advise_from_history(
             f"There is no advice for {days} days and {budget_bytes} bytes.",
             remedy="Look at one day or more, and allow no byte or more.",
         )
-    place = history_directory(registry, directory)
+    history_uri = history_directory(registry, directory)
     now = datetime.now(UTC)
-    history = read_history(place, now - timedelta(days=days), options)
+    history = read_history(history_uri, now - timedelta(days=days), options)
     facts = MetastoreFacts(client, registry)
     advice = advise(
         history.records,
@@ -69,13 +69,13 @@ def advise_from_history(
         budget_bytes=budget_bytes,
         refused=_refused(client, registry, facts, history),
     )
-    return AdviceOfHistory(advice=advice, directory=place, damaged=history.damaged)
+    return AdviceOfHistory(advice=advice, directory=history_uri, damaged=history.damaged)
 
 
 def _refused(
     client: MetastoreClient, registry: ClusterRegistry, facts: MetastoreFacts, history: History
 ) -> dict[str, str]:
-    """Tables of a history that cannot be copied, with the reason."""
+    """Return the tables of a history that cannot be copied, with the reasons."""
     names = sorted({read.table for record in history.records for read in record.reads})
     facts.prefetch(_pair(name) for name in names)
     clusters = clusters_of(registry)
@@ -84,11 +84,13 @@ def _refused(
         table = facts.table(*_pair(name))
         if table is None:
             continue
-        other = next((one for one in registry if one.name != primary_of(table, clusters)), None)
-        if other is None:
+        secondary = next(
+            (cluster for cluster in registry if cluster.name != primary_of(table, clusters)), None
+        )
+        if secondary is None:
             continue
         try:
-            copyable(client, registry, name, other)
+            copyable(client, registry, name, secondary)
         except CopyRefusedError as error:
             refused[name] = error.message.partition(": ")[2].rstrip(".") or error.message
     return refused

@@ -17,24 +17,24 @@ from airflow_hive_federation.storage.filesystem import canonical
 
 Change = Callable[[ClusterMetadata], ClusterMetadata]
 
-#: The metastore sets it with each change of Hive's and Spark's, in seconds of its clock.
+#: The metastore sets this parameter, in seconds of its clock, with each change by Hive or Spark.
 _CHANGED = "transient_lastDdlTime"
 _TRIES = 5
-#: So far, in seconds, may the metastore's clock be from this machine's.
+#: The largest difference, in seconds, between the metastore's clock and the local clock.
 _SKEW_S = 10.0
-#: A little more than the second in which two changes have one time.
+#: Slightly more than one second, within which two changes get the same timestamp.
 _SECOND_S = 1.05
-#: The metastore would otherwise count files of its own accord, and take statistics for outdated.
+#: Without this setting, the metastore would list the files itself and mark statistics as outdated.
 _ENVIRONMENT = {"DO_NOT_UPDATE_STATS": "true"}
 
 
 def full_name(table: types.Table) -> str:
-    """``database.table``."""
+    """Return ``database.table``."""
     return f"{table.dbName}.{table.tableName}"
 
 
 def object_name(table: types.Table, partition: types.Partition | None = None) -> str:
-    """``database.table``, or ``database.table/day=2026-01-01``."""
+    """Return ``database.table``, or ``database.table/day=2026-01-01``."""
     if partition is None:
         return full_name(table)
     keys = [key.name or "" for key in table.partitionKeys or ()]
@@ -42,13 +42,13 @@ def object_name(table: types.Table, partition: types.Partition | None = None) ->
 
 
 def alter_table_metadata(client: MetastoreClient, table: types.Table, change: Change) -> types.Table:
-    """Change the cluster metadata of a table; nothing is written if it stays the same.
+    """Change the cluster metadata of a table; write nothing if the metadata stays the same.
 
-    :param table: the table as it was read.
-    :return: the table as it is now.
-    :raises ClusterMetadataError: the metadata that it has is damaged.
-    :raises LockTimeoutError: others hold the lock of its cluster metadata.
-    :raises MetastoreError: the metastore refuses, or others keep altering the table.
+    :param table: the table as the caller read it.
+    :return: the table in its present state.
+    :raises ClusterMetadataError: the present metadata is damaged.
+    :raises LockTimeoutError: another process holds the lock of its cluster metadata.
+    :raises MetastoreError: the metastore refuses, or other processes keep altering the table.
     """
     present = read_metadata(table.parameters, full_name(table))
     if change(present) == present:
@@ -56,10 +56,10 @@ def alter_table_metadata(client: MetastoreClient, table: types.Table, change: Ch
 
     def changed(now: types.Table) -> types.Table | None:
         present = read_metadata(now.parameters, full_name(now))
-        wanted = change(present)
-        if wanted == present:
+        changed_metadata = change(present)
+        if changed_metadata == present:
             return None
-        now.parameters = write_metadata(now.parameters, wanted)
+        now.parameters = write_metadata(now.parameters, changed_metadata)
         return now
 
     return alter_table(client, full_name(table), changed)
@@ -68,29 +68,29 @@ def alter_table_metadata(client: MetastoreClient, table: types.Table, change: Ch
 def alter_table(
     client: MetastoreClient, name: str, change: Callable[[types.Table], types.Table | None]
 ) -> types.Table:
-    """Change a table; no change that others make meanwhile is lost.
+    """Change a table without losing concurrent changes of other processes.
 
-    This package's own changes exclude each other by a lock. Those of others show by the time of the last one,
+    A lock prevents concurrent changes by this package. Changes by others alter the time of the last change,
     which the metastore compares when it alters the table. That time has whole seconds, so the table is read
-    when the second of its last change is over.
+    after the second of its last change has ended.
 
     :param name: ``database.table``.
-    :param change: returns the table as it shall be, or ``None`` to leave it.
-    :return: the table as it is now.
+    :param change: returns the changed table, or ``None`` to leave the table as it is.
+    :return: the table in its present state.
     """
     database, _, table_name = name.partition(".")
     with altering(client, name):
         for tries_left in reversed(range(_TRIES)):
             table = _settled(client, database, table_name)
             changed = (table.parameters or {}).get(_CHANGED)
-            wanted = change(table)
-            if wanted is None:
+            altered = change(table)
+            if altered is None:
                 return table
             try:
                 client.alter_table(
                     database,
                     table_name,
-                    wanted,
+                    altered,
                     environment=_ENVIRONMENT,
                     expected_parameter=None if changed is None else (_CHANGED, changed),
                 )
@@ -98,21 +98,21 @@ def alter_table(
                 if "has been modified" not in error.message or not tries_left:
                     raise
                 continue
-            return wanted
+            return altered
     raise AssertionError  # the last try has returned or raised
 
 
 def _settled(client: MetastoreClient, database: str, name: str) -> types.Table:
-    """Read a table when each further change gets another time than the last one has."""
+    """Read a table once any further change is certain to get a different timestamp."""
     table = client.get_table(database, name)
     for _ in range(_TRIES):
-        seen = (table.parameters or {}).get(_CHANGED, "")
-        if not seen.isdecimal() or int(seen) < time.time() - _SKEW_S:
+        timestamp = (table.parameters or {}).get(_CHANGED, "")
+        if not timestamp.isdecimal() or int(timestamp) < time.time() - _SKEW_S:
             return table
         time.sleep(_SECOND_S)
         table = client.get_table(database, name)
-        # The metastore's clock was at this second before the wait, and is beyond it now.
-        if (table.parameters or {}).get(_CHANGED) == seen:
+        # The metastore's clock showed this second before the wait, and has passed it now.
+        if (table.parameters or {}).get(_CHANGED) == timestamp:
             return table
     return table
 
@@ -120,22 +120,23 @@ def _settled(client: MetastoreClient, database: str, name: str) -> types.Table:
 def alter_partition_metadata(
     client: MetastoreClient, table: types.Table, changes: Mapping[str, Change]
 ) -> list[types.Partition]:
-    """Change the cluster metadata of partitions; those that stay the same, or are gone, are not written.
+    """Change the cluster metadata of partitions; write none that stay the same or no longer exist.
 
-    :param changes: by name of the partition.
-    :return: the partitions that were written.
-    :raises ClusterMetadataError: the metadata that one has is damaged.
-    :raises LockTimeoutError: others hold the lock of the table's cluster metadata, or write a partition.
+    :param changes: the changes, by the name of the partition.
+    :return: the written partitions.
+    :raises ClusterMetadataError: the present metadata of a partition is damaged.
+    :raises LockTimeoutError: another process holds the lock of the table's cluster metadata, or writes a
+        partition.
     :raises MetastoreError: the metastore refuses.
     """
     keys = [key.name or "" for key in table.partitionKeys or ()]
 
     def changed(now: types.Partition) -> types.Partition | None:
         present = read_metadata(now.parameters, object_name(table, now))
-        wanted = changes[partition_name(keys, now.values or [])](present)
-        if wanted == present:
+        changed_metadata = changes[partition_name(keys, now.values or [])](present)
+        if changed_metadata == present:
             return None
-        now.parameters = write_metadata(now.parameters, wanted)
+        now.parameters = write_metadata(now.parameters, changed_metadata)
         return now
 
     return alter_partitions(client, table, list(changes), changed)
@@ -149,23 +150,23 @@ def alter_partitions(
     *,
     locked: bool = False,
 ) -> list[types.Partition]:
-    """Change partitions, many at once.
+    """Change many partitions at once.
 
-    The metastore has no way to say that a partition must be as it was read. So this package's changes, and
-    the statements of Hive's that write these partitions, are kept out by locks.
+    The metastore cannot alter a partition on the condition that it is still as it was read. Therefore locks
+    exclude other changes by this package, and Hive statements that write these partitions.
 
-    :param change: returns the partition as it shall be, or ``None`` to leave it.
-    :param locked: the caller keeps the statements of Hive's out.
-    :return: the partitions that were written.
+    :param change: returns the changed partition, or ``None`` to leave the partition as it is.
+    :param locked: the caller already excludes Hive statements.
+    :return: the written partitions.
     """
     database, name = table.dbName or "", table.tableName or ""
     written: list[types.Partition] = []
-    # The writers of a transactional table alter no partition; an open transaction may last.
+    # Writers of a transactional table alter no partition, and an open transaction may take long.
     locks = not locked and (table.parameters or {}).get("transactional", "").lower() != "true"
-    for some in batches(names, PARTITIONS_A_CALL):
-        with altering(client, full_name(table), some if locks else ()):
-            wanted = [change(one) for one in client.get_partitions_of(database, name, some)]
-            altered = [one for one in wanted if one is not None]
+    for batch in batches(names, PARTITIONS_A_CALL):
+        with altering(client, full_name(table), batch if locks else ()):
+            changed = [change(partition) for partition in client.get_partitions_of(database, name, batch)]
+            altered = [partition for partition in changed if partition is not None]
             if altered:
                 client.alter_partitions(database, name, altered, environment=_ENVIRONMENT)
         written += altered
@@ -175,23 +176,23 @@ def alter_partitions(
 def partitions_by_name(
     client: MetastoreClient, table: types.Table, names: Sequence[str] | None = None
 ) -> dict[str, types.Partition]:
-    """The partitions of a table by name, all of them or some."""
+    """Return all partitions of a table, or some of them, by name."""
     keys = [key.name or "" for key in table.partitionKeys or ()]
     database, name = table.dbName or "", table.tableName or ""
-    found = (
+    partitions = (
         client.iter_partitions(database, name)
         if names is None
         else client.get_partitions_of(database, name, names)
     )
-    return {partition_name(keys, one.values or []): one for one in found}
+    return {partition_name(keys, partition.values or []): partition for partition in partitions}
 
 
 def relocate(described: types.Table | types.Partition, location: str) -> None:
-    """Give a table or partition another location, as Spark reads its own tables, too."""
+    """Give a table or partition another location, also for Spark, which reads its own tables."""
     assert described.sd is not None
     former, described.sd.location = described.sd.location, location
     properties = (described.sd.serdeInfo and described.sd.serdeInfo.parameters) or {}
-    # Spark reads its own tables at the place that this property names, whatever the location is.
+    # Spark reads its own tables at the path in this property, whatever their location is.
     for key in [key for key in properties if key.lower() == "path"]:
         if former and canonical(properties[key]) == canonical(former):
             properties[key] = location

@@ -1,4 +1,4 @@
-"""Puts every existing table into a cluster, the default one as a rule, and takes that back."""
+"""Assigns every existing table to a cluster, by default the default cluster, or undoes that."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
 class AssignReport:
     """The result of an assignment.
 
-    :param cluster: the cluster.
-    :param undo: it was taken back.
-    :param dry_run: nothing was written; ``changed`` says what would have been.
-    :param changed: tables that were assigned, or taken out.
-    :param unchanged: number of tables that were as wanted already.
-    :param elsewhere: tables of other clusters, which keep theirs, by name.
-    :param skipped: tables that cannot belong to a cluster, or keep theirs, with the reason.
+    :param cluster: the name of the cluster.
+    :param undo: true if the assignment was undone.
+    :param dry_run: true if nothing was written; ``changed`` then names the tables that would be changed.
+    :param changed: the tables that were assigned, or removed from the cluster.
+    :param unchanged: the number of tables that needed no change.
+    :param elsewhere: the tables that stay in other clusters, and the names of these clusters.
+    :param skipped: the tables that cannot belong to a cluster, or cannot leave it, with the reasons.
     """
 
     cluster: str
@@ -41,7 +41,7 @@ class AssignReport:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return the report as JSON values."""
         return asdict(self)
 
 
@@ -55,30 +55,30 @@ def assign_tables(
     dry_run: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> AssignReport:
-    """Make a cluster the primary of all tables that have none.
+    """Make a cluster the primary of all tables that have no primary yet.
 
-    No data moves and no location changes. A run that was interrupted is finished by running it again.
+    No data moves and no location changes. If the run is interrupted, another run finishes it.
 
-    :param cluster: its name; the default cluster if ``None``.
-    :param databases: names; all databases if ``None``.
-    :param undo: take tables of the cluster out of it instead, unless they have copies.
+    :param cluster: the name of the cluster; the default cluster if ``None``.
+    :param databases: the names of the databases; all databases if ``None``.
+    :param undo: remove the tables from the cluster instead, except those that have copies.
     :param dry_run: write nothing.
-    :param progress: is called with the number of tables looked at, and of all.
-    :raises UnknownClusterError: there is no such cluster.
-    :raises NoSuchObjectError: there is no such database.
+    :param progress: receives the number of tables processed, and the number of all tables.
+    :raises UnknownClusterError: the cluster does not exist.
+    :raises NoSuchObjectError: a database does not exist.
     :raises MetastoreError: the metastore refuses.
     """
     name = (registry.default_cluster() if cluster is None else registry.cluster(cluster)).name
     report = AssignReport(cluster=name, undo=undo, dry_run=dry_run)
     listed = [(database, client.list_tables(database)) for database in _databases(client, databases)]
-    total, seen, unchanged = sum(len(tables) for _, tables in listed), 0, 0
+    total, processed, unchanged = sum(len(tables) for _, tables in listed), 0, 0
     for database, tables in listed:
-        for some in batches(tables, _TABLES_A_CALL):
-            for table in client.get_tables(database, some):
+        for batch in batches(tables, _TABLES_A_CALL):
+            for table in client.get_tables(database, batch):
                 unchanged += _assign(client, table, report)
-            seen += len(some)
+            processed += len(batch)
             if progress is not None:
-                progress(seen, total)
+                progress(processed, total)
     return replace(report, unchanged=unchanged)
 
 
@@ -91,10 +91,10 @@ def _databases(client: MetastoreClient, databases: Sequence[str] | None) -> Iter
 
 
 def _assign(client: MetastoreClient, table: types.Table, report: AssignReport) -> bool:
-    """Assign one table, or take it out; return whether it was as wanted already."""
+    """Assign one table or remove it from the cluster; return whether it needed no change."""
     name = full_name(table)
-    if why := reason_to_skip(table):
-        report.skipped[name] = why
+    if reason := reason_to_skip(table):
+        report.skipped[name] = reason
         return False
     try:
         present = read_metadata(table.parameters, name)
@@ -109,18 +109,18 @@ def _assign(client: MetastoreClient, table: types.Table, report: AssignReport) -
     if report.undo and (copies := _copies(client, table, present)):
         report.skipped[name] = f"it has copies in other clusters: {copies}"
         return False
-    wanted = None if report.undo else report.cluster
-    primary = wanted if report.dry_run else _altered(client, table, report.cluster, wanted)
-    if primary == wanted:
+    new_primary = None if report.undo else report.cluster
+    primary = new_primary if report.dry_run else _altered(client, table, report.cluster, new_primary)
+    if primary == new_primary:
         report.changed.append(name)
     else:
-        # Somebody has assigned it to another cluster meanwhile.
+        # Another process has assigned it to another cluster meanwhile.
         report.elsewhere[name] = str(primary)
     return False
 
 
 def _altered(client: MetastoreClient, table: types.Table, cluster: str, wanted: str | None) -> str | None:
-    """Alter the primary of a table, unless it is another cluster by now; return the primary it has then."""
+    """Alter the primary of a table unless it is another cluster by now; return the primary afterwards."""
     after = alter_table_metadata(
         client,
         table,
@@ -130,7 +130,7 @@ def _altered(client: MetastoreClient, table: types.Table, cluster: str, wanted: 
 
 
 def reason_to_skip(table: types.Table) -> str | None:
-    """Say why a table has no place in a cluster; ``None`` if it has."""
+    """Return the reason why a table cannot belong to a cluster, as a clause; ``None`` if it can."""
     if table.tableType in _VIEWS:
         return "it is a view"
     if remote := remote_of(table.parameters):
@@ -141,8 +141,8 @@ def reason_to_skip(table: types.Table) -> str | None:
 
 
 def _copies(client: MetastoreClient, table: types.Table, present: ClusterMetadata) -> str:
-    found = set(present.secondaries)
+    clusters = set(present.secondaries)
     if table.partitionKeys:
-        for one in client.iter_partitions(table.dbName or "", table.tableName or ""):
-            found.update(read_metadata(one.parameters, object_name(table, one)).secondaries)
-    return ", ".join(sorted(found))
+        for partition in client.iter_partitions(table.dbName or "", table.tableName or ""):
+            clusters.update(read_metadata(partition.parameters, object_name(table, partition)).secondaries)
+    return ", ".join(sorted(clusters))

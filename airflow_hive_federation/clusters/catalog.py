@@ -1,4 +1,4 @@
-"""The facts that routing decides by, read from a metastore in few calls."""
+"""Reads the facts for routing from a metastore, in few calls."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.transactions.snapshots import take_snapshots
 
 _VIEW = "VIRTUAL_VIEW"
-#: Spark's parameters of a view: the catalog and database of names without one.
+#: Prefix of Spark's parameters of a view with the catalog and database of unqualified names.
 _NAMESPACE = "view.catalogAndNamespace."
 _CATALOGS = frozenset({"spark_catalog", "hive"})
-#: Partitions that are kept between statements; each takes some 300 bytes, and 3 KiB with a copy.
+#: The number of partitions that are kept between statements; each takes about 300 bytes, or 3 KiB with a
+#: copy.
 MAX_PARTITIONS = 500_000
 Name = tuple[str, str]
-#: An object: database, table, values of a partition (none for a table), and the cluster of a copy.
+#: Database, table, values of a partition (none for a table), and the cluster of a copy.
 CopyKey = tuple[str, str, tuple[str, ...], str]
 
 
 def clusters_of(registry: ClusterRegistry) -> Clusters:
-    """The names of a registry, as routing takes them.
+    """Return the names of a registry's clusters, in the form that routing takes.
 
     :raises UnknownClusterError: no cluster is configured.
     """
@@ -61,9 +62,9 @@ def clusters_of(registry: ClusterRegistry) -> Clusters:
 
 @dataclass(frozen=True)
 class _Placed:
-    """The partitions of a table, and those of them that have copies as the metastore describes them.
+    """The partitions of a table as facts, and those with copies as the metastore describes them.
 
-    :param identity: of the table.
+    :param identity: the identity of the table, see :func:`_identity`.
     """
 
     identity: str
@@ -72,15 +73,15 @@ class _Placed:
 
 
 class MetastoreFacts:
-    """The tables and partitions of a metastore; see :class:`.placement.CatalogFacts`.
+    """The tables and partitions of a metastore, as :class:`.placement.CatalogFacts`.
 
-    It keeps what it has read until :meth:`refresh`, which forgets what may have changed meanwhile.
+    It keeps the facts that it has read until :meth:`refresh`, which forgets those that may have changed.
 
-    A copy counts as fresh if the metastore knows of no write since it was made. :meth:`check_files` compares
-    files too; what it finds stale stays so until :meth:`refresh`.
+    A copy counts as fresh if the metastore knows of no write since the copy was made. :meth:`check_files`
+    also compares files; a copy that it finds stale stays so until :meth:`refresh`.
 
-    :param client: the metastore.
-    :param registry: copies in clusters that are not configured are left out.
+    :param client: the client of the metastore.
+    :param registry: the configured clusters; copies in other clusters are ignored.
     """
 
     def __init__(self, client: MetastoreClient, registry: ClusterRegistry) -> None:
@@ -92,17 +93,17 @@ class MetastoreFacts:
         self._placed: dict[Name, _Placed] = {}
         self._partition_facts: dict[Name, Partitions] = {}
         self._stale: set[CopyKey] = set()
-        #: Write ids by table, with the description that they were asked for.
+        #: Write ids by table, with the table description for which they were read.
         self._write_ids: dict[Name, tuple[types.Table, ValidWriteIds]] = {}
-        #: Part of the versions of partitioned tables, as is the last event of each.
+        #: A part of the versions of partitioned tables, like the last event of each table.
         self._epoch = 0
         self._last_events: dict[Name, int] = {}
 
     def refresh(self) -> None:
-        """Begin another statement: forget all but what the metastore's events show to be as it was.
+        """Begin another statement: forget all facts that may have changed, by the metastore's events.
 
-        Of transactional tables, which change by transactions, nothing is kept, and nothing at all without
-        events.
+        It keeps no facts of transactional tables, which change by transactions, and no facts at all if the
+        metastore has no events.
 
         :raises MetastoreError: the metastore does not answer.
         """
@@ -114,8 +115,8 @@ class MetastoreFacts:
         changes = self._log.changes()
         if changes is None:
             self._epoch += 1
-            for kept in (self._tables, self._facts, self._placed, self._last_events):
-                kept.clear()
+            for facts in (self._tables, self._facts, self._placed, self._last_events):
+                facts.clear()
             return
         for key, table in list(self._tables.items()):
             if table is not None and is_transactional(table):
@@ -124,12 +125,12 @@ class MetastoreFacts:
                 del self._tables[key]
         if changes:
             self._forget(changes)
-        if sum(len(one.facts) for one in self._placed.values()) > MAX_PARTITIONS:
+        if sum(len(placed.facts) for placed in self._placed.values()) > MAX_PARTITIONS:
             self._placed.clear()
 
     def _forget(self, changes: Changes) -> None:
-        # Events name a renamed table by its new name only, so descriptions are all read again, which takes
-        # one call; partitions are kept of a table that is described as it was.
+        # Events name a renamed table by its new name only, so all table descriptions are read again, which
+        # takes one call. The partitions are kept if their table has the same description as before.
         self._tables.clear()
         self._facts.clear()
         self._last_events.update(changes.tables)
@@ -138,51 +139,52 @@ class MetastoreFacts:
                 del self._placed[key]
 
     def prefetch(self, names: Iterable[Name]) -> None:
-        """Read tables, a hundred a call; those that do not exist are remembered as such.
+        """Read tables, a hundred per call, and remember which of them do not exist.
 
-        :param names: databases and tables.
+        :param names: the databases and names of the tables.
         """
-        wanted: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        by_database: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for database, name in names:
             if (database.lower(), name.lower()) not in self._tables:
-                wanted[database.lower()][name.lower()] = None
-        for database, tables in wanted.items():
-            found = {
-                str(one.tableName).lower(): one for one in self._client.get_tables(database, list(tables))
+                by_database[database.lower()][name.lower()] = None
+        for database, tables in by_database.items():
+            tables_by_name = {
+                str(table.tableName).lower(): table
+                for table in self._client.get_tables(database, list(tables))
             }
-            self._tables.update({(database, name): found.get(name) for name in tables})
+            self._tables.update({(database, name): tables_by_name.get(name) for name in tables})
 
     def table(self, database: str, name: str) -> TableFacts | None:
-        """See :meth:`.placement.CatalogFacts.table`.
+        """Return the facts of a table; see :meth:`.placement.CatalogFacts.table`.
 
         :raises ClusterMetadataError: its cluster metadata is damaged.
         """
         key = database.lower(), name.lower()
         if key not in self._facts:
-            found = self.described(*key)
-            if found is None:
+            description = self.described(*key)
+            if description is None:
                 return None
-            self._facts[key] = self._table_facts(found)
+            self._facts[key] = self._table_facts(description)
             self._prefetch_of_view(self._facts[key])
         return self._facts[key]
 
     def _prefetch_of_view(self, view: TableFacts) -> None:
-        """Read all tables that a view's text names at once."""
+        """Read all tables that a view's text names in few calls."""
         text = analyse(view.view_text) if view.view_text else None
         if isinstance(text, Statement):
             home = view.view_database or view.database
-            self.prefetch((one.database or home, one.name) for one in text.names)
+            self.prefetch((name.database or home, name.name) for name in text.names)
 
     def described(self, database: str, name: str) -> types.Table | None:
-        """The table itself, as the metastore has it."""
+        """Return the table object as the metastore describes it."""
         key = database.lower(), name.lower()
         self.prefetch([key])
         return self._tables[key]
 
     def partitions(self, table: TableFacts) -> Sequence[PartitionFacts]:
-        """See :meth:`.placement.CatalogFacts.partitions`.
+        """Return the facts of the partitions; see :meth:`.placement.CatalogFacts.partitions`.
 
-        :raises ClusterMetadataError: the cluster metadata of one is damaged.
+        :raises ClusterMetadataError: the cluster metadata of a partition is damaged.
         """
         key = table.database, table.name
         if key not in self._partition_facts:
@@ -194,8 +196,8 @@ class MetastoreFacts:
     def _with_stale(self, key: Name, placed: _Placed, stale: Set[tuple[str, ...]]) -> Partitions:
         table = self._table_of(key)
         return Partitions.of(
-            self._partition_fact(table, placed.copied[one.values]) if one.values in stale else one
-            for one in placed.facts
+            self._partition_fact(table, placed.copied[fact.values]) if fact.values in stale else fact
+            for fact in placed.facts
         )
 
     def check_files(
@@ -207,30 +209,34 @@ class MetastoreFacts:
         values: Iterable[tuple[str, ...]] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> list[str]:
-        """Compare the files of primaries and of their copies in a cluster with those that were copied.
+        """Compare the files of primaries, and of their copies in a cluster, with the files that were copied.
 
-        :param cluster: its name.
-        :param values: of the partitions to look at; all of a partitioned table if ``None``.
-        :param options: storage options of both clusters.
-        :return: objects whose copy there is not what the primary holds now; routing no longer uses it.
+        :param cluster: the name of the cluster.
+        :param values: the values of the partitions to compare; all partitions if ``None``.
+        :param options: the storage options of both clusters.
+        :return: the objects whose copy differs from the present primary; routing no longer uses these copies.
         :raises StorageError: a directory cannot be listed.
         """
         key = database.lower(), name.lower()
         table = self.described(*key)
         if table is None:
             return []
-        wanted = None if values is None else set(values)
+        wanted_values = None if values is None else set(values)
         objects: list[types.Table | types.Partition] = [table]
         if table.partitionKeys:
             copied = self._partitions_of(key).copied
-            objects = [one for values, one in copied.items() if wanted is None or values in wanted]
+            objects = [
+                described
+                for values, described in copied.items()
+                if wanted_values is None or values in wanted_values
+            ]
         marks: dict[str, tuple[Any, Secondary]] = {}
-        for one in objects:
-            partition = one if isinstance(one, types.Partition) else None
-            what = object_name(table, partition)
-            copy = read_metadata(one.parameters, what).secondaries.get(cluster)
-            if copy is not None and one.sd is not None:
-                marks[what] = one, copy
+        for described in objects:
+            partition = described if isinstance(described, types.Partition) else None
+            object_title = object_name(table, partition)
+            copy = read_metadata(described.parameters, object_title).secondaries.get(cluster)
+            if copy is not None and described.sd is not None:
+                marks[object_title] = described, copy
         return self._compare(key, cluster, marks, options)
 
     def _compare(
@@ -240,18 +246,19 @@ class MetastoreFacts:
         marks: Mapping[str, tuple[Any, Secondary]],
         options: Mapping[str, Any] | None,
     ) -> list[str]:
-        # Compactions change the files of a transactional primary, too: its write ids tell what was written.
-        by_files = [one.sd.location for one, copy in marks.values() if copy.snapshot is None]
-        places = [*by_files, *(copy.location for _, copy in marks.values())]
-        listings = list_many(places, options=options, missing_ok=True)
+        # Compactions also change the files of a transactional primary, so its writes are detected by write
+        # ids.
+        by_files = [described.sd.location for described, copy in marks.values() if copy.snapshot is None]
+        locations = [*by_files, *(copy.location for _, copy in marks.values())]
+        listings = list_many(locations, options=options, missing_ok=True)
         stale: list[str] = []
-        for what, (one, copy) in marks.items():
+        for object_title, (described, copy) in marks.items():
             changed = copy.snapshot is None and (
-                source_mark(one, listings[one.sd.location]).listing != copy.source.listing
+                source_mark(described, listings[described.sd.location]).listing != copy.source.listing
             )
             if changed or content_mark(listings[copy.location]) != copy.source.content:
-                stale.append(what)
-                values = tuple(one.values or ()) if isinstance(one, types.Partition) else ()
+                stale.append(object_title)
+                values = tuple(described.values or ()) if isinstance(described, types.Partition) else ()
                 self._stale.add((*key, values, cluster))
         if stale:
             self._facts.pop(key, None)
@@ -261,15 +268,15 @@ class MetastoreFacts:
     def _partitions_of(self, key: Name) -> _Placed:
         table = self._table_of(key)
         identity = _identity(table)
-        kept = self._placed.get(key)
-        if kept is None or kept.identity != identity:
+        placed = self._placed.get(key)
+        if placed is None or placed.identity != identity:
             facts, copied = [], {}
-            for one in self._client.iter_partitions(*key):
-                facts.append(self._partition_fact(table, one))
+            for partition in self._client.iter_partitions(*key):
+                facts.append(self._partition_fact(table, partition))
                 if (placement := facts[-1].placement) is not None and placement.secondaries:
-                    copied[facts[-1].values] = _slim(one)
-            kept = self._placed[key] = _Placed(identity, Partitions.of(facts), copied)
-        return kept
+                    copied[facts[-1].values] = _slim(partition)
+            placed = self._placed[key] = _Placed(identity, Partitions.of(facts), copied)
+        return placed
 
     def _table_of(self, key: Name) -> types.Table:
         return self.described(*key) or types.Table(dbName=key[0], tableName=key[1])
@@ -281,8 +288,8 @@ class MetastoreFacts:
         metadata = ClusterMetadata() if is_view else read_metadata(table.parameters, full_name(table))
         if metadata.primary or metadata.secondaries:
             placement = self._placement(key, (), table, metadata, metadata.primary)
-        keys = [(str(one.name).lower(), str(one.type)) for one in table.partitionKeys or ()]
-        columns = [str(one.name).lower() for one in (table.sd and table.sd.cols) or ()]
+        keys = [(str(field.name).lower(), str(field.type)) for field in table.partitionKeys or ()]
+        columns = [str(column.name).lower() for column in (table.sd and table.sd.cols) or ()]
         facts = TableFacts(
             database=key[0],
             name=key[1],
@@ -303,7 +310,7 @@ class MetastoreFacts:
             # Partitions change without their table.
             if not self._log.is_followed:
                 return ""
-            stale = sorted(one for one in self._stale if one[:2] == key)
+            stale = sorted(copy_key for copy_key in self._stale if copy_key[:2] == key)
             parts += [str(self._epoch), str(self._last_events.get(key)), repr(stale)]
         return _digest(parts)
 
@@ -332,10 +339,10 @@ class MetastoreFacts:
             tuple(
                 Copy(
                     name,
-                    one.location,
-                    fresh=(*key, values, name) not in self._stale and self._is_fresh(key, described, one),
+                    copy.location,
+                    fresh=(*key, values, name) not in self._stale and self._is_fresh(key, described, copy),
                 )
-                for name, one in metadata.secondaries.items()
+                for name, copy in metadata.secondaries.items()
                 if name in self._registry.clusters and name != home
             ),
         )
@@ -344,11 +351,11 @@ class MetastoreFacts:
         table = self.described(*key)
         if table is None or not is_transactional(table):
             return copy.snapshot is None and copy.source.metadata == metadata_mark(described)
-        kept = self._write_ids.get(key)
-        if kept is None or kept[0] is not table:
+        cached = self._write_ids.get(key)
+        if cached is None or cached[0] is not table:
             name = ".".join(key)
-            kept = self._write_ids[key] = table, take_snapshots(self._client, [name])[name].write_ids
-        return is_current(described, copy, kept[1])
+            cached = self._write_ids[key] = table, take_snapshots(self._client, [name])[name].write_ids
+        return is_current(described, copy, cached[1])
 
 
 def _bytes(parameters: Mapping[str, str] | None) -> int | None:
@@ -357,10 +364,10 @@ def _bytes(parameters: Mapping[str, str] | None) -> int | None:
 
 
 def _identity(table: types.Table) -> str:
-    """Digest of what partitions belong to: a table of the same name may be another one."""
+    """Return a digest of the table that partitions belong to: a later table may have the same name."""
     location = (table.sd.location if table.sd else None) or ""
     parameters = repr(sorted((table.parameters or {}).items()))
-    keys = repr([(one.name, one.type) for one in table.partitionKeys or ()])
+    keys = repr([(key.name, key.type) for key in table.partitionKeys or ()])
     return _digest([str(table.createTime), str(getattr(table, "id", None)), location, parameters, keys])
 
 
@@ -370,22 +377,22 @@ def _digest(parts: Iterable[str]) -> str:
 
 
 def _slim(one: types.Partition) -> types.Partition:
-    """The partition without its columns and formats, which are most of it."""
-    place = types.StorageDescriptor(location=one.sd.location) if one.sd else None
-    return types.Partition(values=one.values, parameters=one.parameters, writeId=one.writeId, sd=place)
+    """Return the partition without its columns and formats, which are most of its size."""
+    storage = types.StorageDescriptor(location=one.sd.location) if one.sd else None
+    return types.Partition(values=one.values, parameters=one.parameters, writeId=one.writeId, sd=storage)
 
 
 def _view_text(table: types.Table) -> str:
-    """The text of a view; empty, which nobody can read, if its names may be of another catalog."""
+    """Return the text of a view; empty, which is unreadable, if its names may belong to another catalog."""
     if _view_database(table) == "":
         return ""
     return table.viewExpandedText or table.viewOriginalText or ""
 
 
 def _view_database(table: types.Table) -> str | None:
-    """The database of names without one in a view of Spark's, whose text is kept as it was written.
+    """Return the database of unqualified names in a Spark view, whose text is stored as the user wrote it.
 
-    :return: ``None`` for a view of Hive's, whose text has all names in full; empty for another catalog.
+    :return: ``None`` for a Hive view, whose text has only qualified names; empty for another catalog.
     """
     parameters = table.parameters or {}
     count = parameters.get(_NAMESPACE + "numParts")

@@ -1,4 +1,4 @@
-"""The tables that a metastore's notification events name, for those who keep what they have read of them."""
+"""Follows the tables named in a metastore's notification events, so that callers may cache all others."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from airflow_hive_federation.metastore import MetastoreClient
 
 log = logging.getLogger(__name__)
 
-#: Events of other listeners are written after the change that they are about, or are lost.
+#: Other listeners write an event after its change, or lose it; these write both in one transaction.
 _LISTENERS = "hive.metastore.transactional.event.listeners"
 _LISTENER = "DbNotificationListener"
-#: Beyond that, reading all tables again costs less.
+#: The number of events beyond which reading all tables again costs less.
 _MANY = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """The changes since the last look.
+    """The changes since the last call.
 
-    :param tables: databases and tables that events name, in lower case, with the last event of each. A table
-        that was renamed is named by its new name only.
-    :param databases: databases of events that name no table.
+    :param tables: the databases and tables that events name, in lower case, with the last event of each.
+        Events name a renamed table by its new name only.
+    :param databases: the databases of events that name no table.
     """
 
     tables: dict[tuple[str, str], int]
@@ -35,7 +35,7 @@ class Changes:
 
 
 class EventLog:
-    """The notification events of a metastore, from the first look on."""
+    """The notification events of a metastore, from the first call on."""
 
     def __init__(self, client: MetastoreClient) -> None:
         self._client = client
@@ -43,14 +43,14 @@ class EventLog:
 
     @property
     def is_followed(self) -> bool:
-        """The next call of :meth:`changes` may know the changes since the last one."""
+        """True if the next call of :meth:`changes` can return the changes since the last call."""
         return self._last is not None
 
     def changes(self) -> Changes | None:
-        """The changes since the last call, but for those of transactions, which name no table.
+        """Return the changes since the last call, except those by transactions, whose events name no table.
 
-        :return: ``None`` if they are not known: at the first call, if the metastore keeps no events with each
-            change or does not let us see them, and if events are gone.
+        :return: ``None`` if they are unknown: at the first call, if the metastore does not record an event
+            with each change or denies access to the events, and if events are gone.
         :raises MetastoreError: the metastore does not answer.
         """
         if not self._is_kept:

@@ -1,4 +1,4 @@
-"""Rules that keep copies current: ``last 30 days of sales.orders in C2``. Pure."""
+"""Parses rules that keep copies current: ``last 30 days of sales.orders in C2``. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _FORM = "Write 'last 30 days of database.table in C2' or 'all of database.table 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeepRule:
-    """The part of a table that a secondary cluster keeps a current copy of.
+    """The part of a table of which a secondary cluster keeps a current copy.
 
     :param table: ``database.table``.
     :param cluster: the secondary cluster.
-    :param days: the last days; all if ``None``.
-    :param key: the partition key that holds the days; ``None`` if the table has only one such key.
+    :param days: the number of the last days; ``None`` means all data.
+    :param key: the partition key that contains the days; ``None`` if the table has only one such key.
     """
 
     table: str
@@ -42,24 +42,25 @@ class KeepRule:
 
     @property
     def digest(self) -> str:
-        """Identifies the rule."""
+        """A digest that identifies the rule."""
         return hashlib.sha256(str(self).lower().encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def chosen(self, names: Iterable[str], keys: Iterable[str], today: date) -> list[str]:
-        """The partitions that the rule means.
+        """Return the partitions that the rule covers.
 
-        :param names: names of all partitions, ``day=2026-01-01``.
+        :param names: the names of all partitions, ``day=2026-01-01``.
         :param keys: the partition keys of the table.
-        :raises ConfigurationError: the table has no such key, or the rule names none of several.
+        :raises ConfigurationError: the table lacks the key, or has several keys with days and the rule names
+            none.
         """
         if self.days is None:
             return list(names)
         days = {name: _days(name) for name in names}
-        key = self._key([one.lower() for one in keys], days.values())
+        key = self._key([key_name.lower() for key_name in keys], days.values())
         chosen = []
-        for name, found in days.items():
-            day = found.get(key)
-            # Days to come belong to the window: clocks and time zones differ.
+        for name, days_by_key in days.items():
+            day = days_by_key.get(key)
+            # Future days belong to the window, because clocks and time zones differ.
             if day is not None and (today - day).days < self.days:
                 chosen.append(name)
         return chosen
@@ -71,11 +72,15 @@ class KeepRule:
             return self.key.lower()
         if len(keys) == 1:
             return keys[0]
-        found = sorted({key for one in days for key, day in one.items() if day is not None})
-        if len(found) > 1 or not keys:
-            have = f"has several keys with days: {', '.join(found)}" if found else "has no partition keys"
+        keys_with_days = sorted({key for one in days for key, day in one.items() if day is not None})
+        if len(keys_with_days) > 1 or not keys:
+            have = (
+                f"has several keys with days: {', '.join(keys_with_days)}"
+                if keys_with_days
+                else "has no partition keys"
+            )
             raise self._refused(f"{self.table} {have}")
-        return found[0] if found else keys[0]
+        return keys_with_days[0] if keys_with_days else keys[0]
 
     def _refused(self, why: str) -> ConfigurationError:
         return ConfigurationError(
@@ -85,25 +90,25 @@ class KeepRule:
 
 
 def read_rule(text: str) -> KeepRule:
-    """Read a rule.
+    """Parse a rule.
 
-    :raises ConfigurationError: it is none.
+    :raises ConfigurationError: the text is no rule.
     """
-    found = _RULE.fullmatch(text)
-    if found is None or found["days"] == "0" or (found["key"] and not found["days"]):
+    match = _RULE.fullmatch(text)
+    if match is None or match["days"] == "0" or (match["key"] and not match["days"]):
         raise ConfigurationError(f"{text!r} is no rule of copies.", remedy=_FORM)
     return KeepRule(
-        table=found["table"].lower(),
-        cluster=found["cluster"],
-        days=int(found["days"]) if found["days"] else None,
-        key=found["key"].lower() if found["key"] else None,
+        table=match["table"].lower(),
+        cluster=match["cluster"],
+        days=int(match["days"]) if match["days"] else None,
+        key=match["key"].lower() if match["key"] else None,
     )
 
 
 def _days(name: str) -> dict[str, date | None]:
-    """The keys of a partition's name, with the day that each value stands for."""
-    found: dict[str, date | None] = {}
+    """Return the keys of a partition's name, with the day in each value."""
+    days_by_key: dict[str, date | None] = {}
     for part in name.split("/"):
         key, _, value = part.partition("=")
-        found[unescape(key)] = partition_day(unescape(value))
-    return found
+        days_by_key[unescape(key)] = partition_day(unescape(value))
+    return days_by_key

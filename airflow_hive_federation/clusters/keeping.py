@@ -1,9 +1,9 @@
 """Keeps copies in a secondary cluster current, by the metastore's notification events.
 
-The position, the last event that the copies contain, is a parameter of the table. It moves when all copies of
-a run are published, so a run that was interrupted is taken up by the next one. Everything is compared anew if
-there is no position, if events are missing, if the rule is another one, and once a day: Spark writes files of
-its own tables without an event.
+The position is the last event that the copies contain, and a parameter of the table. It moves after all
+copies of a run are published, so that the next run can continue an interrupted one. A run compares all
+partitions if the position is missing, if events are missing, if the rule has changed, and once a day, because
+Spark writes files of its own tables without an event.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from airflow_hive_federation.model import bounded_json
 
 log = logging.getLogger(__name__)
 
-#: Parameter of the table, with the name of the cluster behind it.
+#: The parameter of the table that holds the position; the name of the cluster follows.
 POSITION = "hive.cluster.kept."
 COMPARE_AFTER = timedelta(hours=24)
-#: So many events of others are read again rather than noted.
+#: The number of events of other tables that are rather read again than noted in a new position.
 _FEW_EVENTS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeepReport:
-    """The result of a run.
+    """The result of a run that keeps copies current.
 
-    :param rule: the rule.
-    :param because: the reason why everything was compared; empty if events named what to compare.
+    :param rule: the text of the rule.
+    :param because: the reason why all partitions were compared; empty if events named the ones to compare.
     :param event: the last event that the copies contain; ``None`` if the metastore keeps none.
     :param looked_at: the number of objects that were compared with their copies.
-    :param copied: objects of which a new copy was published.
+    :param copied: the objects with a new published copy.
     """
 
     rule: str
@@ -56,18 +56,18 @@ class KeepReport:
     removed: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return the report as JSON values."""
         return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Position:
-    """The state that the copies of a rule are in.
+    """The state of a rule's copies.
 
-    :param event: the last event that they contain.
-    :param metastore: the metastore whose event it is.
-    :param rule: digest of the rule.
-    :param compared: when everything was compared.
+    :param event: the last event that the copies contain.
+    :param metastore: the identity of the metastore of that event.
+    :param rule: the digest of the rule.
+    :param compared: the time when all partitions were last compared.
     """
 
     event: int
@@ -90,22 +90,22 @@ def keep_current(
     compare_after: timedelta = COMPARE_AFTER,
     options: Mapping[str, Any] | None = None,
 ) -> KeepReport:
-    """Copy what has changed of a table since the last run, as far as a rule means it.
+    """Copy the changes of a table since the last run, as far as a rule covers them.
 
-    :param run_copy: carries out the copy plan.
-    :param today: the day that a window is counted from; this machine's by default.
-    :param compare_after: the time after which everything is compared, whatever the events name.
-    :param options: storage options of both clusters.
+    :param run_copy: executes the copy plan.
+    :param today: the day from which a window is counted; by default today in local time.
+    :param compare_after: the time after which all partitions are compared, whatever the events name.
+    :param options: the storage options of both clusters.
     :raises ConfigurationError: the rule does not fit the table.
-    :raises CopyRefusedError: the table cannot be copied there.
-    :raises CopySourceChangedError: objects changed meanwhile; the next run copies them.
-    :raises UnknownClusterError: there is no such cluster.
+    :raises CopyRefusedError: the table cannot be copied to that cluster.
+    :raises CopySourceChangedError: objects changed during the copy; the next run copies them.
+    :raises UnknownClusterError: the cluster does not exist.
     :raises StorageError: files cannot be listed, read or written.
     """
     cluster = registry.cluster(rule.cluster).name
     now = datetime.now(UTC)
     table = client.get_table(*split_name(rule.table))
-    # Before anything is listed: what changes meanwhile is of a later event.
+    # The event id is read before any listing, so that concurrent changes belong to later events.
     last = client.get_current_notification_event_id() if keeps_events(client) else None
     home = identity_of(client) or ""
     before = _position(table, cluster)
@@ -142,17 +142,17 @@ def keep_current(
 def _chosen(
     client: MetastoreClient, rule: KeepRule, table: types.Table, changes: Changes | None, today: date
 ) -> list[str] | None:
-    """The partitions to compare: those of the rule, and of them those that changed; ``None`` is the table.
+    """Return the partitions to compare: the rule's, or the changed ones among them; ``None`` means the table.
 
-    :param changes: ``None`` if everything is compared.
+    :param changes: the changes; ``None`` if all partitions are compared.
     """
     if changes is not None and not changes:
         return []
     if not table.partitionKeys and rule.days is None:
         return None
     keys = _keys(table)
-    there = client.list_partition_names(table.dbName or "", table.tableName or "") if keys else []
-    names = rule.chosen(there, keys, today)
+    all_names = client.list_partition_names(table.dbName or "", table.tableName or "") if keys else []
+    names = rule.chosen(all_names, keys, today)
     return names if changes is None else [name for name in names if name in changes.names]
 
 
@@ -171,7 +171,7 @@ def _changes(client: MetastoreClient, table: types.Table, after: int, last: int)
 def _reason_to_compare(
     before: _Position | None, last: int | None, home: str, rule: KeepRule, since: datetime
 ) -> str:
-    """The reason why events do not name what to compare, as a clause; empty if they do."""
+    """Return the reason why all partitions must be compared, as a clause; empty if the events suffice."""
     if last is None:
         return "the metastore keeps no notification events"
     if before is None:
@@ -187,9 +187,10 @@ def _reason_to_compare(
 
 
 def _is_near(before: _Position, last: int, changes: Changes) -> bool:
-    """Return whether a position may stay: to note it is an event, too, and the positions of others are.
+    """Return whether the old position may stay: noting a new one adds an event, which other rules then see.
 
-    :param last: the last event there is; the one behind the position is its own.
+    :param last: the last event of the metastore; the event right after the position is that of the note
+        itself.
     """
     return last <= before.event + 1 or (not changes and last < before.event + _FEW_EVENTS)
 
@@ -203,14 +204,14 @@ def _note(client: MetastoreClient, table: types.Table, cluster: str, position: _
 
 
 def _position(table: types.Table, cluster: str) -> _Position | None:
-    """The position of the copies; ``None`` if there is none that can be read, and all is compared then."""
+    """Return the position of the copies; ``None``, after which all partitions are compared, if unreadable."""
     text = (table.parameters or {}).get(POSITION + cluster)
     if text is None:
         return None
     try:
-        found = bounded_json.loads(text)
-        compared = datetime.fromisoformat(found["compared"])
-        event, metastore, rule = found["event"], found["metastore"], found["rule"]
+        fields = bounded_json.loads(text)
+        compared = datetime.fromisoformat(fields["compared"])
+        event, metastore, rule = fields["event"], fields["metastore"], fields["rule"]
     except (ValueError, KeyError, TypeError):
         return None
     if not isinstance(event, int) or compared.tzinfo is None:

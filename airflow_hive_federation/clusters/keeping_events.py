@@ -1,6 +1,6 @@
-"""The partitions of a table that notification events name. Pure.
+"""Finds the partitions of a table that notification events name. Pure.
 
-An event only names what changed; a copy is made of what is there now.
+Events only name the changed partitions; the copies are made of their present files.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from airflow_hive_federation.model.partitions import partition_name
 class Changes:
     """The changes of one table.
 
-    :param names: partitions that were added or written; of a table without partitions, an empty name.
-    :param anew: the reason to compare everything, as a clause; empty if the names are all.
+    :param names: the names of partitions that were added or written; an empty name for a table without
+        partitions.
+    :param anew: the reason to compare all partitions, as a clause; empty if ``names`` is complete.
     :param last: the last event.
     """
 
@@ -40,13 +41,14 @@ def changes_of(
     up_to: int,
     transactional: bool = False,
 ) -> Changes:
-    """Fold the events of a metastore into what changed of one table.
+    """Reduce the events of a metastore to the changes of one table.
 
-    :param raw_events: wire ``NotificationEvent`` objects of all databases, in order.
+    :param raw_events: the wire ``NotificationEvent`` objects of all databases, in order.
     :param keys: the partition keys of the table.
-    :param after: the event that had been seen; ids have no gaps, so a missing one was cleaned away.
-    :param up_to: the last event there is.
-    :param transactional: the table's rows change when transactions are committed.
+    :param after: the last event already processed; ids have no gaps, so a missing event was removed by the
+        metastore.
+    :param up_to: the last event of the metastore.
+    :param transactional: true for a transactional table, whose rows change with commits.
     """
     changes = Changes(last=after)
     for raw in raw_events:
@@ -95,11 +97,11 @@ def _names(event: events.Event, raw: Any, name: tuple[str, str], keys: Sequence[
 
 
 def _of_definition(event: events.TableEvent) -> bool:
-    """Return whether an event is of an alteration that leaves the partitions of a table as they are."""
+    """Return whether an event is an alteration that leaves the table's partitions as they are."""
     return isinstance(event, events.TableAltered) and not event.renamed and not event.truncated
 
 
-#: They leave the files as they are.
+#: These events leave the files as they are.
 _WITHOUT_FILES = (events.WriteIdsAllocated, events.StatisticsChanged, events.ConstraintsChanged)
 
 
@@ -107,19 +109,19 @@ def _of_unreadable(event: events.UnreadableEvent, name: tuple[str, str]) -> set[
     if event.of_transaction:
         return set()
     ours = event.database in {"", name[0]} and event.table in {"", name[1]}
-    # An event of another table may have renamed it into this one.
+    # An event of another table may be a rename to this table's name.
     if ours or event.event_type == "ALTER_TABLE":
         raise _CannotTell(f"cannot be read ({event.reason})")
     return set()
 
 
 def _of_partitions(raw: Any, keys: Sequence[str]) -> set[str]:
-    # JSONAddPartitionMessage, JSONDropPartitionMessage and JSONAlterPartitionsMessage have a list;
-    # JSONAlterPartitionMessage has the one.
+    # JSONAddPartitionMessage, JSONDropPartitionMessage and JSONAlterPartitionsMessage contain a list of
+    # partitions; JSONAlterPartitionMessage contains one.
     try:
         message = events.decode_message(raw.message, raw.messageFormat)
         values = message.get("partitions") or [message["keyValues"]]
-        return {_name(one, keys) for one in values}
+        return {_name(partition_values, keys) for partition_values in values}
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise _CannotTell(f"does not name its partitions ({error})") from error
 
@@ -127,7 +129,8 @@ def _of_partitions(raw: Any, keys: Sequence[str]) -> set[str]:
 def _of_insert(raw: Any, keys: Sequence[str]) -> set[str]:
     try:
         message = events.decode_message(raw.message, raw.messageFormat)
-        # Field 1 of the IDL's Partition is its values: their type, their number, and themselves.
+        # Field 1 of the IDL's Partition holds its values: their type, their number, and the values
+        # themselves.
         values = thrift_json.loads(message["ptnObjJson"])["1"]["lst"][2:]
         return {partition_name(keys, values)}
     except (ValueError, KeyError, AttributeError, TypeError) as error:

@@ -1,7 +1,7 @@
-"""Locks of the metastore around changes of cluster metadata, copies, and changes of the primary.
+"""Takes metastore locks around changes of cluster metadata, copies, and changes of the primary.
 
-They are named after a database that Hive allows no name like, so that nobody else's locks meet them. Those of
-Hive itself are taken beside them where Hive's own statements have to wait, too.
+The locks are on a database name that Hive does not allow, so that no other locks conflict with them. Where
+Hive's own statements have to wait as well, ordinary Hive locks are taken too.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 LOCK_DATABASE = "hive-federation"
-#: Changes of metadata take some calls of the metastore, and at most a few seconds.
+#: Changes of metadata take a few calls of the metastore, and at most a few seconds.
 ALTERING = PollPolicy(first_s=0.05, longest_s=1.0, timeout_s=60.0)
 
 
 def copies_lock(table: str) -> str:
-    """The name of the lock that copies of a table share, and that those hold alone who remove some.
+    """Return the name of the lock that makers of a table's copies share, and that removers hold exclusively.
 
     :param table: ``database.table``.
     """
@@ -30,10 +30,10 @@ def copies_lock(table: str) -> str:
 def exclusive(
     name: str, *, partition: str | None = None, others_may_read: bool = False
 ) -> types.LockComponent:
-    """What to ask the metastore for.
+    """Return the lock component for an exclusive lock.
 
-    :param name: database and table.
-    :param others_may_read: keep only other writers out.
+    :param name: the database and table.
+    :param others_may_read: exclude only other writers.
     """
     database, _, table = name.partition(".")
     return types.LockComponent(
@@ -51,14 +51,14 @@ def exclusive(
 def altering(
     client: MetastoreClient, table: str, partitions: Sequence[str] = (), *, policy: PollPolicy = ALTERING
 ) -> Iterator[None]:
-    """Keep everybody else from changing the cluster metadata of a table while the block runs.
+    """Exclude other changes of a table's cluster metadata during the block.
 
-    Statements of Hive's that write the partitions wait, too, or are waited for. A lock that a killed process
-    has left ends by the metastore's ``hive.txn.timeout``.
+    Hive statements that write the partitions are excluded as well: they wait, or this function waits for
+    them. The lock of a killed process expires after the metastore's ``hive.txn.timeout``.
 
     :param table: ``database.table``.
-    :param partitions: names of partitions that are going to be altered.
-    :raises LockTimeoutError: it is not granted within the policy's ``timeout_s``.
+    :param partitions: the names of the partitions that will be altered.
+    :raises LockTimeoutError: the lock is not granted within the policy's ``timeout_s``.
     """
     components = [exclusive(f"{LOCK_DATABASE}.{table.lower()}")]
     components += [
@@ -85,7 +85,7 @@ def altering(
 
 @contextmanager
 def alone_with_copies(client: MetastoreClient, table: str) -> Iterator[bool]:
-    """Keep everybody from making copies of a table while the block runs; yield ``False`` if some are made.
+    """Prevent new copies of a table during the block; yield ``False`` if copies are being made already.
 
     :param table: ``database.table``.
     """

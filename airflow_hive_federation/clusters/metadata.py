@@ -1,4 +1,4 @@
-"""Cluster metadata of tables and partitions: how it stands in their parameters. Pure.
+"""Reads and writes cluster metadata in the parameters of tables and partitions. Pure.
 
 Hive's design has a ``PrimaryCluster`` and ``SecondaryClusters`` in the storage descriptor. No metastore has
 those fields, so they are parameters of the table, or of the partition, and ``sd.location`` stays the
@@ -32,25 +32,25 @@ _SECONDARY = "hive.cluster.secondary."
 _LOCATION, _SOURCE, _FORMER, _SNAPSHOT = ".location", ".source", ".former", ".snapshot"
 _PARTS = frozenset({_LOCATION, _SOURCE, _FORMER, _SNAPSHOT})
 _VERSION = "1"
-#: Marks of ACID directories, which their readers look at although the names are hidden ones.
+#: Marker files of ACID directories, which readers use although such names are otherwise hidden.
 _MARKERS = frozenset({"_orc_acid_version", "_metadata_acid"})
-#: Parameters that Hive's metastore, Hive and Spark change when they write: without them nothing is known of
-#: writes.
+#: Parameters that Hive's metastore, Hive and Spark change when they write; without any of them, writes are
+#: unknown.
 _WRITTEN = ("transient_lastDdlTime", "numFiles", "totalSize", "numFilesErasureCoded")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceMark:
-    """The state of a primary that a copy was made from.
+    """The state of the primary that a copy was made from.
 
-    A write of Hive's changes the metastore's parameters. Spark writes files of its own tables without a word
-    to the metastore, and others do behind everybody's back; the listing tells.
+    A write by Hive changes parameters in the metastore. Spark and other writers may change files without any
+    call to the metastore; the listing reveals such writes.
 
-    :param metadata: digest of location, write id and statistics of the table or partition.
-    :param files: number of files.
-    :param size_bytes: their size.
-    :param content: digest of the paths and sizes of the files, which those of the copy share.
-    :param listing: digest of the paths, sizes and modification times of the primary's files.
+    :param metadata: a digest of location, write id and statistics of the table or partition.
+    :param files: the number of files.
+    :param size_bytes: the size of the files.
+    :param content: a digest of the paths and sizes of the files, which are the same in the copy.
+    :param listing: a digest of the paths, sizes and modification times of the primary's files.
     """
 
     metadata: str
@@ -69,11 +69,10 @@ class SourceMark:
 class Secondary:
     """A copy in a secondary cluster.
 
-    :param location: URI of its directory.
-    :param source: what it was made from.
-    :param former: URI of the copy before it, which readers may still read; removed when the next copy is
-        made.
-    :param snapshot: of a transactional table, the write ids that the copy shows to its readers.
+    :param location: the URI of its directory.
+    :param source: the state of the primary that it was made from.
+    :param former: the URI of the previous copy, which readers may still use; the next copy removes it.
+    :param snapshot: for a transactional table, the write ids that are visible in the copy.
     """
 
     location: str
@@ -86,9 +85,9 @@ class Secondary:
 class ClusterMetadata:
     """The cluster metadata of a table or a partition.
 
-    :param primary: name of the primary cluster; ``None`` if it is not assigned, and for partitions.
-    :param secondaries: copies by name of their cluster.
-    :param next_primary: the cluster that is being made the primary; some partitions may be there already.
+    :param primary: the name of the primary cluster; ``None`` for unassigned tables and for partitions.
+    :param secondaries: the copies, by the name of their cluster.
+    :param next_primary: the cluster that is becoming the primary; some partitions may have moved already.
     """
 
     primary: str | None = None
@@ -96,50 +95,50 @@ class ClusterMetadata:
     secondaries: Mapping[str, Secondary] = field(default_factory=dict)
 
     def with_secondary(self, cluster: str, secondary: Secondary | None) -> ClusterMetadata:
-        """The same with another copy in a cluster, or with none."""
-        others = {name: one for name, one in self.secondaries.items() if name != cluster}
+        """Return the same metadata with another copy, or no copy, in a cluster."""
+        others = {name: copy for name, copy in self.secondaries.items() if name != cluster}
         return replace(self, secondaries=others if secondary is None else {**others, cluster: secondary})
 
 
 def read_metadata(parameters: Mapping[str, str] | None, what: str) -> ClusterMetadata:
-    """Read the cluster metadata of a table's or partition's parameters.
+    """Read the cluster metadata in the parameters of a table or partition.
 
-    :param what: the table or partition, for errors.
-    :raises ClusterMetadataError: a copy has no location or no source, or one that cannot be read.
+    :param what: the table or partition, for error messages.
+    :raises ClusterMetadataError: the location or source of a copy is missing or unreadable.
     """
-    found: dict[str, dict[str, str]] = {}
+    parts_by_cluster: dict[str, dict[str, str]] = {}
     for key, value in (parameters or {}).items():
         if key.startswith(_SECONDARY):
             name, dot, part = key.removeprefix(_SECONDARY).rpartition(".")
             if not name or dot + part not in _PARTS:
                 _refuse(what, f"the parameter {key} is not known", name or None)
-            found.setdefault(name, {})[dot + part] = value
+            parts_by_cluster.setdefault(name, {})[dot + part] = value
     return ClusterMetadata(
         primary=(parameters or {}).get(PRIMARY) or None,
         next_primary=(parameters or {}).get(_NEXT) or None,
-        secondaries={name: _secondary(name, parts, what) for name, parts in sorted(found.items())},
+        secondaries={name: _secondary(name, parts, what) for name, parts in sorted(parts_by_cluster.items())},
     )
 
 
 def write_metadata(parameters: Mapping[str, str] | None, metadata: ClusterMetadata) -> dict[str, str]:
-    """Return parameters with this cluster metadata in place of the one that they have."""
+    """Return the parameters with their cluster metadata replaced."""
     made = without_metadata(parameters)
     if metadata.primary:
         made[PRIMARY] = metadata.primary
     if metadata.next_primary:
         made[_NEXT] = metadata.next_primary
-    for name, one in metadata.secondaries.items():
-        made[_SECONDARY + name + _LOCATION] = one.location
-        made[_SECONDARY + name + _SOURCE] = str(one.source)
-        if one.former:
-            made[_SECONDARY + name + _FORMER] = one.former
-        if one.snapshot is not None:
-            made[_SECONDARY + name + _SNAPSHOT] = one.snapshot.text()
+    for name, copy in metadata.secondaries.items():
+        made[_SECONDARY + name + _LOCATION] = copy.location
+        made[_SECONDARY + name + _SOURCE] = str(copy.source)
+        if copy.former:
+            made[_SECONDARY + name + _FORMER] = copy.former
+        if copy.snapshot is not None:
+            made[_SECONDARY + name + _SNAPSHOT] = copy.snapshot.text()
     return made
 
 
 def without_metadata(parameters: Mapping[str, str] | None) -> dict[str, str]:
-    """Return parameters without cluster metadata."""
+    """Return the parameters without cluster metadata."""
     return {
         key: value
         for key, value in (parameters or {}).items()
@@ -148,12 +147,12 @@ def without_metadata(parameters: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def metadata_mark(described: Any) -> str:
-    """Digest of what the metastore knows of a table's or partition's data.
+    """Return a digest of the metastore's parameters for the data of a table or partition.
 
-    A change of anything else, of a comment, too, changes ``transient_lastDdlTime`` in Hive: a copy is then
-    thought stale, and copying it again only compares.
+    Hive changes ``transient_lastDdlTime`` with any other change, even of a comment. Then a copy counts as
+    stale, and copying it again only compares files.
 
-    :param described: wire ``Table`` or ``Partition``.
+    :param described: a wire ``Table`` or ``Partition``.
     """
     parameters = described.parameters or {}
     location = (described.sd.location if described.sd else None) or ""
@@ -162,39 +161,39 @@ def metadata_mark(described: Any) -> str:
 
 
 def place_mark(described: Any) -> str:
-    """Digest of what the metastore knows of the data of a transactional table or partition: its location.
+    """Return a digest of the location of a transactional table or partition.
 
-    What was written is told by write ids. Statistics are changed by compactions, too, which change no row.
+    Write ids reveal the writes. Statistics do not, because compactions also change them, but change no row.
 
-    :param described: wire ``Table`` or ``Partition``.
+    :param described: a wire ``Table`` or ``Partition``.
     """
     return _digest([(described.sd.location if described.sd else None) or "", "transactional"])
 
 
 def source_mark(described: Any, files: Iterable[FileEntry]) -> SourceMark:
-    """The mark of a primary as it is now.
+    """Return the mark of the present state of a primary.
 
-    :param described: wire ``Table`` or ``Partition``.
+    :param described: a wire ``Table`` or ``Partition``.
     :param files: the listing of its directory.
     """
-    listed = sorted(visible_files(files), key=lambda one: one.path)
+    listed = sorted(visible_files(files), key=lambda file: file.path)
     return SourceMark(
         metadata=metadata_mark(described),
         files=len(listed),
-        size_bytes=sum(one.size_bytes for one in listed),
+        size_bytes=sum(file.size_bytes for file in listed),
         content=content_mark(listed),
-        listing=_digest(f"{one.path}\0{one.size_bytes}\0{one.modified_ns}" for one in listed),
+        listing=_digest(f"{file.path}\0{file.size_bytes}\0{file.modified_ns}" for file in listed),
     )
 
 
 def content_mark(files: Iterable[FileEntry]) -> str:
-    """Digest of the paths and sizes of files, in any order; a copy's is that of its primary."""
-    return _digest(sorted(f"{one.path}\0{one.size_bytes}" for one in visible_files(files)))
+    """Return a digest of the paths and sizes of files in any order, which is equal for primary and copy."""
+    return _digest(sorted(f"{file.path}\0{file.size_bytes}" for file in visible_files(files)))
 
 
 def visible_files(files: Iterable[FileEntry]) -> list[FileEntry]:
-    """The files that readers of a table see; names of a writer at work begin with ``.`` or ``_``."""
-    return [one for one in files if hidden_name(one.path) is None or _is_marker(one.path)]
+    """Return the files that readers of a table see; files still being written begin with ``.`` or ``_``."""
+    return [file for file in files if hidden_name(file.path) is None or _is_marker(file.path)]
 
 
 def _is_marker(path: str) -> bool:
@@ -238,7 +237,7 @@ def _snapshot(text: str | None, cluster: str, what: str) -> ValidWriteIds | None
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> ValidWriteIds:
-    """The partitions of a table share few snapshots."""
+    """Parse a snapshot; the cache helps because the partitions of a table share few snapshots."""
     return ValidWriteIds.parse(text)
 
 

@@ -20,10 +20,10 @@ class MoveReport:
     """The result of a move of copies.
 
     :param table: ``database.table``.
-    :param moved: objects (the table, or partitions by name) that have a copy there, and none here any more.
-    :param files: files that were copied; those of copies that were there already are not.
-    :param size_bytes: their size.
-    :param removed: directories that were removed.
+    :param moved: the objects (the table, or partitions by name) whose copy is now in the new cluster only.
+    :param files: the number of copied files; copies that existed in the new cluster are not counted.
+    :param size_bytes: the size of these files.
+    :param removed: the removed directories.
     """
 
     table: str
@@ -35,7 +35,7 @@ class MoveReport:
     removed: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return the report as JSON values."""
         return asdict(self)
 
 
@@ -51,51 +51,53 @@ def move_copies(
     where: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> MoveReport:
-    """Copy what has copies in one cluster to another, and drop these copies when the others are published.
+    """Copy the objects with copies in one cluster to another, then drop their copies in the first one.
 
-    The copies are made of the primary, so that stale ones become fresh. A run that was interrupted is ended
-    by the next one.
+    The new copies are made from the primary, so that stale ones become fresh. The next run finishes an
+    interrupted one.
 
     :param table: ``database.table``.
-    :param run_copy: carries out the copy plan.
-    :param partitions: see :func:`.copying.copy_to_cluster`; those without a copy are passed over.
+    :param run_copy: executes the copy plan.
+    :param partitions: see :func:`.copying.copy_to_cluster`; partitions without a copy are skipped.
     :param where: see :func:`.copying.copy_to_cluster`.
-    :param options: storage options of all clusters.
+    :param options: the storage options of all clusters.
     :raises CopyRefusedError: the clusters are the same, one is the primary, or the table cannot be copied.
-    :raises CopySourceChangedError: the primary changed meanwhile; no copy was dropped.
-    :raises UnknownClusterError: there is no such cluster.
+    :raises CopySourceChangedError: the primary changed during the copy; no copy was dropped.
+    :raises UnknownClusterError: a cluster does not exist.
     :raises StorageError: files cannot be listed, read, written or removed.
     """
-    here, there = registry.cluster(from_cluster), registry.cluster(to_cluster)
+    origin, target = registry.cluster(from_cluster), registry.cluster(to_cluster)
     described = client.get_table(*split_name(table))
     name = full_name(described)
     primary = read_metadata(described.parameters, name).primary or registry.default_cluster().name
-    if here == there or here.name == primary:
+    if origin == target or origin.name == primary:
         raise CopyRefusedError(
-            f"Copies of {name} cannot be moved from {here.name} to {there.name}: "
-            + ("they are the same." if here == there else f"{here.name} is its primary cluster."),
+            f"Copies of {name} cannot be moved from {origin.name} to {target.name}: "
+            + ("they are the same." if origin == target else f"{origin.name} is its primary cluster."),
             remedy="Choose another cluster; `cluster set-primary` changes the primary.",
             table=name,
             partition=None,
-            cluster=here.name,
+            cluster=origin.name,
         )
     parts = chosen_partitions(client, described, partitions, where)
     objects: Mapping[str, Any] = parts if described.partitionKeys else {"": described}
     names = [
         key
         for key, item in objects.items()
-        if here.name in read_metadata(item.parameters, f"{name}/{key}".rstrip("/")).secondaries
+        if origin.name in read_metadata(item.parameters, f"{name}/{key}".rstrip("/")).secondaries
     ]
-    report = MoveReport(table=name, from_cluster=here.name, to_cluster=there.name)
+    report = MoveReport(table=name, from_cluster=origin.name, to_cluster=target.name)
     if not names:
         return report
     chosen = names if described.partitionKeys else None
-    copied = copy_to_cluster(client, registry, name, there.name, run_copy, partitions=chosen, options=options)
-    dropped = drop_copies(client, registry, name, here.name, partitions=chosen, options=options)
+    copied = copy_to_cluster(
+        client, registry, name, target.name, run_copy, partitions=chosen, options=options
+    )
+    dropped = drop_copies(client, registry, name, origin.name, partitions=chosen, options=options)
     return MoveReport(
         table=name,
-        from_cluster=here.name,
-        to_cluster=there.name,
+        from_cluster=origin.name,
+        to_cluster=target.name,
         moved=sorted([*copied.copied, *copied.current]),
         files=copied.files,
         size_bytes=copied.size_bytes,

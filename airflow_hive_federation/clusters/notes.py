@@ -1,9 +1,9 @@
-"""Notes of directories, taken in a cluster before the directories are made, and removals by such notes.
+"""Records directories of a cluster in notes before it creates them, and removes directories by such notes.
 
-A run that is killed leaves directories that no metadata names: copies that were not published, plans, and
-statements on their way. A note says whose they are. Nothing is removed that no note says, but for copies that
-metadata named: everybody who may alter a table may write its parameters, and only those who may write below
-a cluster's root may take notes there.
+A killed run leaves directories that no metadata names: unpublished copies, plans, and statements in transit.
+A note records the owner of each. Apart from copies that metadata named, only directories with a note are
+removed: every user who may alter a table may write its parameters, but only users who may write below a
+cluster's root can write notes there.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from airflow_hive_federation.storage.filesystem import (
 from airflow_hive_federation.storage.listing import has_entries, list_directory, list_files
 from airflow_hive_federation.storage.publishing import remove_file, write_atomically
 
-#: Directory below a cluster's root for what is on its way; Hive's readers pass over such names.
+#: The directory below a cluster's root for data in transit; Hive's readers skip such names.
 STATE = "_hive_federation"
-#: Names of directories of copies begin so.
+#: The prefix of the names of directories with copies.
 COPY = "copy-"
 _NOTES = "notes"
 
 
 class Kind(StrEnum):
-    """The reason why a directory is there."""
+    """The purpose of a directory."""
 
     COPY = "copy"
     PLAN = "plan"
@@ -49,13 +49,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """A directory of a cluster, and whose it is.
+    """A directory of a cluster, and its owner.
 
-    :param directory: its URI.
+    :param directory: the URI of the directory.
     :param table: ``database.table``; empty for statements.
-    :param files: sizes and modification times of a former primary's files, by path; none else is removed of
-        its directory.
-    :param taken_s: the moment when the note was taken, in seconds since 1970.
+    :param files: the sizes and modification times of a former primary's files, by path; only these files are
+        removed from its directory.
+    :param taken_s: the time of the note, in seconds since 1970.
     """
 
     kind: Kind
@@ -66,23 +66,23 @@ class Note:
 
 
 def state_of(cluster: Cluster) -> str:
-    """URI of the directory of a cluster for what is on its way."""
+    """Return the URI of a cluster's directory for data in transit."""
     return join(cluster.root, STATE)
 
 
 def take_note(cluster: Cluster, note: Note, options: Mapping[str, Any] | None = None) -> None:
-    """Write a note, before its directory is made.
+    """Write a note, before its directory is created.
 
-    :raises StorageError: it cannot be written.
+    :raises StorageError: the note cannot be written.
     """
     text = json.dumps({**asdict(note), "taken_s": note.taken_s or time.time()})
     write_atomically(_uri(cluster, note.kind, note.directory), [text.encode()], options, private=True)
 
 
 def forget(cluster: Cluster, kind: Kind, directory: str, options: Mapping[str, Any] | None = None) -> None:
-    """Remove the note of a directory that is gone, if there is one.
+    """Remove the note of a removed directory, if it exists.
 
-    :raises StorageError: it cannot be removed.
+    :raises StorageError: the note cannot be removed.
     """
     remove_file(_uri(cluster, kind, directory), options)
 
@@ -90,9 +90,9 @@ def forget(cluster: Cluster, kind: Kind, directory: str, options: Mapping[str, A
 def note_of(
     cluster: Cluster, kind: Kind, directory: str, options: Mapping[str, Any] | None = None
 ) -> Note | None:
-    """The note of a directory; ``None`` if there is none.
+    """Return the note of a directory; ``None`` if it has none.
 
-    :raises StorageError: it cannot be read.
+    :raises StorageError: the note cannot be read.
     """
     name = _name(kind, directory)
     return next(_read(cluster, (entry for entry in _names(cluster, options) if entry == name), options), None)
@@ -101,10 +101,10 @@ def note_of(
 def notes_of(
     cluster: Cluster, options: Mapping[str, Any] | None = None, *, kind: Kind | None = None
 ) -> Iterator[Note]:
-    """The notes of a cluster.
+    """Yield the notes of a cluster.
 
-    :param kind: those of one kind; all of them if ``None``.
-    :raises StorageError: one cannot be read, or is no note.
+    :param kind: the kind of the notes; ``None`` means all kinds.
+    :raises StorageError: a file cannot be read, or is no note.
     """
     names = _names(cluster, options)
     yield from _read(
@@ -113,8 +113,8 @@ def notes_of(
 
 
 def _names(cluster: Cluster, options: Mapping[str, Any] | None) -> list[str]:
-    there = list_directory(join(state_of(cluster), _NOTES), options=options)
-    return sorted(name for name in there if name.endswith(".json"))
+    entries = list_directory(join(state_of(cluster), _NOTES), options=options)
+    return sorted(name for name in entries if name.endswith(".json"))
 
 
 def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | None) -> Iterator[Note]:
@@ -138,22 +138,22 @@ def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | N
 
 
 def remove_noted(cluster: Cluster, note: Note, options: Mapping[str, Any] | None = None) -> bool:
-    """Remove the directory of a note, and the note; return whether there was a directory.
+    """Remove the directory of a note, and the note; return whether the directory existed.
 
-    Of a former primary's directory, the noted files are removed that are as they were.
+    From a former primary's directory, it removes only noted files that have not changed.
 
-    :raises StorageError: something cannot be removed.
+    :raises StorageError: the directory, a file or the note cannot be removed.
     """
     filesystem, path = open_filesystem(note.directory, options)
     with storage_errors(note.directory):
-        there = bool(filesystem.exists(path))
-    if there and note.kind is Kind.FORMER_PRIMARY:
+        exists = bool(filesystem.exists(path))
+    if exists and note.kind is Kind.FORMER_PRIMARY:
         _remove_files(note, list_files(note.directory, options=options), options)
-    elif there:
+    elif exists:
         with storage_errors(note.directory):
             filesystem.rm(path, recursive=True)
     forget(cluster, note.kind, note.directory, options)
-    return there
+    return exists
 
 
 def _remove_files(note: Note, listing: Sequence[FileEntry], options: Mapping[str, Any] | None) -> None:
@@ -170,7 +170,7 @@ def _remove_files(note: Note, listing: Sequence[FileEntry], options: Mapping[str
 
 
 def _is_of(note: Note, cluster: Cluster) -> bool:
-    """Return whether a directory lies where such directories are made."""
+    """Return whether a directory lies in the place for directories of its kind."""
     inner = canonical(note.directory).removeprefix(canonical(cluster.root)).strip("/").split("/")
     if not is_below(note.directory, cluster.root):
         return False

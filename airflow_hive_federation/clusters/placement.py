@@ -1,7 +1,7 @@
-"""Clusters, and where tables and partitions have their copies: the facts that routing decides by. Pure.
+"""Defines the facts that routing decides by: clusters, and the copies of tables and partitions in them. Pure.
 
 Names of databases, tables, columns and partition keys are in lower case, as the metastore keeps them. Names
-of clusters are as they were configured.
+of clusters keep their case from the configuration.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from airflow_hive_federation.errors import ConfigurationError
 
-#: The clusters with a fresh copy, the primary first, and those with a stale one; ``None`` without metadata.
+#: The clusters with a fresh copy, the primary first, and those with a stale copy; ``None`` without metadata.
 Home = tuple[tuple[str, ...], tuple[str, ...]] | None
 
 
@@ -25,7 +25,7 @@ class Copy:
     """The data of one object in one cluster.
 
     :param location: the URI of its directory.
-    :param fresh: it is what the primary holds. A copy that is not fresh is never read.
+    :param fresh: true if the copy equals the primary. A stale copy is never read.
     """
 
     cluster: str
@@ -37,14 +37,14 @@ class Copy:
 class Placement:
     """The copies of an unpartitioned table or of one partition.
 
-    The primary's copy is always the current one, whatever its ``fresh`` says.
+    The primary's copy is always current, whatever its attribute ``fresh``.
     """
 
     primary: Copy
     secondaries: tuple[Copy, ...] = ()
 
     def on(self, cluster: str) -> Copy | None:
-        """The copy in a cluster, fresh or not; ``None`` if there is none."""
+        """Return the copy in a cluster, fresh or stale; ``None`` if there is none."""
         return next((copy for copy in (self.primary, *self.secondaries) if copy.cluster == cluster), None)
 
     @property
@@ -64,8 +64,9 @@ class Placement:
 class PartitionFacts:
     """A partition of a table.
 
-    :param values: its values in the order of the table's keys, as the metastore keeps them (not escaped).
-    :param placement: ``None`` if it has no cluster metadata: it is in its table's primary cluster only.
+    :param values: the values in the order of the table's keys, as the metastore keeps them (not escaped).
+    :param placement: the copies; ``None`` without cluster metadata, when the partition is in its table's
+        primary cluster only.
     :param bytes: the size of its files; ``None`` if that is unknown.
     """
 
@@ -78,16 +79,17 @@ class PartitionFacts:
 class TableFacts:
     """A table or view of the metastore.
 
-    :param placement: its own copies. A partitioned table's tells where the table is updated; each of its
-        partitions has copies of its own. ``None`` without cluster metadata: it is in the default cluster.
-    :param columns: names of a view's columns, in their order. If they are unknown, predicates on the view
-        prune no partitions of the tables below it.
-    :param partition_keys: names and Hive types of its partition keys.
-    :param view_text: the expanded text, if it is a view.
-    :param view_database: the database of names in the view's text without one; the view's own by default.
+    :param placement: the copies of the table. For a partitioned table, it contains the cluster that updates
+        the table; each partition has its own copies. ``None`` without cluster metadata, when the table is in
+        the default cluster.
+    :param columns: the names of a view's columns, in their order. If they are unknown, predicates on the view
+        prune no partitions of its tables.
+    :param partition_keys: the names and Hive types of the partition keys.
+    :param view_text: the expanded text of a view.
+    :param view_database: the database of unqualified names in the view's text; by default that of the view.
     :param bytes: the size of its files without those of partitions; ``None`` if that is unknown.
-    :param version: changes whenever the table, its partitions or their placement change. Empty if that cannot
-        be known: no decision about the table is then kept.
+    :param version: a text that changes with every change of the table, its partitions or their placement. If
+        it is empty, changes cannot be detected, and no decision about the table is kept.
     """
 
     database: str
@@ -116,7 +118,7 @@ class TableFacts:
 class Column:
     """The values of one partition key over all partitions.
 
-    :param codes: the index into ``distinct`` of each partition.
+    :param codes: the index of each partition's value in ``distinct``.
     """
 
     distinct: tuple[str, ...]
@@ -124,26 +126,26 @@ class Column:
 
     @cached_property
     def texts(self) -> NDArray[np.str_]:
-        """The distinct values as an array, which compares them by code points, as engines do."""
+        """The distinct values as an array, which compares them by code points, as Hive and Spark do."""
         return np.array(self.distinct, dtype=np.str_)
 
     @cached_property
     def in_order(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-        """The distinct values in the order of their texts, and the place of each partition among them."""
+        """The distinct values in the order of their texts, and the rank of each partition's value."""
         numbers = sorted(range(len(self.distinct)), key=self.distinct.__getitem__)
-        places = np.empty(len(numbers), dtype=np.int32)
-        places[numbers] = np.arange(len(numbers), dtype=np.int32)
-        return tuple(self.distinct[number] for number in numbers), places[self.codes]
+        ranks = np.empty(len(numbers), dtype=np.int32)
+        ranks[numbers] = np.arange(len(numbers), dtype=np.int32)
+        return tuple(self.distinct[number] for number in numbers), ranks[self.codes]
 
     @cached_property
     def by_type(self) -> dict[str, list[Any]]:
-        """The distinct values as values of a Hive type, for those who have found them."""
+        """A cache of the distinct values as values of a Hive type, for callers that have converted them."""
         return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Partitions(Sequence[PartitionFacts]):
-    """The partitions of one table, by column, so that predicates over 100,000 of them take milliseconds.
+    """The partitions of one table, stored by column: predicates over 100,000 of them take milliseconds.
 
     :param rows: the partitions.
     """
@@ -166,7 +168,7 @@ class Partitions(Sequence[PartitionFacts]):
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The values of the keys, one column per key."""
+        """The values of the keys, as one column per key."""
         if not self.rows:
             return ()
         return tuple(_column(values) for values in zip(*(row.values for row in self.rows), strict=True))
@@ -178,31 +180,31 @@ class Partitions(Sequence[PartitionFacts]):
 
     @cached_property
     def home_codes(self) -> NDArray[np.int32]:
-        """The index into :attr:`homes` of each partition."""
+        """The index of each partition's set in :attr:`homes`."""
         return self._homes[1]
 
     @cached_property
     def bytes(self) -> NDArray[np.int64]:
-        """The size of each partition; -1 where it is unknown."""
+        """The size of each partition; -1 if it is unknown."""
         sizes = (-1 if row.bytes is None else row.bytes for row in self.rows)
         return np.fromiter(sizes, dtype=np.int64, count=len(self.rows))
 
     @cached_property
     def _homes(self) -> tuple[tuple[Home, ...], NDArray[np.int32]]:
-        found: dict[Any, int] = {}
+        codes_by_key: dict[Any, int] = {}
         homes: dict[Home, int] = {}
         codes = np.empty(len(self.rows), dtype=np.int32)
         for at, row in enumerate(self.rows):
             placement = row.placement
-            # The key leaves the locations out, which differ from partition to partition.
+            # The key excludes the locations, which differ from partition to partition.
             key = placement and (
                 placement.primary.cluster,
-                tuple([(one.cluster, one.fresh) for one in placement.secondaries]),
+                tuple([(copy.cluster, copy.fresh) for copy in placement.secondaries]),
             )
-            code = found.get(key)
+            code = codes_by_key.get(key)
             if code is None:
                 home = (placement.readable, placement.stale) if placement else None
-                code = found[key] = homes.setdefault(home, len(homes))
+                code = codes_by_key[key] = homes.setdefault(home, len(homes))
             codes[at] = code
         return tuple(homes), codes
 
@@ -214,17 +216,18 @@ def _column(values: Sequence[str]) -> Column:
 
 
 class CatalogFacts(Protocol):
-    """The tables and partitions of a metastore, as routing asks for them.
+    """The interface through which routing reads the tables and partitions of a metastore.
 
-    An implementation may ask the metastore on demand. It keeps its answers while one statement is routed.
+    An implementation may query the metastore on demand. Its answers stay the same while one statement is
+    routed.
     """
 
     def table(self, database: str, name: str) -> TableFacts | None:
-        """The table or view; ``None`` if there is none."""
+        """Return the table or view; ``None`` if it does not exist."""
         ...
 
     def partitions(self, table: TableFacts) -> Sequence[PartitionFacts]:
-        """All partitions of a partitioned table; best as :class:`Partitions`, kept with their columns."""
+        """Return all partitions of a partitioned table, preferably as a cached :class:`Partitions`."""
         ...
 
 
@@ -232,9 +235,9 @@ class CatalogFacts(Protocol):
 class Session:
     """The state of a user's session.
 
-    :param database: the database of names without one.
+    :param database: the database of unqualified names.
     :param cluster: the cluster of ``USE CLUSTER name``; ``None`` if each statement is routed.
-    :param temporary: names of the session's temporary tables, and the cluster that holds each.
+    :param temporary: the names of the session's temporary tables, and the cluster that holds each.
     """
 
     database: str = "default"
@@ -249,7 +252,7 @@ class Clusters:
     :param default: ``hive.default.cluster.name``: the cluster of tables without cluster metadata.
     :param use_default: ``hive.use.default.cluster``: tables without cluster metadata belong to the default
         cluster. If it is off, a statement that uses such a table is refused.
-    :raises ConfigurationError: the default is not one of the names.
+    :raises ConfigurationError: the default is none of the names.
     """
 
     names: tuple[str, ...]

@@ -1,10 +1,10 @@
 """Makes a secondary cluster the primary of a table.
 
-The data of each object is there already, in a fresh copy: ``sd.location`` becomes that of the copy, and the
-former primary becomes a copy, or is removed. An unpartitioned table changes by one step of the metastore's.
-Partitions change one batch after the other, after a note in the table's parameters; the primary of the table
-changes last. At each moment ``sd.location`` is where an object is read and written, and the next run ends
-what a killed one began.
+The secondary cluster already holds the data of each object, in a fresh copy: ``sd.location`` becomes the
+location of the copy, and the former primary becomes a copy or is removed. An unpartitioned table changes by
+one atomic call of the metastore. The partitions of a table change in batches, after a note in the table's
+parameters; the primary of the table changes last. At every moment, readers and writers use ``sd.location``.
+The next run finishes the work of a killed one.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class PrimaryReport:
     """The result of a change of the primary.
 
     :param table: ``database.table``.
-    :param cluster: its primary cluster now.
-    :param former: its primary cluster before; the same if there was nothing to change.
-    :param moved: objects (the table, or partitions by name) whose location changed in this run.
-    :param removed: directories of the former primary whose files were removed.
+    :param cluster: its present primary cluster.
+    :param former: its former primary cluster; the same cluster if nothing had to change.
+    :param moved: the objects (the table, or partitions by name) whose location changed in this run.
+    :param removed: the directories of the former primary whose files were removed.
     """
 
     table: str
@@ -66,7 +66,7 @@ class PrimaryReport:
     removed: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return the report as JSON values."""
         return asdict(self)
 
 
@@ -79,50 +79,50 @@ def change_primary(
     keep_former: bool = True,
     options: Mapping[str, Any] | None = None,
 ) -> PrimaryReport:
-    """Make a cluster with fresh copies of a table, and of all its partitions, its primary.
+    """Make a cluster the primary of a table; its copies of the table and of all partitions must be fresh.
 
-    Hive's statements, and copies of the table, are kept out by locks. Writers that take none, such as Spark,
-    have to be stopped: what one writes in this moment is left in the former place, and reported.
+    Locks exclude Hive statements and copies of the table. Writers without locks, such as Spark, have to be
+    stopped first: files that they write at this moment stay in the former location, and are reported.
 
     :param table: ``database.table``.
-    :param keep_former: the former primary becomes a secondary; otherwise its files are removed.
-    :param options: storage options of both clusters.
-    :raises PrimaryRefusedError: a copy is missing, stale or lacks files; somebody uses the table; or it is
-        transactional. Nothing has changed.
-    :raises UnknownClusterError: there is no such cluster.
-    :raises MetastoreError: the metastore refuses; run it again.
-    :raises StorageError: files cannot be listed or removed; run it again.
+    :param keep_former: make the former primary a secondary; otherwise its files are removed.
+    :param options: the storage options of both clusters.
+    :raises PrimaryRefusedError: a copy is missing, is stale or lacks files; the table is in use; or the table
+        is transactional. Nothing has changed.
+    :raises UnknownClusterError: the cluster does not exist.
+    :raises MetastoreError: the metastore refuses; run the change again.
+    :raises StorageError: files cannot be listed or removed; run the change again.
     """
-    place = registry.cluster(cluster)
+    new_primary = registry.cluster(cluster)
     name = ".".join(split_name(table))
     with _locked(client, name) as transaction:
         described = client.get_table(*split_name(table))
         present = read_metadata(described.parameters, name)
         former = present.primary or registry.default_cluster().name
-        _refuse_kind(described, present, place, registry, former)
+        _refuse_kind(described, present, new_primary, registry, former)
         change = _Change(
             client=client,
             transaction=transaction,
-            place=place,
+            place=new_primary,
             former=former,
             keep_former=keep_former,
             options=options,
         )
-        moved = [] if former == place.name else change.run(described, registry)
+        moved = [] if former == new_primary.name else change.run(described, registry)
         return PrimaryReport(
             table=name,
-            cluster=place.name,
+            cluster=new_primary.name,
             former=former,
             moved=moved,
-            removed=_remove_former(client, registry, name, place, options),
+            removed=_remove_former(client, registry, name, new_primary, options),
         )
 
 
 @contextmanager
 def _locked(client: MetastoreClient, name: str) -> Iterator[Transaction]:
-    """Hold a table alone, readers included.
+    """Hold an exclusive lock on a table, which also excludes readers.
 
-    :raises PrimaryRefusedError: somebody else uses it, or makes copies of it.
+    :raises PrimaryRefusedError: another process uses the table, or makes copies of it.
     """
     with Transaction(client) as transaction:
         answer = client.lock([exclusive(copies_lock(name)), exclusive(name)], txn_id=transaction.id)
@@ -139,10 +139,10 @@ def _locked(client: MetastoreClient, name: str) -> Iterator[Transaction]:
 def _refuse_kind(
     table: types.Table, present: ClusterMetadata, place: Cluster, registry: ClusterRegistry, former: str
 ) -> None:
-    """Refuse tables that cannot change, whatever copies they have."""
+    """Refuse tables whose primary cannot change, whatever copies they have."""
     name = full_name(table)
-    if why := reason_to_skip(table):
-        _refuse(name, place, why, "Choose a table that holds data.")
+    if reason := reason_to_skip(table):
+        _refuse(name, place, reason, "Choose a table that holds data.")
     if is_transactional(table):
         _refuse(
             name,
@@ -167,9 +167,9 @@ def _refuse_kind(
 
 
 def _refuse(table: str, place: Cluster, why: str, remedy: str, partition: str = "") -> NoReturn:
-    what = f"{table}/{partition}" if partition else table
+    object_title = f"{table}/{partition}" if partition else table
     raise PrimaryRefusedError(
-        f"Cluster {place.name} cannot become the primary of {table}: {what}: {why}."
+        f"Cluster {place.name} cannot become the primary of {table}: {object_title}: {why}."
         if partition
         else f"Cluster {place.name} cannot become the primary of {table}: {why}.",
         remedy=remedy,
@@ -183,7 +183,7 @@ def _refuse(table: str, place: Cluster, why: str, remedy: str, partition: str = 
 class _Change:
     """A change of one table's primary, under its lock.
 
-    :param transaction: holds the lock.
+    :param transaction: the transaction that holds the lock.
     """
 
     client: MetastoreClient
@@ -194,7 +194,7 @@ class _Change:
     options: Mapping[str, Any] | None
 
     def run(self, table: types.Table, registry: ClusterRegistry) -> list[str]:
-        """Change all objects, and the table last; return those that were changed."""
+        """Change all objects, and the table last; return the objects that were changed."""
         parts = partitions_by_name(self.client, table) if table.partitionKeys else {}
         objects = copy_objects(table, parts, self.options)
         pending = [item for item in objects if not self._is_there(item.location)]
@@ -211,26 +211,27 @@ class _Change:
         return is_below(location, self.place.root)
 
     def _check(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
-        """Refuse unless each object has a copy that is whole and fresh."""
+        """Refuse unless each object has a complete and fresh copy."""
         copies = [item.metadata.secondaries.get(self.place.name) for item in pending]
-        places = [copy.location for copy in copies if copy is not None]
-        there = list_many(places, options=self.options, missing_ok=True)
+        locations = [copy.location for copy in copies if copy is not None]
+        listings = list_many(locations, options=self.options, missing_ok=True)
         for item, copy in zip(pending, copies, strict=True):
-            why = ""
+            reason = ""
             if copy is None:
-                why = f"it has no copy in {self.place.name}"
+                reason = f"it has no copy in {self.place.name}"
             elif not item.has_current(copy):
-                why = f"its copy in {self.place.name} is stale"
-            elif content_mark(there[copy.location]) != copy.source.content:
-                why = f"its copy in {self.place.name} lacks files"
-            if why:
+                reason = f"its copy in {self.place.name} is stale"
+            elif content_mark(listings[copy.location]) != copy.source.content:
+                reason = f"its copy in {self.place.name} lacks files"
+            if reason:
                 remedy = f"Copy it to {self.place.name}, and run this again."
-                _refuse(full_name(table), self.place, why, remedy, item.partition)
+                _refuse(full_name(table), self.place, reason, remedy, item.partition)
 
     def _note(self, table: types.Table, pending: Sequence[CopyObject], registry: ClusterRegistry) -> None:
-        """Note in the former cluster that these files are to go when no metadata names their directory.
+        """Note in the former cluster that these files may be removed once no metadata names their directory.
 
-        The directory of a copy is a primary's from now on, of which only noted files are ever removed.
+        The directory of a copy becomes the directory of a primary, from which only noted files are ever
+        removed.
         """
         home = registry.cluster(self.former)
         for item in pending:
@@ -245,10 +246,10 @@ class _Change:
                 take_note(home, note, self.options)
 
     def _move_table(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
-        seen = {canonical(item.location): item for item in pending}
+        item_at = {canonical(item.location): item for item in pending}
 
         def moved(now: types.Table) -> types.Table | None:
-            item = seen.get(canonical(str(now.sd and now.sd.location)))
+            item = item_at.get(canonical(str(now.sd and now.sd.location)))
             if item is not None:
                 self._refuse_changed(table, item, now)
                 self._move(now, item)
@@ -292,16 +293,16 @@ class _Change:
         copies = read_metadata(now.parameters, full_name(table)).secondaries
         same_copy = copies.get(self.place.name) == item.metadata.secondaries[self.place.name]
         if not item.is_unchanged(now) or not same_copy:
-            why, remedy = "it has just been altered", f"Copy it to {self.place.name}, and run this again."
-            _refuse(full_name(table), self.place, why, remedy, item.partition)
+            reason, remedy = "it has just been altered", f"Copy it to {self.place.name}, and run this again."
+            _refuse(full_name(table), self.place, reason, remedy, item.partition)
 
     def _move(self, now: Described, item: CopyObject) -> None:
-        """Exchange the places of an object and of its copy."""
+        """Exchange the locations of an object and of its copy."""
         copy = item.metadata.secondaries[self.place.name]
         former = str(now.sd and now.sd.location)
         relocate(now, copy.location)
-        what = f"{now.dbName}.{now.tableName}/{item.partition}".rstrip("/")
-        metadata = read_metadata(now.parameters, what).with_secondary(self.place.name, None)
+        object_title = f"{now.dbName}.{now.tableName}/{item.partition}".rstrip("/")
+        metadata = read_metadata(now.parameters, object_title).with_secondary(self.place.name, None)
         if self.keep_former:
             listing = list_many([copy.location], options=self.options)[copy.location]
             mark = source_mark(now, listing)
@@ -312,9 +313,9 @@ class _Change:
         now.parameters = write_metadata(now.parameters, metadata)
 
     def _check_left_alone(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
-        """Name files that somebody has written to the former places meanwhile."""
-        places = [item.location for item in pending]
-        now = list_many(places, options=self.options, missing_ok=True)
+        """Report files that others have written to the former locations meanwhile."""
+        locations = [item.location for item in pending]
+        now = list_many(locations, options=self.options, missing_ok=True)
         for item in pending:
             if source_mark(item.described, now[item.location]).listing != item.mark.listing:
                 raise PrimaryRefusedError(
@@ -334,16 +335,16 @@ def _remove_former(
     place: Cluster,
     options: Mapping[str, Any] | None,
 ) -> list[str]:
-    """Remove the files of former primaries of a table that no metadata names, by the notes of them."""
+    """Remove the files of a table's former primaries that no metadata names, by their notes."""
     table = client.get_table(*split_name(name))
     parts = partitions_by_name(client, table).values() if table.partitionKeys else ()
-    named = named_directories(table, [table, *parts])
+    in_use = named_directories(table, [table, *parts])
     return [
         note.directory
         for cluster in registry
         if cluster.name != place.name
         for note in notes_of(cluster, options, kind=Kind.FORMER_PRIMARY)
         if note.table == name
-        and canonical(note.directory) not in named
+        and canonical(note.directory) not in in_use
         and remove_noted(cluster, note, options)
     ]

@@ -1,4 +1,4 @@
-"""The registry of clusters: names, roots of file systems, Spark connections, metastores.
+"""Reads the registry of clusters: names, roots in file systems, Spark connections, metastores.
 
 Hive's parameters keep their names (design "Hive across Multiple Data Centers")::
 
@@ -14,8 +14,9 @@ Hive's parameters keep their names (design "Hive across Multiple Data Centers"):
 
 The document is the value of an Airflow variable or the content of a file. A metastore may hold the three
 parameters in its own configuration instead, where ``get_config_value`` reads them;
-``hive.cluster.properties`` is then the text of the inner object. One metastore has one registry: its
-database parameters were no place for it, for everybody who may alter a database could move a cluster.
+``hive.cluster.properties`` is then the text of the inner object. One metastore has one registry. Parameters
+of its databases cannot hold the registry, because every user who may alter a database could then move a
+cluster.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PROPERTIES = "hive.cluster.properties"
 DEFAULT_NAME = "hive.default.cluster.name"
 USE_DEFAULT = "hive.use.default.cluster"
 
-#: Names are part of parameters' names, of directories and of statements.
+#: Cluster names become parts of parameter names, directories and statements.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _KEYS = ("fileSystem", "jobTracker", "metastore")
 _TRUTHS = {"true": True, "false": False}
@@ -46,11 +47,11 @@ _TRUTHS = {"true": True, "false": False}
 class Cluster:
     """A compute and storage site.
 
-    :param name: the name, as ``USE CLUSTER`` has it.
-    :param root: URI of the directory that holds the cluster's data (``fileSystem``).
-    :param spark_conn_id: id of the Airflow connection by which Spark runs there (``jobTracker``).
-    :param metastore: URI of the metastore, or of a gateway's front, that the cluster's engines use; ``None``
-        if they use the same one as everybody.
+    :param name: the name, as in ``USE CLUSTER``.
+    :param root: the URI of the directory that holds the cluster's data (``fileSystem``).
+    :param spark_conn_id: the id of the Airflow connection that runs Spark there (``jobTracker``).
+    :param metastore: the URI of the metastore, or of a gateway's front, for the cluster's engines; ``None``
+        for the common metastore.
     """
 
     name: str
@@ -63,10 +64,9 @@ class Cluster:
 class ClusterRegistry:
     """The configured clusters.
 
-    :param clusters: by name.
-    :param default: the cluster that tables without cluster metadata belong to; ``None`` if no cluster is
-        configured.
-    :param use_default: whether they belong to it without having been assigned.
+    :param clusters: the clusters by name.
+    :param default: the cluster of tables without cluster metadata; ``None`` if no cluster is configured.
+    :param use_default: true if such tables belong to it without an assignment.
     """
 
     clusters: Mapping[str, Cluster] = field(default_factory=dict)
@@ -86,24 +86,24 @@ class ClusterRegistry:
         return type(self), (dict(self.clusters), self.default, self.use_default)
 
     def cluster(self, name: str) -> Cluster:
-        """The cluster of a name, in upper or lower case.
+        """Return the cluster of a name, whatever its case.
 
-        :raises UnknownClusterError: there is none.
+        :raises UnknownClusterError: no cluster has that name.
         """
-        found = self.clusters.get(name) or next(
-            (one for one in self if one.name.lower() == name.lower()), None
+        match = self.clusters.get(name) or next(
+            (cluster for cluster in self if cluster.name.lower() == name.lower()), None
         )
-        if found is None:
-            known = ", ".join(self.clusters) or "none"
+        if match is None:
+            names = ", ".join(self.clusters) or "none"
             raise UnknownClusterError(
                 f"There is no cluster {name!r}.",
-                remedy=f"Configured are: {known}. Clusters are added to {PROPERTIES}.",
+                remedy=f"Configured are: {names}. Clusters are added to {PROPERTIES}.",
                 cluster=name,
             )
-        return found
+        return match
 
     def default_cluster(self) -> Cluster:
-        """The default cluster.
+        """Return the default cluster.
 
         :raises UnknownClusterError: no cluster is configured.
         """
@@ -116,18 +116,18 @@ class ClusterRegistry:
         return self.cluster(self.default)
 
     def cluster_at(self, location: str) -> Cluster | None:
-        """The cluster whose root a location lies below; ``None`` if it is none's."""
-        return next((one for one in self if is_below(location, one.root)), None)
+        """Return the cluster whose root is above a location; ``None`` if no root is."""
+        return next((cluster for cluster in self if is_below(location, cluster.root)), None)
 
     def to_json(self) -> dict[str, Any]:
-        """The document that :func:`read_registry` reads."""
+        """Return the document that :func:`read_registry` reads."""
         properties = {
-            one.name: {
-                "fileSystem": one.root,
-                "jobTracker": one.spark_conn_id,
-                **({"metastore": one.metastore} if one.metastore else {}),
+            cluster.name: {
+                "fileSystem": cluster.root,
+                "jobTracker": cluster.spark_conn_id,
+                **({"metastore": cluster.metastore} if cluster.metastore else {}),
             }
-            for one in self
+            for cluster in self
         }
         return {PROPERTIES: properties, DEFAULT_NAME: self.default, USE_DEFAULT: self.use_default}
 
@@ -135,9 +135,10 @@ class ClusterRegistry:
 def read_registry(document: str | Mapping[str, Any], *, origin: str) -> ClusterRegistry:
     """Read and check a registry.
 
-    :param document: JSON, or the object it stands for; see the module's text.
-    :param origin: where it was found, for errors.
-    :raises ClusterRegistryError: it is malformed, names an unknown default, or roots are the same or nested.
+    :param document: JSON, or the equivalent object; see the docstring of the module.
+    :param origin: the origin of the document, for error messages.
+    :raises ClusterRegistryError: the document is malformed or names an unknown default, or two roots are
+        equal or nested.
     """
     values = _object(document, origin, origin)
     unknown = sorted(set(values) - {PROPERTIES, DEFAULT_NAME, USE_DEFAULT})
@@ -151,10 +152,10 @@ def read_registry(document: str | Mapping[str, Any], *, origin: str) -> ClusterR
 
 
 def registry_of_file(uri: str, options: Mapping[str, Any] | None = None) -> ClusterRegistry:
-    """Read the registry of a file.
+    """Read the registry in a file.
 
-    :param uri: URI or path of the JSON file.
-    :param options: storage options.
+    :param uri: the URI or path of the JSON file.
+    :param options: the storage options.
     :raises ClusterRegistryError: see :func:`read_registry`.
     :raises StorageError: the file cannot be read.
     """
@@ -164,7 +165,7 @@ def registry_of_file(uri: str, options: Mapping[str, Any] | None = None) -> Clus
 
 
 def registry_of_metastore(client: MetastoreClient) -> ClusterRegistry:
-    """Read the registry that a metastore has in its configuration; empty if it has none.
+    """Read the registry in a metastore's configuration; empty if the configuration contains none.
 
     :raises ClusterRegistryError: see :func:`read_registry`.
     :raises MetastoreError: the metastore does not answer.
@@ -178,8 +179,8 @@ def _of_parameters(value: Callable[[str], str | None], origin: str) -> ClusterRe
         return ClusterRegistry()
     document: dict[str, Any] = {PROPERTIES: properties}
     for name in (DEFAULT_NAME, USE_DEFAULT):
-        if found := value(name):
-            document[name] = found
+        if parameter := value(name):
+            document[name] = parameter
     return read_registry(document, origin=f"the configuration of {origin}")
 
 
@@ -195,12 +196,12 @@ def _object(value: Any, origin: str, what: str) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise ValueError(f"the key {name!r} is there twice")
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 def _cluster(name: str, value: Any, origin: str) -> Cluster:
@@ -230,12 +231,12 @@ def _cluster(name: str, value: Any, origin: str) -> Cluster:
 
 
 def _refuse_same_names(clusters: Mapping[str, Cluster], origin: str) -> None:
-    seen: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for name in clusters:
-        other = seen.setdefault(name.lower(), name)
-        if other != name:
+        spelling = spellings.setdefault(name.lower(), name)
+        if spelling != name:
             raise _malformed(
-                origin, f"has clusters whose names differ in case only: {other}, {name}", cluster=name
+                origin, f"has clusters whose names differ in case only: {spelling}, {name}", cluster=name
             )
 
 
@@ -256,17 +257,17 @@ def _default(values: Mapping[str, Any], clusters: Mapping[str, Cluster], origin:
     default = values.get(DEFAULT_NAME)
     if default is None and not clusters:
         return None
-    known = {name.lower(): name for name in clusters}
-    found = known.get(default.lower()) if isinstance(default, str) else None
-    if found is None:
-        said = "has none" if default is None else f"is {default!r}"
+    names = {name.lower(): name for name in clusters}
+    default_name = names.get(default.lower()) if isinstance(default, str) else None
+    if default_name is None:
+        clause = "has none" if default is None else f"is {default!r}"
         raise ClusterRegistryError(
-            f"The default cluster of {origin} {said}; configured are: {', '.join(clusters) or 'none'}.",
+            f"The default cluster of {origin} {clause}; configured are: {', '.join(clusters) or 'none'}.",
             remedy=f"Set {DEFAULT_NAME} to one of them.",
             reason="unknown_default",
             cluster=default,
         )
-    return found
+    return default_name
 
 
 def _use_default(values: Mapping[str, Any], origin: str) -> bool:

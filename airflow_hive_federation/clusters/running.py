@@ -1,4 +1,4 @@
-"""Routes statements by what a metastore says now, and by the files of the copies that would be read."""
+"""Routes statements by the present state of a metastore and by the files of the copies to read."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from airflow_hive_federation.storage.publishing import write_atomically
 
 @dataclass(frozen=True, kw_only=True)
 class RoutedStatement:
-    """A statement and the cluster that runs it.
+    """A statement and the decision about its cluster.
 
-    :param text: the statement as it was written.
-    :param session: the session that it runs in.
+    :param text: the statement as the user wrote it.
+    :param session: the session in which it runs.
     """
 
     text: str
@@ -51,21 +51,21 @@ class RoutedStatement:
 
     @property
     def runs(self) -> bool:
-        """True if an engine runs it; ``USE`` changes the session only."""
+        """True if an engine runs the statement; ``USE`` only changes the session."""
         return not isinstance(analyse(self.text), UseCluster | UseDatabase)
 
     @property
     def reads(self) -> list[str]:
-        """``database.table`` of all tables and views that are read."""
-        inputs = (one.table for one in self.decision.inputs)
-        return [f"{one.database or self.session.database}.{one.name}" for one in inputs]
+        """``database.table`` of all tables and views that the statement reads."""
+        inputs = (use.table for use in self.decision.inputs)
+        return [f"{use.database or self.session.database}.{use.name}" for use in inputs]
 
     def explained(self) -> str:
-        """The route in words."""
+        """Return the route as text."""
         return in_words(self.decision)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values: the statement and its route."""
+        """Return the statement and its route as JSON values."""
         return {"sql": self.text, **as_json(self.decision)}
 
     @contextmanager
@@ -75,10 +75,10 @@ class RoutedStatement:
         options: Mapping[str, Any] | None = None,
         acid: Sequence[Mapping[str, Any]] = (),
     ) -> Iterator[str]:
-        """Write the statement for a job in a cluster; yield its URI, and remove it when the block ends.
+        """Write the statement for a job in a cluster; yield its URI, and remove it after the block.
 
-        :param acid: its transactional tables, see :func:`.acid_inputs.acid_inputs`.
-        :raises StorageError: it cannot be written or removed.
+        :param acid: the transactional tables that it reads; see :func:`.acid_inputs.acid_inputs`.
+        :raises StorageError: the file cannot be written or removed.
         """
         directory = join(state_of(cluster), f"sql-{uuid.uuid4().hex}")
         uri = join(directory, "statement.json")
@@ -93,9 +93,9 @@ class RoutedStatement:
 
 
 def remove_statement(directory: str, options: Mapping[str, Any] | None = None) -> None:
-    """Remove the directory of a statement that has run, and of its report.
+    """Remove the directory of a finished statement, with its report.
 
-    :raises StorageError: it cannot be removed.
+    :raises StorageError: the directory cannot be removed.
     """
     filesystem, path = open_filesystem(directory, options)
     with storage_errors(directory):
@@ -103,9 +103,9 @@ def remove_statement(directory: str, options: Mapping[str, Any] | None = None) -
 
 
 def first_session(registry: ClusterRegistry, *, database: str, cluster: str | None) -> Session:
-    """The session before the first statement.
+    """Return the session before the first statement.
 
-    :raises UnknownClusterError: there is no such cluster.
+    :raises UnknownClusterError: the cluster does not exist.
     """
     return Session(
         database=database.lower(), cluster=None if cluster is None else registry.cluster(cluster).name
@@ -116,15 +116,15 @@ def first_session(registry: ClusterRegistry, *, database: str, cluster: str | No
 class LiveRouter:
     """Routes statements on the tables of one metastore.
 
-    It keeps decisions, and what it has read of tables, while the metastore's events show that nothing has
-    changed. It belongs to one thread, as its client does.
+    It keeps decisions and facts about tables while the metastore's events show no changes of them. Only one
+    thread may use it, as is true of its client.
 
-    :param client: the metastore.
-    :param registry: the clusters; at least one.
-    :param policy: the fate of statements whose tables are not known for certain.
-    :param check_files: list the files of primaries and copies before a copy is used. Without it, a write that
-        the metastore does not know of, as Spark's to its own tables, is not seen.
-    :param options: storage options of all clusters.
+    :param client: the client of the metastore.
+    :param registry: the clusters, at least one.
+    :param policy: the treatment of statements whose tables are not known for certain.
+    :param check_files: list the files of primaries and copies before a copy is used. Without it, the router
+        misses writes that the metastore does not know of, such as Spark's writes to its own tables.
+    :param options: the storage options of all clusters.
     """
 
     client: MetastoreClient
@@ -134,10 +134,10 @@ class LiveRouter:
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def script(self, script: str, session: Session) -> Iterator[RoutedStatement]:
-        """Route the statements of a script, each when it is asked for: after the one before it has run.
+        """Route the statements of a script lazily, each after the one before it has run.
 
         :raises UnanalysableError: the script cannot be divided into statements, or uses temporary tables,
-            for each statement has a session of Spark's of its own.
+            which cannot work because each statement has its own Spark session.
         :raises HiveFederationError: as :meth:`route`.
         """
         for text in statements_of(script):
@@ -147,7 +147,7 @@ class LiveRouter:
             session = next_session(self._spelled(text), session, clusters_of(self.registry), decision)
 
     def decisions(self, script: str, session: Session) -> Iterator[tuple[str, Decision]]:
-        """Decide on the statements of a script, none of which is run; a refusal ends it.
+        """Decide on the statements of a script without running them; a refusal ends the iteration.
 
         :raises UnanalysableError: the script cannot be divided into statements.
         :raises HiveFederationError: as :meth:`decide`.
@@ -160,10 +160,10 @@ class LiveRouter:
             session = next_session(self._spelled(text), session, clusters_of(self.registry), decision)
 
     def decide(self, text: str, session: Session) -> Decision:
-        """Choose the cluster that runs a statement; one without a cluster says why there is none.
+        """Return the decision about a statement; without a cluster, it contains the reasons.
 
         :raises UnknownClusterError: no cluster is configured.
-        :raises ClusterMetadataError: cluster metadata of a table in it is damaged.
+        :raises ClusterMetadataError: the cluster metadata of a table in the statement is damaged.
         :raises StorageError: a directory cannot be listed.
         :raises MetastoreError: the metastore does not answer.
         """
@@ -175,12 +175,12 @@ class LiveRouter:
         while True:
             decision = router.decide(text, facts, session)
             used = _copies_used(decision, session) - checked if self.check_files else set()
-            # Each of few tables is looked at once per cluster, so this ends.
+            # Each of a few tables is checked once per cluster, so this loop ends.
             checked |= used
             if not used or not [
-                one
+                stale_object
                 for database, name, cluster in sorted(used)
-                for one in facts.check_files(database, name, cluster, options=self.options)
+                for stale_object in facts.check_files(database, name, cluster, options=self.options)
             ]:
                 return decision
 
@@ -193,7 +193,7 @@ class LiveRouter:
         return Router(clusters_of(self.registry), policy=self.policy)
 
     def _spelled(self, text: str) -> str:
-        """The statement, in which ``USE CLUSTER`` has the name as it was configured."""
+        """Return the statement with the name after ``USE CLUSTER`` in its configured case."""
         statement = analyse(text)
         if isinstance(statement, UseCluster) and statement.cluster is not None:
             return f"USE CLUSTER {self.registry.cluster(statement.cluster).name}"
@@ -202,7 +202,7 @@ class LiveRouter:
     def route(self, text: str, session: Session) -> Decision:
         """Choose the cluster that runs a statement.
 
-        :raises RoutingError: no cluster can run it.
+        :raises RoutingError: no cluster can run the statement.
         :raises HiveFederationError: as :meth:`decide`.
         """
         decision = self.decide(text, session)
@@ -214,23 +214,23 @@ class LiveRouter:
 def statements_of(script: str) -> tuple[str, ...]:
     """Divide a script into its statements.
 
-    :raises UnanalysableError: it cannot be read.
+    :raises UnanalysableError: the script cannot be read.
     """
     try:
         return split_script(script)
     except UnreadableError as error:
-        found = error.at(script)
+        position = error.at(script)
         raise UnanalysableError(
-            f"The script cannot be divided into statements: {found}.",
+            f"The script cannot be divided into statements: {position}.",
             remedy="Correct it there.",
-            line=found.line,
-            column=found.column,
+            line=position.line,
+            column=position.column,
         ) from error
 
 
 def _refuse_temporary(text: str, decision: Decision) -> None:
     statement = analyse(text)
-    if isinstance(statement, Statement) and any(one.temporary for one in statement.outputs):
+    if isinstance(statement, Statement) and any(output.temporary for output in statement.outputs):
         raise RoutingError(
             "Temporary tables and views end with their statement: each has a session of its own.",
             remedy="Use a common table expression (WITH), or a table.",
@@ -241,15 +241,15 @@ def _refuse_temporary(text: str, decision: Decision) -> None:
 def _names_in(text: str, session: Session) -> list[tuple[str, str]]:
     statement = analyse(text)
     names = statement.names if isinstance(statement, Statement) else ()
-    return [(one.database or session.database, one.name) for one in names]
+    return [(name.database or session.database, name.name) for name in names]
 
 
 def _copies_used(decision: Decision, session: Session) -> set[tuple[str, str, str]]:
-    """Tables of which the decision reads copies, and the cluster of these."""
+    """Return the tables of which the decision reads copies, with the cluster of these copies."""
     if decision.cluster is None:
         return set()
     return {
-        (one.table.database or session.database, one.table.name, decision.cluster)
-        for one in decision.inputs
-        if any(group.readable[0] != decision.cluster for group in one.groups)
+        (use.table.database or session.database, use.table.name, decision.cluster)
+        for use in decision.inputs
+        if any(group.readable[0] != decision.cluster for group in use.groups)
     }

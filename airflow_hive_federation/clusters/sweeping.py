@@ -1,4 +1,4 @@
-"""Removes the directories that killed runs have left in a cluster, by the notes that were taken of them."""
+"""Removes the directories that killed runs have left in a cluster, by their notes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class SweepReport:
     """The result of a sweep.
 
     :param cluster: the cluster that was swept.
-    :param removed: directories that were removed.
-    :param used: number of directories that metadata names.
-    :param left: directories that were left, with the reason.
+    :param removed: the directories that were removed.
+    :param used: the number of directories that metadata names.
+    :param left: the directories that were left, with the reasons.
     """
 
     cluster: str
@@ -37,7 +37,7 @@ class SweepReport:
     left: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return the report as JSON values."""
         return asdict(self)
 
 
@@ -49,59 +49,59 @@ def sweep_cluster(
     statements_older_than_s: float = _WEEK_S,
     options: Mapping[str, Any] | None = None,
 ) -> SweepReport:
-    """Remove the directories in a cluster that a note names, and that no metadata names.
+    """Remove the directories in a cluster that a note names and no metadata names.
 
-    Tables of which a copy is being made are left for the next time, and so are those that are gone, which may
-    have been renamed.
+    It leaves the directories of tables that are being copied for the next run, and those of tables that no
+    longer exist, which may have been renamed.
 
-    :param cluster: its name.
-    :param statements_older_than_s: leave statements that were written less than so many seconds ago.
-    :raises UnknownClusterError: there is no such cluster.
-    :raises StorageError: a note cannot be read, or a directory not be removed.
+    :param cluster: the name of the cluster.
+    :param statements_older_than_s: the age in seconds below which directories of statements are left.
+    :raises UnknownClusterError: the cluster does not exist.
+    :raises StorageError: a note cannot be read, or a directory cannot be removed.
     :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
     """
-    place = registry.cluster(cluster)
+    swept = registry.cluster(cluster)
     removed: list[str] = []
-    left: dict[str, str] = {}
+    left_with_reasons: dict[str, str] = {}
     used = 0
-    for table, some in groupby(sorted(notes_of(place, options), key=_table_of), key=_table_of):
-        notes = list(some)
+    for table, notes_of_table in groupby(sorted(notes_of(swept, options), key=_table_of), key=_table_of):
+        notes = list(notes_of_table)
         if table:
             with alone_with_copies(client, table) as idle:
-                named = _named(client, table) if idle else None
-                why = "the table is gone, or has another name" if idle else "a copy of it is being made"
-                unused = [] if named is None else [item for item in notes if not _is_named(item, named)]
-                removed += _remove(place, unused, options)
-                if named is None:
-                    left.update({item.directory: why for item in notes})
+                in_use = _named(client, table) if idle else None
+                reason = "the table is gone, or has another name" if idle else "a copy of it is being made"
+                unused = [] if in_use is None else [item for item in notes if not _is_named(item, in_use)]
+                removed += _remove(swept, unused, options)
+                if in_use is None:
+                    left_with_reasons.update({item.directory: reason for item in notes})
                 else:
                     used += len(notes) - len(unused)
         else:
             old = [item for item in notes if item.taken_s < time.time() - statements_older_than_s]
-            removed += _remove(place, old, options)
-            left.update({item.directory: "it is too young" for item in notes if item not in old})
-    return SweepReport(cluster=place.name, removed=removed, used=used, left=left)
+            removed += _remove(swept, old, options)
+            left_with_reasons.update({item.directory: "it is too young" for item in notes if item not in old})
+    return SweepReport(cluster=swept.name, removed=removed, used=used, left=left_with_reasons)
 
 
 def named_directories(table: types.Table, objects: Iterable[types.Table | types.Partition]) -> frozenset[str]:
-    """The directories that metadata names: of primaries, of copies, and of the copies before these.
+    """Return the directories that metadata names: of primaries, of copies, and of previous copies.
 
     :raises ClusterMetadataError: cluster metadata is damaged.
     """
-    named: set[str] = set()
+    in_use: set[str] = set()
     for item in objects:
-        what = object_name(table, item if isinstance(item, types.Partition) else None)
-        copies = read_metadata(item.parameters, what).secondaries.values()
-        places = [
+        object_title = object_name(table, item if isinstance(item, types.Partition) else None)
+        copies = read_metadata(item.parameters, object_title).secondaries.values()
+        locations = [
             item.sd and item.sd.location,
             *(place for copy in copies for place in (copy.location, copy.former)),
         ]
-        named.update(canonical(place) for place in places if place)
-    return frozenset(named)
+        in_use.update(canonical(place) for place in locations if place)
+    return frozenset(in_use)
 
 
 def _named(client: MetastoreClient, name: str) -> frozenset[str] | None:
-    """The directories of a table and of its partitions; ``None`` if there is no such table."""
+    """Return the directories of a table and its partitions; ``None`` if the table does not exist."""
     database, _, table_name = name.partition(".")
     try:
         table = client.get_table(database, table_name)

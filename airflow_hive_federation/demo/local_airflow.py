@@ -1,4 +1,4 @@
-"""The demo's Airflow: a home and an SQLite database of its own, connections in the environment."""
+"""Runs the demo's Airflow, with its own home and SQLite database, and with connections in the environment."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from airflow_hive_federation.errors import HiveFederationError, ReplicationError
 
 DAG_ID = "replicate_database"
 
-#: Several processes write to one SQLite file; five seconds, SQLite's default, are short on a busy machine.
+#: Several processes write to one SQLite file; SQLite's default of five seconds is short on a busy machine.
 SQLITE_ARGUMENTS = {"timeout": 60}
 
-#: Lines of a failed task's error that are shown; the log has them all.
+#: The number of lines of a failed task's error that are shown; the log has them all.
 _ERROR_LINES = 12
-#: What Airflow says in the name of a task that decides.
+#: Beginnings of log lines that Airflow writes in the name of a branching task.
 _ABOUT_BRANCHES = ("Branch into ", "Following branch ", "Skipping tasks ")
 _STARTING = re.compile(r"\[DAG TEST\] (starting|end task) task_id=(?:\w+\.)*(?P<task>\w+)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DagRun:
-    """A run of a DAG and what it finds in Airflow.
+    """A run of a DAG, with the connections and variables that it finds in Airflow.
 
-    :param conf: its parameters.
-    :param connections: ids of connections, and their fields.
-    :param variables: Airflow's variables.
-    :param dag_id: the DAG.
+    :param conf: the parameters of the run.
+    :param connections: the fields of connections, by their ids.
+    :param variables: the Airflow variables.
+    :param dag_id: the id of the DAG.
     """
 
     conf: Mapping[str, Any]
@@ -44,9 +44,9 @@ class DagRun:
 
 
 class DemoAirflow:
-    """Commands of Airflow, run in processes of their own.
+    """Runs commands of Airflow in processes of their own.
 
-    :param directory: where Airflow's home and log are made.
+    :param directory: the directory of Airflow's home and log.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -56,9 +56,9 @@ class DemoAirflow:
         self.environment = {**_environment_without_airflow(os.environ), **self._settings()}
 
     def migrate(self) -> None:
-        """Make Airflow's database.
+        """Create Airflow's database.
 
-        :raises HiveFederationError: Airflow could not.
+        :raises HiveFederationError: the command failed.
         """
         log: list[str] = []
         if self._run(["db", "migrate"], log.append):
@@ -69,11 +69,11 @@ class DemoAirflow:
             )
 
     def run_dag(self, run: DagRun, hear: Callable[[str, str], None]) -> dict[str, float]:
-        """Run the DAG to its end as ``airflow dags test`` does, triggers inline.
+        """Run the DAG to its end as ``airflow dags test`` does, with triggers in the same process.
 
-        :param hear: told a task and what it says.
-        :return: the tasks and the seconds each took.
-        :raises ReplicationError: a task failed; with its error.
+        :param hear: receives a task and one of its log lines.
+        :return: the seconds per task.
+        :raises ReplicationError: a task failed; the message contains its error.
         """
         log = DagTestLog(hear)
         for conn_id, fields in run.connections.items():
@@ -90,7 +90,7 @@ class DemoAirflow:
         return log.seconds
 
     def command(self, *arguments: str) -> list[str]:
-        """The command line of an Airflow command."""
+        """Return the command line of an Airflow command."""
         return [sys.executable, "-m", "airflow", *arguments]
 
     def _run(self, arguments: list[str], on_line: Callable[[str], None]) -> int:
@@ -114,7 +114,7 @@ class DemoAirflow:
     def _settings(self) -> dict[str, str]:
         return {
             "AIRFLOW_HOME": str(self._home),
-            # Airflow starts commands of its own by their names.
+            # Airflow starts its own commands by their names.
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
             "AIRFLOW__CORE__DAGS_FOLDER": str(example_dags()),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -127,9 +127,9 @@ class DemoAirflow:
 
 
 class DagTestLog:
-    """Understands the JSON log of ``airflow dags test``.
+    """Reads the JSON log of ``airflow dags test``.
 
-    :param hear: told a task and what it says.
+    :param hear: receives a task and one of its log lines.
     """
 
     def __init__(self, hear: Callable[[str, str], None]) -> None:
@@ -137,11 +137,11 @@ class DagTestLog:
         self._task = ""
         self._errors: dict[str, str] = {}
         self._began: dict[str, float] = {}
-        #: How long the tasks took that have ended.
+        #: Seconds that the finished tasks took.
         self.seconds: dict[str, float] = {}
 
     def read(self, line: str) -> None:
-        """Take one line; what is no JSON tells nothing."""
+        """Read one line; ignore a line that is no JSON."""
         try:
             entry = json.loads(line)
         except ValueError:
@@ -160,7 +160,7 @@ class DagTestLog:
             self._hear(self._task, event)
 
     def failure(self) -> str:
-        """The task that failed and the first lines of its error; empty if none did."""
+        """Return the failed task and the first lines of its error; empty if no task failed."""
         for task, text in self._errors.items():
             lines = text.splitlines()
             more = [f"… {len(lines) - _ERROR_LINES} more lines"] if len(lines) > _ERROR_LINES else []
@@ -182,26 +182,26 @@ class DagTestLog:
 
 
 def example_dags() -> Path:
-    """Directory of the example DAGs: in an installed package, or in a checkout."""
+    """Return the directory of the example DAGs, in an installed package or in a checkout."""
     package = Path(__file__).resolve().parent.parent
     inside = package / "example_dags"
     return inside if inside.is_dir() else package.parent / "dags"
 
 
 def _is_ours(logger: str) -> bool:
-    # Not the hooks: with spark-submit's output, everything that Spark says would be told.
+    # Not the hooks, because they log all the output of spark-submit.
     return "airflow_hive_federation." in logger and "hooks" not in logger
 
 
 def _error_text(entry: Mapping[str, Any]) -> str:
-    """What the task's error says; ours has its class in its text, others get theirs before it."""
+    """Return the text of the task's error; errors of other packages get their class name in front."""
     error = (entry.get("exception") or [{}])[0]
     kind, text = str(error.get("exc_type", "")), str(error.get("exc_value", "")).strip()
     return text if not kind or kind.startswith("Airflow") else f"{kind}: {text}"
 
 
 def _environment_without_airflow(environ: Mapping[str, str]) -> dict[str, str]:
-    """The demo must not touch an Airflow that this shell is set up for."""
+    """Return the environment without Airflow's settings: the demo must not touch the user's Airflow."""
     return {
         name: value
         for name, value in environ.items()

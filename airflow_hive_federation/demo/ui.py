@@ -1,4 +1,4 @@
-"""``hive-federation demo --ui``: the same DAG in Airflow's UI."""
+"""Runs the demo's DAG in Airflow's UI (``hive-federation demo --ui``)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from airflow_hive_federation.demo.local_airflow import DAG_ID, DagRun, DemoAirfl
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
-#: For the start, and for the whole DAG run, on a machine that is busy with ten other things.
+#: Seconds for the start, and for the whole DAG run, on a machine that is busy with ten other jobs.
 _TIMEOUT_S = 600.0
 _STOP_TIMEOUT_S = 10.0
 _CREATE_TIMEOUT_S = 60.0
-#: The open transaction is committed this long after the drain task was seen deferred: time to look at it.
+#: Seconds between the drain task's deferral and the commit of the open transaction: time to look at the UI.
 _LEFT_OPEN_S = 20.0
-#: States in which a run or a task stays.
+#: Final states of a run or a task.
 ENDED = frozenset({"success", "failed"})
 
 
 def serve(airflow: DemoAirflow, run: DagRun, commit: Callable[[], None], story: Story) -> int:
-    """Start Airflow's UI, run the DAG there, and stay until the user interrupts.
+    """Start Airflow's UI, run the DAG in it, and wait until the user interrupts.
 
     :param commit: commits the transaction that the DAG has to wait for.
-    :raises HiveFederationError: Airflow does not come up, or ends by itself.
+    :raises HiveFederationError: Airflow does not start, or ends by itself.
     """
     story.stage("Starting Airflow with scheduler, triggerer and UI (about half a minute)")
     with airflow_server(airflow) as server:
@@ -46,7 +46,7 @@ def serve(airflow: DemoAirflow, run: DagRun, commit: Callable[[], None], story: 
             _show(server, server.trigger(run.conf), commit, story)
             server.wait(lambda: False, "", timeout_s=None)
         except KeyboardInterrupt:
-            # The terminal may be gone.
+            # The terminal may be closed.
             with suppress(OSError):
                 story.stage("Ending Airflow and the metastores")
     return 0
@@ -54,9 +54,9 @@ def serve(airflow: DemoAirflow, run: DagRun, commit: Callable[[], None], story: 
 
 @contextmanager
 def airflow_server(airflow: DemoAirflow) -> Iterator[AirflowServer]:
-    """A whole Airflow (``airflow standalone``) on a loopback port, without a login; it ends with the block.
+    """Run a whole Airflow (``airflow standalone``) on a loopback port without a login, until the block ends.
 
-    :raises HiveFederationError: it does not come up.
+    :raises HiveFederationError: Airflow does not start.
     """
     port = _free_port()
     url = f"http://127.0.0.1:{port}"
@@ -66,7 +66,7 @@ def airflow_server(airflow: DemoAirflow) -> Iterator[AirflowServer]:
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
-        # Loopback only, and gone when the demo ends: no login.
+        # No login is needed, because the server listens on loopback only and ends with the demo.
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
     }
     with airflow.log_path.open("ab") as log:
@@ -76,7 +76,8 @@ def airflow_server(airflow: DemoAirflow) -> Iterator[AirflowServer]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            # A group of its own: ending the parent alone would leave scheduler and API server behind.
+            # The process gets its own group, because the end of the parent alone would leave scheduler and
+            # API server.
             start_new_session=True,
         )
     server = AirflowServer(url, process, str(airflow.log_path))
@@ -108,9 +109,9 @@ def _show(server: AirflowServer, run_id: str, commit: Callable[[], None], story:
 class AirflowServer:
     """A running Airflow and its REST API.
 
-    :param url: where its UI and API are.
-    :param process: ``airflow standalone``.
-    :param log_path: named in errors.
+    :param url: the URL of its UI and API.
+    :param process: the process of ``airflow standalone``.
+    :param log_path: the path of its log, for error messages.
     """
 
     def __init__(self, url: str, process: subprocess.Popen[bytes], log_path: str) -> None:
@@ -121,10 +122,10 @@ class AirflowServer:
     def wait(
         self, probe: Callable[[], bool], otherwise: str, *, timeout_s: float | None = _TIMEOUT_S
     ) -> None:
-        """Wait until the probe says yes.
+        """Wait until the probe returns true.
 
-        :param otherwise: what went wrong if it does not.
-        :param timeout_s: seconds; ``None`` waits for ever.
+        :param otherwise: the error message if it does not.
+        :param timeout_s: the timeout in seconds; ``None`` waits for ever.
         :raises HiveFederationError: Airflow has ended, or the time is over.
         """
         ended = False
@@ -140,7 +141,7 @@ class AirflowServer:
             raise HiveFederationError(text, remedy=f"Read {self._log_path}.", log_path=self._log_path)
 
     def is_healthy(self) -> bool:
-        """Scheduler, triggerer and database work, and the DAG is known."""
+        """Return whether scheduler, triggerer and database work, and the DAG is known."""
         try:
             health = self.request("/api/v2/monitor/health", token="")
             self.request(f"/api/v2/dags/{DAG_ID}")
@@ -150,43 +151,44 @@ class AirflowServer:
         return all(health.get(part, {}).get("status") == "healthy" for part in parts)
 
     def connect(self, conn_id: str, fields: Mapping[str, Any]) -> None:
-        """Define a connection, in Airflow's database: those of the environment are not shown in the UI.
+        """Define a connection in Airflow's database, because the UI does not show those of the environment.
 
-        :raises HiveFederationError: Airflow refuses.
+        :raises HiveFederationError: Airflow refuses the connection.
         """
         self._create("/api/v2/connections", {"connection_id": conn_id, **fields})
 
     def set_variable(self, name: str, value: str) -> None:
-        """Set a variable, in Airflow's database.
+        """Set a variable in Airflow's database.
 
-        :raises HiveFederationError: Airflow refuses.
+        :raises HiveFederationError: Airflow refuses the variable.
         """
         self._create("/api/v2/variables", {"key": name, "value": value})
 
     def trigger(self, conf: Mapping[str, Any], run_id: str = "demo") -> str:
         """Unpause the DAG, trigger it and return the id of its run.
 
-        :raises HiveFederationError: Airflow refuses.
+        :raises HiveFederationError: Airflow refuses the request.
         """
-        # The other example DAGs stay paused: what their schedules would serve is not here.
+        # The other example DAGs stay paused, because the demo lacks the objects that their schedules would
+        # serve.
         self._insist(f"/api/v2/dags/{DAG_ID}", {"is_paused": False}, "PATCH")
         body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf)}
         self._create(f"/api/v2/dags/{DAG_ID}/dagRuns", body)
         return run_id
 
     def state(self, path: str) -> str:
-        """The state of a run, or of a task instance below it; empty while there is none."""
+        """Return the state of a run, or of a task instance below it; empty if it does not exist yet."""
         try:
             return str(self.request(f"/api/v2/dags/{DAG_ID}/dagRuns/{path}").get("state") or "")
         except OSError:
             return ""
 
     def _create(self, path: str, body: Mapping[str, Any]) -> None:
-        """POST something with an id of its own."""
+        """POST an object that has an id of its own."""
         self._insist(path, body, "POST")
 
     def _insist(self, path: str, body: Mapping[str, Any], method: str) -> None:
-        """Ask again where Airflow stumbles over its SQLite database, or is too busy to answer."""
+        """Repeat a request while Airflow stumbles over its SQLite database or is too busy to answer."""
         refusal = ""
 
         def done() -> bool:
@@ -197,7 +199,7 @@ class AirflowServer:
                 refusal = f"{error} {error.read().decode(errors='replace')[:300]}"
                 if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
                     return False
-                # Made by a request that was answered with an error, or not at all.
+                # An earlier request created the object, and got an error or no answer.
                 return error.code == HTTPStatus.CONFLICT or self._refuse(path, refusal)
             except OSError as error:
                 refusal = str(error)
@@ -213,11 +215,11 @@ class AirflowServer:
     def request(
         self, path: str, *, token: str | None = None, body: Any = None, method: str | None = None
     ) -> Any:
-        """Ask the API and return its answer.
+        """Send a request to the API and return its answer.
 
-        :param method: by default GET, or POST if there is a body.
-        :param token: of a user; by default one is fetched.
-        :raises OSError: no answer, or an error.
+        :param method: the HTTP method; by default GET, or POST with a body.
+        :param token: the token of a user; by default a new one.
+        :raises OSError: the API does not answer, or answers with an error.
         """
         if token is None:
             token = str(self.request("/auth/token", token="")["access_token"])
@@ -231,9 +233,10 @@ class AirflowServer:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End Airflow with all it has started; kill what does not end.
+    """End Airflow with all the processes that it has started; kill those that do not end.
 
-    Its running tasks are in process groups of their own, and would outlive the others if nobody knew them.
+    Its running tasks are in process groups of their own, and would outlive the others if they were not
+    listed.
     """
     import psutil  # type: ignore[import-untyped]
 
@@ -245,15 +248,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGTERM)
         psutil.wait_procs(started, timeout=_STOP_TIMEOUT_S)
     finally:
-        # Also when the user interrupts once more.
-        for one in started:
+        # This also runs if the user interrupts again.
+        for child in started:
             with suppress(psutil.NoSuchProcess):
-                one.kill()
+                child.kill()
         process.wait()
 
 
 def _free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago: Airflow cannot choose one and tell it."""
+    """Return a port of 127.0.0.1 that was free a moment ago, because Airflow cannot choose and report one."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port

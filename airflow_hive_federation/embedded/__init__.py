@@ -1,4 +1,4 @@
-"""Real Hive metastores on this machine, for demos, development and tests.
+"""Runs real Hive metastores on this machine, for demos, development and tests.
 
-``metastore.EmbeddedMetastore`` starts one, ``sql.HiveSql`` is Hive's own SQL engine on top of it.
+``metastore.EmbeddedMetastore`` starts a metastore, and ``sql.HiveSql`` runs Hive's own SQL engine on it.
 """

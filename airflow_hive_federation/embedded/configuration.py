@@ -1,4 +1,4 @@
-"""Hive's configuration of an embedded metastore, and of a SQL engine that uses it."""
+"""Builds Hive's configuration for an embedded metastore, its SQL engine and an HDFS."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape
 from airflow_hive_federation.embedded.derby import USER
 
 _LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"
-# The defaults also name Iceberg's, whose classes hive-exec does not carry: their absence stops the thread
-# that is to start the compactor's.
+# Hive's default also lists Iceberg's optimizer, whose classes are not in hive-exec: without them, the thread
+# that should start the compactor's threads ends.
 _TABLE_OPTIMIZERS = "org.apache.hadoop.hive.ql.txn.compactor.AcidTableOptimizer"
 _REMOTE_TASKS = ",".join(
     f"org.apache.hadoop.hive.metastore.{name}"
@@ -24,7 +24,7 @@ _REMOTE_TASKS = ",".join(
     )
 )
 _AUTHORIZER = "org.apache.hadoop.hive.ql.security.authorization.plugin.sqlstd.SQLStdConfOnlyAuthorizerFactory"
-# Without them the metastore makes managed tables external and refuses ACID ones.
+# Without these capabilities the metastore turns managed tables into external ones and refuses ACID tables.
 _CAPABILITIES = ",".join(
     (
         "EXTWRITE",
@@ -45,9 +45,10 @@ FILE_SYSTEM = {"fs.defaultFS": "file:///", "fs.file.impl": "ForklessFiles"}
 
 
 def warehouse_settings(directory: Path) -> dict[str, str]:
-    """Return where tables, replication dumps and temporary files go: all below ``directory``.
+    """Return the settings for the directories of tables, replication dumps and temporary files.
 
-    Hive reads some of these under the metastore's name and some under its own, so both are given.
+    All of them are below ``directory``. Hive reads some of these settings by the metastore's name and some by
+    its own name, so that both are set.
     """
     managed, external = f"file://{directory}/warehouse", f"file://{directory}/external"
     return {
@@ -65,9 +66,9 @@ def warehouse_settings(directory: Path) -> dict[str, str]:
 
 
 def settings_on_hdfs(base: str) -> dict[str, str]:
-    """Return the settings of a metastore, and of its SQL engine, whose tables lie on HDFS.
+    """Return the settings of a metastore, and of its SQL engine, with tables on HDFS.
 
-    :param base: URI of a directory of an HDFS, which is made when first used.
+    :param base: URI of a directory in HDFS, which Hive creates at its first use.
     """
     managed, external = f"{base}/warehouse", f"{base}/external"
     return {
@@ -85,22 +86,22 @@ def settings_on_hdfs(base: str) -> dict[str, str]:
 
 
 def hdfs_settings(directory: Path) -> dict[str, str]:
-    """Return the settings of a NameNode and a DataNode whose files lie below ``directory``."""
+    """Return the settings of a NameNode and a DataNode with their files below ``directory``."""
     return {
         "dfs.replication": "1",
         "dfs.permissions.enabled": "true",
         "dfs.namenode.acls.enabled": "true",
         "dfs.namenode.http-address": "127.0.0.1:0",
-        # Minutes; without it, nothing goes to the trash.
+        # In minutes; without this setting, HDFS deletes files instead of moving them to the trash.
         "fs.trash.interval": "60",
         "hadoop.tmp.dir": f"{directory}/temporary",
-        # Else a warning says that a secret of the web server's is not in the user's home.
+        # Otherwise Hadoop warns that the user's home has no secret file for the web server.
         "hadoop.http.authentication.signature.secret.file": f"{directory}/conf/http-secret",
     }
 
 
 def transaction_settings() -> dict[str, str]:
-    """Return what both sides need for ACID tables and for events."""
+    """Return the settings for ACID tables and events, which metastore and SQL engine both need."""
     return {
         "hive.support.concurrency": "true",
         "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
@@ -108,9 +109,9 @@ def transaction_settings() -> dict[str, str]:
         "metastore.transactional.event.listeners": _LISTENER,
         "hive.metastore.transactional.event.listeners": _LISTENER,
         "hive.metastore.event.db.notification.api.auth": "false",
-        # By Hive's defaults, its cleaner removes what a reader still needs, and may take committed deltas for
-        # aborted ones; what many transactions that aborted have left, it removes at once, without regard to
-        # readers (see docs/compaction.md).
+        # With Hive's defaults, the cleaner removes files that a reader still needs, and may take committed
+        # deltas for aborted ones; it removes the files of many aborted transactions at once, without regard
+        # to readers (see docs/compaction.md).
         **minimum_history(False),
         "metastore.compactor.clean.aborts.using.cleaner": "false",
         "hive.compactor.clean.aborts.using.cleaner": "false",
@@ -118,9 +119,11 @@ def transaction_settings() -> dict[str, str]:
 
 
 def minimum_history(kept: bool) -> dict[str, str]:
-    """Return what has the cleaner go by a minimum history of write ids (Hive's default) or by transactions.
+    """Return the settings by which the cleaner uses a minimum history of write ids, or open transactions.
 
-    It is for the metastore and the SQL engine (``TxnHandler``, ``ReadyToCleanHandler``).
+    Both the metastore and the SQL engine need them (``TxnHandler``, ``ReadyToCleanHandler``).
+
+    :param kept: use the minimum history, which is Hive's default.
     """
     return dict.fromkeys(
         ("metastore.txn.use.minhistorywriteid", "hive.txn.use.minhistorywriteid"), str(kept).lower()
@@ -130,16 +133,16 @@ def minimum_history(kept: bool) -> dict[str, str]:
 def metastore_settings(
     directory: Path, overrides: Mapping[str, str] | None = None, *, password: str | None = None
 ) -> dict[str, str]:
-    """Return the settings of a metastore in ``directory``; ``overrides`` win.
+    """Return the settings of a metastore in ``directory``; ``overrides`` take precedence.
 
-    :param password: of its database; ``None`` for one that asks for none.
+    :param password: password of its database; ``None`` for a database without one.
     """
     return {
         **FILE_SYSTEM,
-        # Without a batch size, Derby's time grows with the square of the number of partitions asked for.
+        # Without a batch size, Derby's time grows with the square of the number of partitions in a call.
         "metastore.direct.sql.batch.size": "1000",
         "hive.metastore.direct.sql.batch.size": "1000",
-        # Column statistics are replicated whole.
+        # Replication copies column statistics together with their bit vectors.
         "hive.stats.fetch.bitvector": "true",
         **warehouse_settings(directory),
         **transaction_settings(),
@@ -159,11 +162,11 @@ def metastore_settings(
         "compactor.table.optimizers": _TABLE_OPTIMIZERS,
         "metastore.compactor.table.optimizers": _TABLE_OPTIMIZERS,
         "metastore.housekeeping.threads.on": "true",
-        # Beside the house keeper, Derby may give up a commit of an update. SqlRetryHandler does not take that
-        # for a deadlock, and a transaction would stay open that nobody ends.
+        # Because of the house keeper, Derby may roll back the commit of an update by a deadlock.
+        # SqlRetryHandler does not recognize it as one, and the transaction would stay open for ever.
         "metastore.txn.retryable.sqlex.regex": "(?s).*due to a deadlock.*",
         "metastore.task.threads.remote": _REMOTE_TASKS,
-        # The other way of election is a Hive lock, which a killed metastore would hold against its successor.
+        # The other method of election is a Hive lock, which a killed metastore would keep from its successor.
         "metastore.housekeeping.leader.election": "host",
         **(overrides or {}),
     }
@@ -177,10 +180,10 @@ def sql_settings(
     *,
     password: str | None = None,
 ) -> dict[str, str]:
-    """Return the settings of a SQL engine that runs Tez in its own JVM; ``overrides`` win.
+    """Return the settings of a SQL engine that runs Tez in its own JVM; ``overrides`` take precedence.
 
-    :param jdbc_url: the metastore's database, where ``ALTER TABLE … COMPACT`` enqueues.
-    :param password: of that database; ``None`` if it asks for none.
+    :param jdbc_url: the metastore's database, in which ``ALTER TABLE … COMPACT`` enqueues compactions.
+    :param password: password of that database; ``None`` for a database without one.
     """
     return {
         **FILE_SYSTEM,
@@ -206,7 +209,7 @@ def sql_settings(
         "mapreduce.framework.name": "local",
         "hive.query.history.enabled": "false",
         "hive.server2.materializedviews.registry.impl": "DUMMY",
-        # One statement at a time on little data: what is for sharing and for size only costs time.
+        # The engine runs one statement at a time on little data, so that sharing and scaling only take time.
         "hive.query.results.cache.enabled": "false",
         "hive.tez.auto.reducer.parallelism": "false",
         **(overrides or {}),
@@ -219,7 +222,7 @@ def _login(password: str | None) -> dict[str, str]:
 
 
 def site_xml(settings: Mapping[str, str]) -> str:
-    """Return a Hadoop configuration file."""
+    """Return the text of a Hadoop configuration file."""
     properties = (
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
         for name, value in sorted(settings.items())

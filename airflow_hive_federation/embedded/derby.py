@@ -1,9 +1,9 @@
-"""The password of an embedded metastore's database.
+"""Generates and reads the password of an embedded metastore's database.
 
-Derby's network server, by which Hive's SQL engine enqueues compactions, listens on loopback, where every user
-of the machine reaches it: without a password, anybody could change the metastore past Hive, or make a
-database of their own whose procedures run in our process. Derby itself reads users and passwords from
-``derby.properties`` in the directory that it was started in, so that none is on a command line.
+Derby's network server, through which Hive's SQL engine enqueues compactions, listens on loopback, where every
+user of the machine can connect: without a password, any user could change the metastore's data behind Hive's
+back, or create a database whose procedures run in our process. Derby reads users and passwords from
+``derby.properties`` in its working directory, so that no command line has them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.runtime.cache import write_atomically
 
-#: Owner of the metastore's tables, as Derby names users that are not named.
+#: Owner of the metastore's tables: Derby's default user.
 USER = "APP"
 
 _FILE = "derby.properties"
@@ -23,12 +23,12 @@ _PASSWORD_BYTES = 24
 
 
 def put_password(directory: Path) -> str:
-    """Return the password of the database in a directory; generate one where there is none.
+    """Return the password of the database in a directory; generate one if it has none.
 
-    Derby asks whoever opens a database, also one that was made without a password.
+    Derby requires the password of every connection, even if the database was created without one.
 
-    :param directory: the metastore's; Derby has to be started in it.
-    :raises ConfigurationError: the file names no password, or cannot be read.
+    :param directory: the metastore's directory, in which Derby has to be started.
+    :raises ConfigurationError: if the file has no password, or cannot be read.
     """
     path = directory / _FILE
     if not path.exists():
@@ -45,8 +45,8 @@ def put_password(directory: Path) -> str:
 def read_password(directory: Path) -> str:
     """Return the password of the database in a directory.
 
-    :param directory: the metastore's.
-    :raises ConfigurationError: the file names no password, or cannot be read.
+    :param directory: the metastore's directory.
+    :raises ConfigurationError: if the file has no password, or cannot be read.
     """
     path = directory / _FILE
     try:
@@ -56,11 +56,11 @@ def read_password(directory: Path) -> str:
             f"The password of the embedded metastore's database cannot be read from {path}: {error}.",
             remedy="Start the metastore, which makes a missing file, as the owner of the directory.",
         ) from error
-    found = [line.removeprefix(_PASSWORD).strip() for line in lines if line.startswith(_PASSWORD)]
-    if not found or not found[-1]:
+    passwords = [line.removeprefix(_PASSWORD).strip() for line in lines if line.startswith(_PASSWORD)]
+    if not passwords or not passwords[-1]:
         raise ConfigurationError(
             f"{path} names no password of the user {USER}.",
             remedy="Stop the metastore, remove the file and start it again: it makes another password, and "
             "keeps the database.",
         )
-    return found[-1]
+    return passwords[-1]

@@ -1,4 +1,4 @@
-"""A real HDFS on this machine: NameNode and DataNode of Hadoop's own minicluster, in one JVM."""
+"""Runs a real HDFS on this machine: NameNode and DataNode of Hadoop's own minicluster, in one JVM."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EmbeddedHdfs:
     """An HDFS with one NameNode and one DataNode, on free ports of 127.0.0.1.
 
     Permissions and access lists are on; its superuser is the user of this process. It ends with this process,
-    even when that is killed. As a context manager it stops at the end::
+    even if that is killed. As a context manager it stops at the end::
 
         with EmbeddedHdfs.start() as hdfs:
             settings = settings_on_hdfs(f"{hdfs.uri}/source")
@@ -58,15 +58,15 @@ class EmbeddedHdfs:
 
     @classmethod
     def start(cls, *, directory: Path | None = None, port: int = 0) -> EmbeddedHdfs:
-        """Start an HDFS and return when it answers (6 to 20 s; the first time ever also fetches jars).
+        """Start an HDFS and return when it answers (6 to 20 s; the very first start also fetches jars).
 
-        :param directory: where it lives; made if absent, continued if it holds an HDFS. By default a
-            temporary directory, which is removed when it stops.
+        :param directory: its directory, created if missing; an existing HDFS in it continues. By default a
+            temporary directory, which is removed when the HDFS stops.
         :param port: the NameNode's port; 0 takes a free one.
-        :raises EmbeddedError: the launchers do not compile against the jars.
-        :raises JavaNotFoundError: no Java runtime that fits.
-        :raises JarDownloadError: the jars could not be fetched.
-        :raises MetastoreStartError: it did not come up, with the telling line of its log.
+        :raises EmbeddedError: if the launchers do not compile against the jars.
+        :raises JavaNotFoundError: if no Java runtime fits.
+        :raises JarDownloadError: if the jars could not be fetched.
+        :raises MetastoreStartError: if it did not start; the error has the most informative line of its log.
         """
         home = Path(tempfile.mkdtemp(prefix="hdfs-")) if directory is None else directory.absolute()
         try:
@@ -79,45 +79,45 @@ class EmbeddedHdfs:
 
     @property
     def uri(self) -> str:
-        """``hdfs://127.0.0.1:PORT``."""
+        """Return ``hdfs://127.0.0.1:PORT``."""
         return f"hdfs://127.0.0.1:{self._running.port}"
 
     @property
     def web_uri(self) -> str:
-        """``http://127.0.0.1:PORT`` of the NameNode, where WebHDFS is."""
+        """Return ``http://127.0.0.1:PORT`` of the NameNode, which serves WebHDFS."""
         return f"http://127.0.0.1:{self._running.http_port}"
 
     @property
     def pid(self) -> int:
-        """Process id of the JVM."""
+        """Return the process id of the JVM."""
         return self._running.pid
 
     @property
     def directory(self) -> Path:
-        """Where its blocks, its names and its log are."""
+        """Return the directory of its blocks, its names and its log."""
         return self._directory
 
     @property
     def log_path(self) -> Path:
-        """What the HDFS has to say."""
+        """Return the path of the HDFS's log."""
         return self._directory / _LOG
 
     def shell(self, *arguments: str) -> str:
-        """Run a command of ``hdfs dfs`` as the superuser, and return what it prints.
+        """Run a command of ``hdfs dfs`` as the superuser, and return its output.
 
-        :raises EmbeddedError: the command failed.
+        :raises EmbeddedError: if the command failed.
         """
         return self._run("dfs", arguments)
 
     def admin(self, *arguments: str) -> str:
-        """Run a command of ``hdfs dfsadmin`` as the superuser, and return what it prints.
+        """Run a command of ``hdfs dfsadmin`` as the superuser, and return its output.
 
-        :raises EmbeddedError: the command failed.
+        :raises EmbeddedError: if the command failed.
         """
         return self._run("dfsadmin", arguments)
 
     def stop(self) -> None:
-        """Stop it, and delete its directory if that was ours to make. Stopping twice is fine."""
+        """Stop the HDFS, and delete its temporary directory; a second call does nothing."""
         end_server(self._process)
         if self._delete:
             shutil.rmtree(self._directory, ignore_errors=True)

@@ -1,7 +1,8 @@
-"""Spark's own Ivy as the downloader: pyspark carries it, so nothing needs to be installed by hand.
+"""Downloads jars with the Ivy that pyspark contains, so that the user need not install a downloader.
 
-Ivy runs outside of Spark, without resolving anything: every artifact is named, nothing is transitive. Its
-Maven resolver's default root is Maven Central; a mirror is set as for ``spark-submit``, by a settings file.
+Ivy runs outside of Spark, and resolves no dependencies: the module lists every artifact, none of them
+transitively. The default root of its Maven resolver is Maven Central; a settings file sets a mirror, as for
+``spark-submit``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ RESOLVER_NAME = "central"
 
 @dataclass(frozen=True, kw_only=True)
 class IvyRun:
-    """One Ivy process at work, and where it writes what it has to say."""
+    """A running Ivy process, and the path of its log."""
 
     process: subprocess.Popen[bytes]
     log_path: Path
@@ -38,14 +39,14 @@ class IvyRun:
 def start_ivy(
     java: Java, artifacts: Sequence[Artifact], *, destination: Path, work: Path, checksums: str = ""
 ) -> IvyRun:
-    """Start one Ivy that puts the artifacts into ``destination`` under their ``file_name``.
+    """Start an Ivy process that downloads the artifacts into ``destination`` as ``file_name``.
 
-    A file appears under its name only when it is complete (Ivy downloads to ``….part``).
+    A file gets its name only when it is complete (Ivy downloads to ``….part``).
 
-    :param work: directory of this Ivy alone, for its description files and its log.
-    :param checksums: kinds of checksum to ask the repository for. None by default: ours are in the lock,
-        and asking doubles the requests.
-    :raises JarDownloadError: when pyspark or its Ivy is not there.
+    :param work: directory of this Ivy process alone, for its description files and its log.
+    :param checksums: kinds of checksums to download. None by default: the lock has the checksums, and
+        downloading them would double the requests.
+    :raises JarDownloadError: if pyspark or its Ivy is missing.
     """
     work.mkdir(parents=True, exist_ok=True)
     settings, module, log_path = work / "settings.xml", work / "ivy.xml", work / "ivy.log"
@@ -78,7 +79,10 @@ def start_ivy(
 
 
 def ivy_jar() -> Path:
-    """Return the Ivy that pyspark carries."""
+    """Return the path of pyspark's Ivy.
+
+    :raises JarDownloadError: if pyspark or its Ivy is missing.
+    """
     spec = importlib.util.find_spec("pyspark")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         for jar in sorted(Path(folder).glob("jars/ivy-*.jar")):
@@ -90,9 +94,10 @@ def ivy_jar() -> Path:
 
 
 def settings_xml(destination: Path, work: Path, user_settings: str | None, checksums: str = "") -> str:
-    """Return Ivy's settings: files go flat into ``destination``, Ivy's own notes into ``work``.
+    """Return Ivy's settings: jars go directly into ``destination``, and Ivy's own files into ``work``.
 
-    A user's settings file is included for its resolvers and credentials; its default resolver is used.
+    The settings include a user's settings file for its resolvers and credentials, and use its default
+    resolver.
     """
     caches = (
         f"  <caches defaultCacheDir={quoteattr(str(destination))}\n"
@@ -135,10 +140,10 @@ def module_xml(artifacts: Sequence[Artifact]) -> str:
 
 
 def proxy_flags(proxies: dict[str, str]) -> list[str]:
-    """Return the JVM flags for the machine's proxies (``HTTPS_PROXY`` and the like).
+    """Return the JVM flags for the machine's proxies (``HTTPS_PROXY`` and similar variables).
 
-    A proxy's user and password are left out: flags are visible to everybody on the machine. Such a proxy is
-    set in an Ivy settings file.
+    The flags leave out a proxy's user and password, because every user of the machine can read them. An Ivy
+    settings file can set such a proxy.
     """
     flags = []
     for scheme in ("https", "http"):

@@ -1,8 +1,8 @@
-"""Fetch the locked jars into the per-user cache, once.
+"""Fetches the locked jars into the per-user cache, once.
 
-Every file is verified against the lock before it gets its name in ``jars/``, so what has a name there is
-right. Each fetch has a directory of its own in ``incoming/``; what a killed one had finished there is taken
-over by the next. Its Ivys may still be at work: with their directory gone, they end.
+Every file is verified against the lock before it is moved to ``jars/``, so that all files there are valid.
+Each fetch has a directory of its own in ``incoming/``; the next fetch takes over the finished files of a
+killed one. The Ivy processes of a killed fetch may still run: they end when their directory is removed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ LOG = logging.getLogger(__name__)
 _IVY_PROCESSES = 3
 _POLL_S = 0.2
 _LOG_EVERY_S = 5.0
-# No byte for this long means that the network is gone: Ivy itself would wait for ever.
+# Seconds without a byte after which the network counts as lost: Ivy itself would wait for ever.
 _STALL_TIMEOUT_S = 60.0
 _UNREACHABLE = re.compile(
     r"UnknownHost|ConnectException|NoRouteToHost|SocketTimeout|Connection refused|timed out", re.IGNORECASE
 )
 
-#: The metastore's jars that HDFS needs besides its own: our launcher's language, and logging.
+#: The metastore's jars that HDFS needs in addition to its own: Groovy for our launcher, and logging.
 _BESIDE_HDFS = frozenset(
     {
         "commons-logging",
@@ -50,42 +50,42 @@ Advance = Callable[[int], None]
 
 
 def metastore_jars(java: Java) -> list[Path]:
-    """Return the metastore's class path, fetching what the cache lacks.
+    """Return the metastore's class path, and fetch the jars that the cache lacks.
 
-    :raises JarDownloadError: no network, no disk, or bytes that are not those of the lock.
+    :raises JarDownloadError: if network or disk fail, or a jar differs from the lock.
     """
     return fetch(java, locked(METASTORE))
 
 
 def sql_jars(java: Java) -> list[Path]:
-    """Return the SQL engine's class path (the metastore's and more), fetching what the cache lacks.
+    """Return the SQL engine's class path (the metastore's and more), and fetch jars that the cache lacks.
 
-    :raises JarDownloadError: no network, no disk, or bytes that are not those of the lock.
+    :raises JarDownloadError: if network or disk fail, or a jar differs from the lock.
     """
     return fetch(java, locked(METASTORE, SQL))
 
 
 def hdfs_jars(java: Java) -> list[Path]:
-    """Return the class path of a NameNode and a DataNode, fetching what the cache lacks.
+    """Return the class path of a NameNode and a DataNode, and fetch the jars that the cache lacks.
 
-    :raises JarDownloadError: no network, no disk, or bytes that are not those of the lock.
+    :raises JarDownloadError: if network or disk fail, or a jar differs from the lock.
     """
     beside = [artifact for artifact in locked(METASTORE) if artifact.name in _BESIDE_HDFS]
     return fetch(java, [*locked(HDFS), *beside])
 
 
 def schema_archive(java: Java) -> Path:
-    """Return the archive that carries Hive's Derby schema.
+    """Return the archive with Hive's Derby schema, and fetch it if the cache lacks it.
 
-    :raises JarDownloadError: no network, no disk, or bytes that are not those of the lock.
+    :raises JarDownloadError: if network or disk fail, or the archive differs from the lock.
     """
     return fetch(java, locked(SCHEMA))[0]
 
 
 def fetch(java: Java, artifacts: Sequence[Artifact]) -> list[Path]:
-    """Return the artifacts' paths in the cache, in order, fetching what is missing or damaged.
+    """Return the artifacts' paths in the cache, in order, and fetch missing or damaged ones.
 
-    :raises JarDownloadError: naming the artifact and the reason.
+    :raises JarDownloadError: if an artifact cannot be fetched; the error has the artifact and the reason.
     """
     folder = cache_directory() / "jars"
     if not all(_is_cached(artifact, folder) for artifact in artifacts):
@@ -95,22 +95,22 @@ def fetch(java: Java, artifacts: Sequence[Artifact]) -> list[Path]:
 
 
 def shares(artifacts: Sequence[Artifact], count: int) -> list[list[Artifact]]:
-    """Deal artifacts out to ``count`` downloaders, balanced by bytes, biggest first; no empty shares."""
+    """Distribute artifacts, biggest first, over ``count`` downloaders by their bytes; omit empty shares."""
     dealt: list[list[Artifact]] = [[] for _ in range(count)]
     loads = [0] * count
     for artifact in sorted(artifacts, key=lambda a: (-a.size_bytes, a.file_name)):
         lightest = loads.index(min(loads))
         dealt[lightest].append(artifact)
-        loads[lightest] += artifact.size_bytes + 200_000  # a request costs about as much as 200 kB
+        loads[lightest] += artifact.size_bytes + 200_000  # a request takes about as long as 200 kB
     return [share for share in dealt if share]
 
 
 def failure(missing: Sequence[Artifact], wrong: Sequence[Artifact], log_text: str) -> JarDownloadError:
-    """Return the error that names the artifact, the reason and the remedy.
+    """Return the error with the artifact, the reason and the remedy.
 
-    :param missing: what did not come.
-    :param wrong: what came, and is not what the lock promises.
-    :param log_text: what Ivy had to say.
+    :param missing: artifacts that were not downloaded.
+    :param wrong: artifacts that differ from the lock.
+    :param log_text: Ivy's log.
     """
     names = [artifact.coordinates for artifact in [*wrong, *missing]]
     named = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
@@ -143,8 +143,8 @@ def _remedy(log_text: str) -> str:
 
 
 def _is_cached(artifact: Artifact, folder: Path) -> bool:
-    # The digest was checked before the file got its name. The size is checked at every start, as it is
-    # what a full disk or a crash changes; digesting 170 MB at every start would cost half a second.
+    # The digest was checked before the file got its name. The size is checked at every start, because a full
+    # disk or a crash changes it; digesting 170 MB at every start would take half a second.
     path = folder / artifact.file_name
     return path.is_file() and path.stat().st_size == artifact.size_bytes
 
@@ -182,7 +182,7 @@ def _is_wrong(artifact: Artifact, arrived: Path) -> bool:
 
 
 def _take_over(artifact: Artifact, arrived: Path, folder: Path) -> bool:
-    """Move a fetched file to its name if it is right; drop it if it is not."""
+    """Move a fetched file into the cache if it matches the lock; delete it otherwise."""
     path = arrived / artifact.file_name
     if not path.is_file():
         return False
@@ -196,7 +196,7 @@ def _take_over(artifact: Artifact, arrived: Path, folder: Path) -> bool:
 
 
 def _run_ivys(java: Java, missing: Sequence[Artifact], arrived: Path, advance: Advance) -> str:
-    """Let some Ivys fetch side by side; return what they said."""
+    """Run Ivy processes in parallel, and return their logs."""
     runs: list[IvyRun] = []
     try:
         for number, share in enumerate(shares(missing, _IVY_PROCESSES)):
@@ -211,7 +211,7 @@ def _run_ivys(java: Java, missing: Sequence[Artifact], arrived: Path, advance: A
 
 
 def _watch(runs: Sequence[IvyRun], missing: Sequence[Artifact], arrived: Path, advance: Advance) -> None:
-    """Report progress until all have ended, or none has received anything for too long."""
+    """Report progress until all processes have ended, or none has received a byte for too long."""
     last_bytes, last_change = -1, time.monotonic()
     while any(run.process.poll() is None for run in runs):
         time.sleep(_POLL_S)
@@ -241,7 +241,7 @@ def _received_bytes(missing: Sequence[Artifact], arrived: Path) -> int:
 
 @contextmanager
 def _progress(total_bytes: int) -> Iterator[Advance]:
-    """Yield a function that is told the bytes received: a bar on a terminal, log lines otherwise."""
+    """Yield a function that shows the bytes received: as a bar on a terminal, as log lines otherwise."""
     if sys.stderr.isatty():
         with _bar(total_bytes) as advance:
             yield advance

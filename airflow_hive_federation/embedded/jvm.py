@@ -1,4 +1,4 @@
-"""The JVMs we start: our Groovy launchers, compiled once, and their command lines."""
+"""Compiles our Groovy launchers once, and builds the command lines of our JVMs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SQL_MAIN = "RunSql"
 SCHEMA_MAIN = "BuildSchema"
 HDFS_MAIN = "RunHdfs"
 
-# Hive, Hadoop, DataNucleus and Kryo reach into these by reflection.
+# Packages that Hive, Hadoop, DataNucleus and Kryo access by reflection.
 _OPENED = (
     *(f"java.base/java.{name}" for name in ("lang", "lang.reflect", "io", "net", "nio", "time", "text")),
     *(f"java.base/java.util{name}" for name in ("", ".concurrent", ".concurrent.atomic", ".regex")),
     *(f"java.base/sun.{name}" for name in ("nio.ch", "nio.cs", "security.action")),
     "java.sql/java.sql",
 )
-# Short lives: C1 and the serial collector start quickest and leave the cores to others.
+# For short-lived JVMs, C1 and the serial collector start fastest and leave the cores to other processes.
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _COMPILE_TIMEOUT_S = 120
 
@@ -44,9 +44,9 @@ def java_command(
     heap: str = "512m",
     properties: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Return the command that runs ``main``.
+    """Return the command that runs ``main``, and write its flags into ``argument_file``.
 
-    The flags go into ``argument_file``: a class path of a hundred jars makes ``ps`` unreadable.
+    On the command line, a class path of a hundred jars would make ``ps`` unreadable.
 
     :param heap: the JVM's ``-Xmx``.
     """
@@ -60,12 +60,12 @@ def java_command(
 
 
 def launcher_classes(java: Java, jars: Sequence[Path]) -> Path:
-    """Return the directory of our compiled launchers: one JVM's second, once per cache.
+    """Return the directory of our compiled launchers; compiling takes a JVM one second, once per cache.
 
-    Compiled, because Hadoop finds our file system by its class name, and not every class loader of Hive's
-    asks the one that a Groovy script would have.
+    They are compiled because Hadoop finds our file system by its class name, and some of Hive's class loaders
+    do not use the class loader of a Groovy script.
 
-    :raises EmbeddedError: when they do not compile against the jars.
+    :raises EmbeddedError: if they do not compile against the jars.
     """
     sources = sorted(LAUNCHER.glob("*.groovy"))
     version = short_digest(lock_text().encode(), *(source.read_bytes() for source in sources))
@@ -85,7 +85,7 @@ def free_port() -> int:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return our environment without secrets and without other configurations of Hive and Hadoop."""
+    """Return this process' environment without secrets and without configurations of Hive and Hadoop."""
     return {
         name: value
         for name, value in without_secrets().items()
@@ -125,6 +125,6 @@ def _compile(java: Java, jars: Sequence[Path], sources: Sequence[Path], classes:
 
 
 def _quoted(flag: str) -> str:
-    # Java's argument files: double quotes group, backslashes escape.
+    # In Java's argument files, double quotes group and backslashes escape.
     escaped = flag.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,7 +1,7 @@
-"""The lock of jars: what exactly is fetched, and what its bytes must be.
+"""Reads and writes the lock of jars: the coordinates, digests and sizes of all files to fetch.
 
-One line per artifact: set, coordinates (``group:artifact:version[:classifier]@extension``), SHA-256, size in
-bytes. ``scripts/lock_jars.py`` writes it.
+The lock has one line per artifact: set, coordinates (``group:artifact:version[:classifier]@extension``),
+SHA-256, size in bytes. ``scripts/lock_jars.py`` writes it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ _CHUNK_BYTES = 1 << 20
 class Artifact:
     """One file of a Maven repository.
 
-    :param jar_set: what it is for: ``metastore``, ``sql`` (in addition to metastore), ``schema`` or
-        ``hdfs``.
-    :param sha256: hex digest its bytes must have; empty while the lock is being made.
+    :param jar_set: its purpose: ``metastore``, ``sql`` (in addition to metastore), ``schema`` or ``hdfs``.
+    :param sha256: hex digest that its bytes must have; empty while the lock is being created.
     :param size_bytes: its size.
     """
 
@@ -41,27 +40,27 @@ class Artifact:
 
     @property
     def file_name(self) -> str:
-        """Its name in the cache: what Ivy's pattern makes of the coordinates."""
+        """Return its name in the cache, which Ivy's pattern builds from the coordinates."""
         classifier = f"-{self.classifier}" if self.classifier else ""
         return f"{self.name}-{self.version}{classifier}.{self.extension}"
 
     @property
     def coordinates(self) -> str:
-        """``group:artifact:version[:classifier]@extension``."""
+        """Return ``group:artifact:version[:classifier]@extension``."""
         classifier = f":{self.classifier}" if self.classifier else ""
         return f"{self.group}:{self.name}:{self.version}{classifier}@{self.extension}"
 
     def matches(self, path: Path) -> bool:
-        """Say whether the file is there and has the promised size and digest."""
+        """Return whether the file exists and has the size and digest of the lock."""
         if not path.is_file() or path.stat().st_size != self.size_bytes:
             return False
         return file_sha256(path) == self.sha256
 
 
 def parse_coordinates(jar_set: str, text: str) -> Artifact:
-    """Read ``group:artifact:version[:classifier]@extension``.
+    """Parse ``group:artifact:version[:classifier]@extension``.
 
-    :raises ValueError: when the text is not of that form.
+    :raises ValueError: if the text does not have that form.
     """
     coordinates, _, extension = text.partition("@")
     parts = coordinates.split(":")
@@ -78,9 +77,9 @@ def parse_coordinates(jar_set: str, text: str) -> Artifact:
 
 
 def parse_lock(text: str) -> list[Artifact]:
-    """Read a lock's text.
+    """Parse a lock's text.
 
-    :raises ValueError: naming the line that is not of the lock's form.
+    :raises ValueError: if a line does not have the lock's form; the error has its number.
     """
     artifacts = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -96,7 +95,7 @@ def parse_lock(text: str) -> list[Artifact]:
 
 
 def format_lock(artifacts: Iterable[Artifact]) -> str:
-    """Write a lock's text; the same artifacts always give the same text."""
+    """Return a lock's text; the same artifacts always give the same text."""
     lines = ["# set  group:artifact:version[:classifier]@extension  sha256  size in bytes"]
     for artifact in sorted(artifacts, key=lambda a: (a.jar_set, a.coordinates)):
         lines.append(f"{artifact.jar_set} {artifact.coordinates} {artifact.sha256} {artifact.size_bytes}")
@@ -109,7 +108,7 @@ def lock_text() -> str:
 
 
 def locked(*jar_sets: str) -> list[Artifact]:
-    """Return the package's locked artifacts of the given sets."""
+    """Return the artifacts of the package's own lock in the given sets."""
     return [artifact for artifact in parse_lock(lock_text()) if artifact.jar_set in jar_sets]
 
 

@@ -1,4 +1,4 @@
-"""Start, stop and list real Hive metastores on this machine."""
+"""Starts, stops and lists real Hive metastores on this machine."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ _LOG = "metastore.log"
 
 @dataclass(frozen=True, kw_only=True)
 class RunningMetastore:
-    """A metastore that answers now, whoever started it.
+    """A running metastore, started by this or another process.
 
-    :param name: what it was named at its start.
+    :param name: the name that it was started with.
     :param port: its Thrift port on 127.0.0.1.
     :param jdbc_port: the port of its Derby database on 127.0.0.1.
     :param pid: process id of its JVM.
-    :param directory: its database, warehouse and log.
+    :param directory: directory of its database, warehouse and log.
     """
 
     name: str
@@ -69,43 +69,43 @@ class RunningMetastore:
 
     @property
     def uri(self) -> str:
-        """``thrift://127.0.0.1:PORT``."""
+        """Return ``thrift://127.0.0.1:PORT``."""
         return f"thrift://127.0.0.1:{self.port}"
 
     @property
     def jdbc_url(self) -> str:
-        """JDBC URL of its database (user ``APP``)."""
+        """Return the JDBC URL of its database (user ``APP``)."""
         return f"jdbc:derby://127.0.0.1:{self.jdbc_port}/{self.directory}/metastore_db"
 
     @property
     def jdbc_password(self) -> str:
-        """Password of that user.
+        """Return the password of that user.
 
-        :raises ConfigurationError: it cannot be read, by another user of the machine for instance.
+        :raises ConfigurationError: if it cannot be read, by another user of the machine for instance.
         """
         return read_password(self.directory)
 
     @property
     def warehouse(self) -> Path:
-        """Where managed tables are."""
+        """Return the directory of managed tables."""
         return self.directory / "warehouse"
 
     @property
     def external_warehouse(self) -> Path:
-        """Where external tables are."""
+        """Return the directory of external tables."""
         return self.directory / "external"
 
     @property
     def log_path(self) -> Path:
-        """What the metastore has to say."""
+        """Return the path of the metastore's log."""
         return self.directory / _LOG
 
 
 class EmbeddedMetastore:
     """A real Hive 4.2 metastore with its own port, Derby database, warehouse and log.
 
-    Transactions and notification events are on, the compactor's initiator and cleaner too; it has no
-    compaction worker. It listens on 127.0.0.1 only. As a context manager it stops at the end::
+    It has transactions, notification events, and the compactor's initiator and cleaner, but no compaction
+    worker. It listens on 127.0.0.1 only. As a context manager it stops at the end::
 
         with EmbeddedMetastore.start("source") as metastore:
             connect(metastore.uri)
@@ -129,21 +129,22 @@ class EmbeddedMetastore:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
     ) -> EmbeddedMetastore:
-        """Start a metastore and return when it answers (3 to 5 s; the first time ever also fetches jars).
+        """Start a metastore and return when it answers (3 to 5 s; the very first start also fetches jars).
 
-        :param directory: where it lives; made if absent, continued if it holds a metastore. By default a
-            temporary directory.
-        :param keep: keep the temporary directory when it stops. A directory that was named is always kept.
-        :param tied_to_parent: end the metastore when this process ends, even when it is killed.
+        :param directory: its directory, created if missing; an existing metastore in it continues. By default
+            a temporary directory.
+        :param keep: keep the temporary directory when the metastore stops. A given directory is always kept.
+        :param tied_to_parent: end the metastore when this process ends, even if it is killed.
         :param port: the Thrift port; 0 takes a free one.
         :param settings: Hive settings that replace ours.
-        :raises ConfigurationError: a name that cannot be a file name, a directory in use, or one whose
-            database's password cannot be read.
-        :raises HiddenLocationError: Hive would read tables in that directory as empty.
-        :raises EmbeddedError: the launchers do not compile against the jars.
-        :raises JavaNotFoundError: no Java runtime that fits.
-        :raises JarDownloadError: the jars could not be fetched.
-        :raises MetastoreStartError: with the telling line of its log, and ``log_path``.
+        :raises ConfigurationError: if the name cannot be a file name, the directory is in use, or the
+            password of its database cannot be read.
+        :raises HiddenLocationError: if Hive would read tables in that directory as empty.
+        :raises EmbeddedError: if the launchers do not compile against the jars.
+        :raises JavaNotFoundError: if no Java runtime fits.
+        :raises JarDownloadError: if the jars could not be fetched.
+        :raises MetastoreStartError: if it did not start; the error has the most informative line of its log,
+            and ``log_path``.
         """
         if not _NAME.fullmatch(name):
             raise ConfigurationError(
@@ -169,69 +170,72 @@ class EmbeddedMetastore:
 
     @property
     def name(self) -> str:
-        """The name it was started with."""
+        """Return the name that the metastore was started with."""
         return self._running.name
 
     @property
     def uri(self) -> str:
-        """``thrift://127.0.0.1:PORT``."""
+        """Return ``thrift://127.0.0.1:PORT``."""
         return self._running.uri
 
     @property
     def port(self) -> int:
-        """The Thrift port."""
+        """Return the Thrift port."""
         return self._running.port
 
     @property
     def jdbc_url(self) -> str:
-        """JDBC URL of its database (user ``APP``)."""
+        """Return the JDBC URL of its database (user ``APP``)."""
         return self._running.jdbc_url
 
     @property
     def jdbc_password(self) -> str:
-        """Password of that user.
+        """Return the password of that user.
 
-        :raises ConfigurationError: somebody has removed it.
+        :raises ConfigurationError: if its file was removed.
         """
         return self._running.jdbc_password
 
     @property
     def pid(self) -> int:
-        """Process id of the JVM."""
+        """Return the process id of the JVM."""
         return self._running.pid
 
     @property
     def directory(self) -> Path:
-        """Where database, warehouse and log are."""
+        """Return the directory of database, warehouse and log."""
         return self._running.directory
 
     @property
     def warehouse(self) -> Path:
-        """Where managed tables are."""
+        """Return the directory of managed tables."""
         return self._running.warehouse
 
     @property
     def external_warehouse(self) -> Path:
-        """Where external tables are."""
+        """Return the directory of external tables."""
         return self._running.external_warehouse
 
     @property
     def log_path(self) -> Path:
-        """What the metastore has to say."""
+        """Return the path of the metastore's log."""
         return self._running.log_path
 
     def stop(self) -> None:
-        """Stop it in order, and delete its directory if that was ours to make. Stopping twice is fine."""
+        """Stop the metastore in an orderly way, and delete its directory if it was a temporary one.
+
+        A second call does nothing.
+        """
         end_server(self._process)
         if self._options.delete:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def kill(self) -> None:
-        """Kill it, as a crash would; its directory stays, for :meth:`restart`."""
+        """Kill the metastore, as a crash would; its directory stays, for :meth:`restart`."""
         end_server(self._process, signal.SIGKILL)
 
     def restart(self) -> None:
-        """Start it again on the same directory and port, after :meth:`kill`, or stopping it first.
+        """Stop the metastore if it runs, and start it again in the same directory and on the same port.
 
         :raises MetastoreStartError: as :meth:`start`.
         """
@@ -251,22 +255,22 @@ class EmbeddedMetastore:
 
 
 def running_metastores() -> list[RunningMetastore]:
-    """Return the embedded metastores that run now for this user, by name; forget the ones that do not."""
+    """Return this user's running embedded metastores, sorted by name, and remove outdated announcements."""
     running = []
     for announcement in sorted(_register().glob("*.json")):
-        found = _announced(announcement)
-        if found is not None and is_locked(found.directory / _LOCK):
-            running.append(found)
+        announced = _announced(announcement)
+        if announced is not None and is_locked(announced.directory / _LOCK):
+            running.append(announced)
         else:
             announcement.unlink(missing_ok=True)
     return sorted(running, key=lambda metastore: metastore.name)
 
 
 def stop_metastore(metastore: RunningMetastore) -> None:
-    """Stop a metastore that any process of this user started; returns when it is gone."""
+    """Stop a metastore that any process of this user has started, and wait for its end."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + _STOP_TIMEOUT_S
-        # The lock, not the process id, says that it is still the same process.
+        # Another process may have the id by now; the lock shows that the metastore still runs.
         if is_locked(metastore.directory / _LOCK):
             os.kill(metastore.pid, number)
         while is_locked(metastore.directory / _LOCK):
@@ -334,9 +338,9 @@ def _start(
         argument_file=directory / "conf" / "java.args",
         properties={
             "derby.stream.error.file": str(directory / "derby.log"),
-            # Seconds. Derby locks all rows that it scans, so that a commit and Hive's cleaner deadlock now
-            # and then (CommitTxnFunction, MarkCleanedFunction). One of them is tried again, but until Derby
-            # looks for deadlocks, by default after 20 s, every other call waits as well.
+            # In seconds. Derby locks all rows that it scans, so that a commit and Hive's cleaner sometimes
+            # deadlock (CommitTxnFunction, MarkCleanedFunction). Hive repeats one of them, but until Derby
+            # checks for deadlocks, by default after 20 s, every other call waits as well.
             "derby.locks.deadlockTimeout": "1",
         },
     )
@@ -359,7 +363,7 @@ def _spawn(
         stdin=subprocess.PIPE if options.tied_to_parent else subprocess.DEVNULL,
     )
     if not options.tied_to_parent:
-        # It may outlive us, and it may not: somebody has to take note of its end.
+        # If the metastore ends before this process, the thread collects its exit status.
         threading.Thread(target=process.wait, name=f"reap-{options.name}", daemon=True).start()
     return running, process
 

@@ -1,4 +1,4 @@
-"""Servers that run in a JVM of their own and write a file when they answer."""
+"""Starts and ends servers that run in a JVM of their own and write a file when they are ready."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def start_server(
     stdin: int = subprocess.PIPE,
     stdout: int | None = None,
 ) -> tuple[T, subprocess.Popen[bytes]]:
-    """Start a server, and return what it announces when it answers, and its process.
+    """Start a server in the directory of its log, and wait until it is ready.
 
-    It runs in the directory of its log.
-
-    :param what: the server in a sentence.
-    :param announced: returns what the process of an id has announced; ``None`` while there is nothing.
-    :param stdin: the process' standard input; by default a pipe, whose end ends the server.
+    :param what: the server's name for the error.
+    :param announced: returns the announcement of the process with an id; ``None`` if it has none yet.
+    :param stdin: the process' standard input; by default a pipe, whose closing ends the server.
     :param stdout: its standard output; by default its log.
-    :raises MetastoreStartError: it ended or was not ready in time, with the telling line of its log.
+    :return: the server's announcement and its process.
+    :raises MetastoreStartError: if the server ended, or was not ready in time; the error has the most
+        informative line of its log.
     """
     with log_path.open("ab") as log:
         logged_before = log.tell()
@@ -47,7 +47,7 @@ def start_server(
             stdin=stdin,
             stdout=log if stdout is None else stdout,
             stderr=log,
-            # An interrupt on the terminal is ours to handle: the server ends when we are done with it.
+            # This process handles an interrupt of the terminal, and ends the server itself.
             start_new_session=True,
         )
     deadline = time.monotonic() + timeout_s
@@ -68,7 +68,7 @@ def start_server(
 
 
 def end_server(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> None:
-    """Send a server a signal, wait until it has ended, and kill it if it does not end in time."""
+    """Send a signal to a server, wait for its end, and kill it if it does not end in time."""
     if process.poll() is None:
         process.send_signal(number)
         try:
@@ -87,7 +87,7 @@ def close_pipes(process: subprocess.Popen[bytes]) -> None:
 
 
 def telling_line(log_text: str) -> str:
-    """Return the line of a failed start's log that says why: the first cause in full, else the last error."""
+    """Return the most informative line of a failed start's log: a known cause, else the last error."""
     lines = [line.strip() for line in log_text.splitlines() if line.strip()]
     for pattern in (r"^FATAL another", r"^Caused by: .*(XSDB6|XJ040|Address already in use|BindException)"):
         for line in lines:

@@ -1,8 +1,8 @@
-"""A real Hive metastore, and a real HDFS, as pytest fixtures.
+"""Provides a real Hive metastore, and a real HDFS, as pytest fixtures.
 
-``hive_metastore`` is one metastore for the whole session; ``hive_metastore_factory`` starts more. Both begin
-with nothing but the database ``default``. ``hive_hdfs`` is one HDFS, for metastores whose tables lie there.
-They are started when first asked for, and end with the session, even with a killed one.
+``hive_metastore`` is one metastore for the whole session; ``hive_metastore_factory`` starts more. A new
+metastore has only the database ``default``. ``hive_hdfs`` is one HDFS, for metastores with tables on HDFS.
+The fixtures start at their first use, and end with the session, even if it is killed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def hive_metastore_factory() -> Iterator[Callable[..., EmbeddedMetastore]]:
-    """Return ``EmbeddedMetastore.start``; what it starts is stopped at the end of the session."""
-    # Imported here, so that the plugin costs nothing to those who do not use it.
+    """Return a function like ``EmbeddedMetastore.start``, whose metastores stop at the end of the session."""
+    # Imported here, so that the plugin costs nothing in sessions that do not use it.
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 
     with ExitStack() as started:
@@ -35,13 +35,13 @@ def hive_metastore_factory() -> Iterator[Callable[..., EmbeddedMetastore]]:
 
 @pytest.fixture(scope="session")
 def hive_metastore(hive_metastore_factory: Callable[..., EmbeddedMetastore]) -> EmbeddedMetastore:
-    """Return one running metastore, shared by the session's tests."""
+    """Return a running metastore that the session's tests share."""
     return hive_metastore_factory("test")
 
 
 @pytest.fixture(scope="session")
 def hive_hdfs() -> Iterator[EmbeddedHdfs]:
-    """Return one running HDFS, shared by the session's tests."""
+    """Return a running HDFS that the session's tests share."""
     from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 
     with EmbeddedHdfs.start() as hdfs:

@@ -1,4 +1,4 @@
-"""The metastore's schema in Derby: built once per cache, copied for each metastore."""
+"""Builds the metastore's schema in Derby once per cache, and copies it for each metastore."""
 
 from __future__ import annotations
 
@@ -27,15 +27,13 @@ _BUILD_TIMEOUT_S = 120
 
 
 def put_database(java: Java, database: Path) -> None:
-    """Put an empty metastore database at ``database`` unless there is one already.
+    """Create an empty metastore database at ``database``, unless one exists; only its owner may read it.
 
-    Its owner alone may read it.
-
-    :raises MetastoreStartError: when Derby refuses the schema.
-    :raises JarDownloadError: when Derby or the schema could not be fetched.
+    :raises MetastoreStartError: if Derby refuses the schema.
+    :raises JarDownloadError: if Derby or the schema could not be fetched.
     """
     if database.is_dir():
-        # Earlier versions let everybody read it.
+        # Earlier versions created databases that everybody could read.
         database.chmod(0o700)
         return
     partial = database.with_name(f"{database.name}.partial")
@@ -67,7 +65,7 @@ def _build(java: Java, template: Path) -> None:
             [str(database), str(base), str(_DIFFERENCE)],
             class_path=[launcher_classes(java, jars), *jars],
             argument_file=Path(folder, "java.args"),
-            # Nobody else uses a database that is not there yet: no need to wait for the disk.
+            # No other process uses the new database yet, so that Derby need not sync it to the disk.
             properties={"derby.system.durability": "test", "derby.stream.error.file": f"{folder}/derby.log"},
         )
         done = subprocess.run(
@@ -81,9 +79,9 @@ def _build(java: Java, template: Path) -> None:
         )
         if done.returncode != 0:
             lines = (done.stderr + done.stdout).strip().splitlines() or ["no output"]
-            said = next((line for line in lines if line.startswith("FATAL")), lines[-1])
+            reason = next((line for line in lines if line.startswith("FATAL")), lines[-1])
             raise MetastoreStartError(
-                f"Derby could not build the metastore's schema: {said}",
+                f"Derby could not build the metastore's schema: {reason}",
                 remedy=f"remove {cache_directory()} and start again.",
                 log_path="",
             )

@@ -1,4 +1,4 @@
-"""Hive's own SQL engine on an embedded metastore: the judge of what we read and write."""
+"""Runs Hive's own SQL engine on an embedded metastore, as the reference for our reads and writes."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ _STOP_TIMEOUT_S = 10.0
 
 
 class SqlMetastore(Protocol):
-    """What of a metastore the SQL engine needs to know."""
+    """The interface of a metastore for the SQL engine."""
 
     @property
     def uri(self) -> str:
-        """Thrift URI."""
+        """Return its Thrift URI."""
 
     @property
     def jdbc_url(self) -> str:
-        """JDBC URL of its database."""
+        """Return the JDBC URL of its database."""
 
     @property
     def jdbc_password(self) -> str:
-        """Password of the database's user ``APP``."""
+        """Return the password of the database's user ``APP``."""
 
     @property
     def directory(self) -> Path:
-        """Directory with its warehouse; the engine's log and temporary files go there too."""
+        """Return the directory of its warehouse, and of the engine's log and temporary files."""
 
 
 class HiveSqlError(EmbeddedError):
-    """Hive refused or failed a statement; ``sql`` is the statement, ``code`` Hive's error code."""
+    """The error for a statement that Hive refused or failed, with its ``sql`` and Hive's error ``code``."""
 
 
 class HiveSql:
     """Hive's SQL engine in a JVM of its own, running Tez in that same JVM.
 
-    It starts with the first statement (5 s) and takes one at a time; use one per metastore. As a context
-    manager it closes at the end.
+    It starts at the first statement (5 s) and runs one statement at a time; use one engine per metastore. As
+    a context manager it closes at the end.
 
-    :param metastore: the metastore it uses.
-    :param vectorized: whether queries start out vectorized; :meth:`set` changes
+    :param metastore: the metastore that it uses.
+    :param vectorized: run queries vectorized at first; :meth:`set` changes
         ``hive.vectorized.execution.enabled`` later.
     :param settings: Hive settings that replace ours.
     """
@@ -76,21 +76,21 @@ class HiveSql:
 
     @property
     def log_path(self) -> Path:
-        """What the engine has to say."""
+        """Return the path of the engine's log."""
         return self._metastore.directory / "sql.log"
 
     @property
     def pid(self) -> int | None:
-        """Process id of the JVM; ``None`` before the first statement and after :meth:`close`."""
+        """Return the process id of the JVM; ``None`` before the first statement and after :meth:`close`."""
         return None if self._process is None else self._process.pid
 
     def execute(self, sql: str, *, timeout_s: float = _STATEMENT_TIMEOUT_S) -> list[Row]:
-        """Run one statement (no semicolon at its end) and return its rows.
+        """Run one statement (without a semicolon at its end) and return its rows.
 
-        Values come as Hive prints them, complex ones (``ROW__ID`` among them) as JSON, binary ones as hex
-        digits, and NULL as ``None``.
+        Values have Hive's printed form: complex ones (``ROW__ID`` too) are JSON, binary ones are hex digits,
+        and NULL is ``None``.
 
-        :raises HiveSqlError: with Hive's message.
+        :raises HiveSqlError: if Hive fails; it has Hive's message.
         """
         with self._lock:
             process = self._running()
@@ -111,18 +111,18 @@ class HiveSql:
         return [tuple(row) for row in answer["rows"]]
 
     def set(self, name: str, value: str) -> None:
-        """Change one of Hive's settings for the statements that follow.
+        """Change one of Hive's settings for the following statements.
 
-        :raises HiveSqlError: when Hive knows no such setting or refuses the value.
+        :raises HiveSqlError: if Hive has no such setting or refuses the value.
         """
         self.execute(f"SET {name}={value}")
 
     def close(self) -> None:
-        """End the JVM. Closing twice is fine; a statement after it starts a new one."""
+        """End the JVM; a second call does nothing, and a later statement starts a new JVM."""
         process, self._process = self._process, None
         if process is None:
             return
-        # What a dead engine was not sent any more is no news.
+        # A dead engine cannot receive the rest of the buffer, which does not matter any more.
         with contextlib.suppress(BrokenPipeError):
             _pipe(process.stdin).close()
         try:
@@ -190,7 +190,7 @@ class HiveSql:
         try:
             answer = self._answers.get(timeout=timeout_s)
         except queue.Empty:
-            # What comes later would be taken for the answer to another statement.
+            # A later answer would be taken for that of another statement.
             if self._process is not None:
                 self._process.kill()
             self.close()
@@ -203,14 +203,14 @@ class HiveSql:
 
     def _died(self, sql: str) -> EmbeddedError:
         self.close()
-        said = telling_line(self.log_path.read_text("utf-8", "replace")[-100_000:])
+        reason = telling_line(self.log_path.read_text("utf-8", "replace")[-100_000:])
         return EmbeddedError(
-            f"Hive's SQL engine ended during {sql!r}: {said}", remedy=f"see {self.log_path}."
+            f"Hive's SQL engine ended during {sql!r}: {reason}", remedy=f"see {self.log_path}."
         )
 
 
 def _pass_on(stdout: IO[bytes], answers: queue.SimpleQueue[dict[str, Any] | None]) -> None:
-    """Hand every answer over, and ``None`` when there will be no more."""
+    """Put every answer into the queue, and ``None`` at the end of the output."""
     with stdout:
         for line in stdout:
             answers.put(json.loads(line))

@@ -1,7 +1,8 @@
-"""Let Java trust the certificate authorities that the rest of the machine trusts.
+"""Makes Java trust the certificate authorities that the rest of the machine trusts.
 
-A Java runtime brings its own list. Where a proxy signs with a company's authority, Python and curl are told
-by ``SSL_CERT_FILE`` and the like, and Java is not. So the PEM bundle is rewritten as a Java trust store.
+A Java runtime has its own list of authorities. If a proxy signs with a company's authority, Python and curl
+read its certificate from ``SSL_CERT_FILE`` or similar variables, but Java ignores them. So this module
+converts the PEM bundle to a Java trust store.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICAT
 
 
 def trust_flags(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the JVM flags that make Java trust the machine's authorities; none where that is not needed.
+    """Return the JVM flags that make Java trust the machine's authorities, or none if Java needs no flags.
 
-    :raises ConfigurationError: when a variable names a bundle that cannot be read or holds no certificate.
+    :raises ConfigurationError: if the bundle of a variable cannot be read or holds no certificate.
     """
     if "javax.net.ssl.trustStore" in environ.get("JAVA_TOOL_OPTIONS", ""):
         return []
@@ -42,10 +43,10 @@ def trust_flags(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def certificates(pem: bytes) -> Iterator[bytes]:
-    """Yield the DER form of every certificate in a PEM bundle, each once."""
+    """Yield the DER form of every certificate in a PEM bundle once."""
     seen: set[bytes] = set()
-    for found in _CERTIFICATE.finditer(pem):
-        der = base64.b64decode(found.group(1))
+    for match in _CERTIFICATE.finditer(pem):
+        der = base64.b64decode(match.group(1))
         if der not in seen:
             seen.add(der)
             yield der

@@ -1,1 +1,1 @@
-"""Airflow hooks."""
+"""Provides the Airflow hooks."""

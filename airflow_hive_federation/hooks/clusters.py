@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from airflow_hive_federation.clusters.registry import ClusterRegistry
     from airflow_hive_federation.metastore import MetastoreClient
 
-#: The Airflow variable that is looked for where nothing else is named.
+#: The Airflow variable that is read if no origin is named.
 DEFAULT_VARIABLE = "hive_federation_clusters"
-#: Names the configuration of the metastore itself.
+#: The origin that names the metastore's own configuration.
 METASTORE = "metastore"
 
 
@@ -23,11 +23,11 @@ def find_registry(
 
     :param origin: the path or URI of a JSON file (it has a ``/``), ``metastore`` for the metastore's own
         configuration, or the name of an Airflow variable. By default the variable
-        ``hive_federation_clusters``, and the metastore's configuration if there is no such variable.
-    :param client: the metastore.
-    :param options: storage options, for a file.
-    :raises ClusterRegistryError: what is found is no registry.
-    :raises ConfigurationError: there is no such variable.
+        ``hive_federation_clusters``, and the metastore's configuration if that variable does not exist.
+    :param client: the client of the metastore.
+    :param options: the storage options for a file.
+    :raises ClusterRegistryError: the value is no registry.
+    :raises ConfigurationError: the variable does not exist.
     :raises StorageError: the file cannot be read.
     """
     from airflow_hive_federation.clusters.registry import (
@@ -39,7 +39,7 @@ def find_registry(
     if origin is not None and "/" in origin:
         return registry_of_file(origin, options)
     if origin != METASTORE:
-        # The command line comes here too, and Airflow takes a second to import.
+        # The command line calls this function too, and Airflow takes a second to import.
         from airflow.sdk import Variable
 
         text = Variable.get(origin or DEFAULT_VARIABLE, default=None)

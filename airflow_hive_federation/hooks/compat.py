@@ -1,7 +1,7 @@
-"""Names of Airflow that are in different modules from Airflow 3.1 on, from where this Airflow has them.
+"""Imports names whose modules differ among Airflow 3.1 and later, from the installed version's module.
 
 The common.compat provider does the same, but only in versions that the constraints of no Airflow up to 3.3
-allow. What all versions have in ``airflow.sdk`` is imported from there.
+allow. Names that all versions have in ``airflow.sdk`` are imported from there.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 
 def configured(section: str, key: str, fallback: str) -> str:
-    """A setting of Airflow's own configuration."""
+    """Return a setting of Airflow's own configuration."""
     try:
         from airflow.sdk.configuration import conf
     except ImportError:  # Airflow 3.1

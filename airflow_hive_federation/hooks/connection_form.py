@@ -1,4 +1,4 @@
-"""The form of the connection type ``hive_federation``: as metadata, and as the widgets of Airflow 3.1."""
+"""Defines the form of the connection type ``hive_federation``, as metadata and as widgets for Airflow 3.1."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 
 def form_widgets() -> dict[str, Any]:
-    """The form's own fields as widgets, which only Airflow 3.1 asks for: it knows no ``conn-fields``.
+    """Return the form's own fields as widgets, for Airflow 3.1, which does not know ``conn-fields``.
 
-    Numbers are text here, because 3.1 has whole numbers only.
+    Number fields are text fields here, because Airflow 3.1 has whole numbers only.
     """
-    # Airflow 3.1 puts its own classes in their place while it asks.
+    # Airflow 3.1 replaces these classes with its own while it calls this function.
     from wtforms import PasswordField, StringField  # type: ignore[import-untyped]
     from wtforms.validators import any_of  # type: ignore[import-untyped]
 
@@ -28,7 +28,7 @@ def form_widgets() -> dict[str, Any]:
 
 
 def field_behaviour() -> dict[str, Any]:
-    """Return how the form shows Airflow's own fields, as Airflow 3.1 asks for it."""
+    """Return the layout of Airflow's own fields in the form, for Airflow 3.1."""
     behaviour = CONNECTION_TYPE["ui-field-behaviour"]
     return {name.replace("-", "_"): value for name, value in behaviour.items()}
 
@@ -37,8 +37,8 @@ def _field(label: str, description: str, kind: str = "string", **schema: Any) ->
     return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
 
 
-# The fields of the connection's form; HiveMetastoreHook says what they mean (its EXTRAS are these and
-# http_headers). Airflow hides what is secret by the field's name; the format only hides it while it is typed.
+# The fields of the connection's form; HiveMetastoreHook defines their meaning (its EXTRAS are these and
+# http_headers). Airflow hides secrets by the field's name; the format only hides them while a user types.
 CONNECTION_TYPE: dict[str, Any] = {
     "connection-type": "hive_federation",
     "hook-class-name": "airflow_hive_federation.hooks.metastore.HiveMetastoreHook",

@@ -1,4 +1,4 @@
-"""Airflow's way to a Hive metastore."""
+"""Connects Airflow tasks to a Hive metastore."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     )
     from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 
-#: Extras of the connection; anything else is refused, so that a misspelt one is not silently ignored.
-#: Airflow hides values in its UI, API and logs by the extra's name: whatever is secret has one of the names
-#: it knows (``secret``, ``token``, ``password``, ``authorization``) in its own.
+#: Extras of the connection; any other is refused, so that a misspelt one is not silently ignored. Airflow
+#: hides values in its UI, API and logs by the extra's name: the name of every secret extra contains a word
+#: that Airflow knows (``secret``, ``token``, ``password``, ``authorization``).
 EXTRAS = frozenset(
     {
         "uris",
@@ -64,17 +64,18 @@ EXTRAS = frozenset(
 )
 TRANSPORTS = ("thrift", "thrift+tls", "http", "https", "grpc", "grpc+tls")
 
-#: Names of secret storage options that Airflow does not take for secrets.
+#: Names of secret storage options that Airflow does not recognise as secrets.
 _SECRET_NAMES = frozenset({"account_key", "credential", "credentials", "sas", "session"})
-#: The test button answers within this many seconds a call, however patient the connection is.
+#: The test button's limit in seconds per call, whatever timeout the connection has.
 _TEST_TIMEOUT_S = 15.0
 
 
 class HiveMetastoreHook(BaseHook):
-    """Connects to a Hive metastore by a connection of type ``hive_federation``.
+    """Connects to a Hive metastore with a connection of type ``hive_federation``.
 
-    :param metastore_conn_id: the connection. Host and port name one metastore; the extra ``uris`` names
-        several, comma-separated, of which one is chosen at random and the next on failure.
+    :param metastore_conn_id: the id of the connection. Host and port name one metastore; the extra ``uris``
+        names several, separated by commas. The client begins with a random one, and takes the next one on
+        failure.
     """
 
     conn_name_attr = "metastore_conn_id"
@@ -84,12 +85,12 @@ class HiveMetastoreHook(BaseHook):
 
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
-        """Fields of the connection's form, for Airflow 3.1; later ones read the provider's metadata."""
+        """Return the fields of the form, for Airflow 3.1; later versions read the provider's metadata."""
         return form_widgets()
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Labels and placeholders of the form, for Airflow 3.1; later ones read the provider's metadata."""
+        """Return labels and placeholders of the form, for Airflow 3.1; later versions read the metadata."""
         return field_behaviour()
 
     def __init__(self, metastore_conn_id: str = default_conn_name, **kwargs: Any) -> None:
@@ -98,41 +99,41 @@ class HiveMetastoreHook(BaseHook):
 
     @cached_property
     def settings(self) -> MetastoreSettings:
-        """Settings of the client.
+        """The settings of the client.
 
-        :raises ConfigurationError: the connection names no metastore, or has an extra that is not known or
-            has no possible value.
+        :raises ConfigurationError: the connection names no metastore, has an unknown extra, or has an extra
+            with an impossible value.
         """
         return settings_from_connection(self._connection)
 
     @cached_property
     def storage_options(self) -> dict[str, Any]:
-        """Options for the file systems this metastore's tables lie on (fsspec), secret ones included.
+        """Options for the (fsspec) file systems that hold this metastore's tables, secret options included.
 
-        :raises ConfigurationError: they are no JSON objects, or a secret is among those that are shown.
+        :raises ConfigurationError: they are no JSON objects, or the visible extra contains a secret.
         """
         return storage_options_from_connection(self._connection)
 
     def client(self) -> MetastoreClient:
-        """A client of the whole Hive 4 interface; connects on its first call."""
+        """Return a client of the whole Hive 4 interface, which connects on its first call."""
         from airflow_hive_federation.metastore import MetastoreClient
 
         return MetastoreClient(self.settings)
 
     def pool(self, size: int = 4) -> MetastorePool:
-        """A pool of ``size`` such clients, for work in threads."""
+        """Return a pool of ``size`` such clients, for work in threads."""
         from airflow_hive_federation.metastore import MetastorePool
 
         return MetastorePool(self.settings, size)
 
     def get_conn(self) -> HMSClient:
-        """A connected ``hmsclient.HMSClient``, as Airflow's own Hive provider has it, over our transport."""
+        """Return a connected ``hmsclient.HMSClient``, as Airflow's Hive provider does, over our transport."""
         from airflow_hive_federation.metastore import hms_client
 
         return hms_client(self.settings)
 
     def test_connection(self) -> tuple[bool, str]:
-        """What the connection form's test button shows: the answer, and what ``doctor`` finds wrong."""
+        """Return the result of the form's test button: success, version and the findings of ``doctor``."""
         from dataclasses import replace
 
         from airflow_hive_federation.metastore import MetastoreClient, examine
@@ -146,8 +147,10 @@ class HiveMetastoreHook(BaseHook):
                 wrong = [finding for finding in examine(client) if finding.state in {"warning", "error"}]
         except HiveFederationError as error:
             return False, str(error)
-        told = f"Hive metastore {version}: {count} database{'' if count == 1 else 's'}."
-        return True, " ".join([told, *(f"{one.state.title()}, {one.name}: {one.detail}." for one in wrong)])
+        answer = f"Hive metastore {version}: {count} database{'' if count == 1 else 's'}."
+        return True, " ".join(
+            [answer, *(f"{flaw.state.title()}, {flaw.name}: {flaw.detail}." for flaw in wrong)]
+        )
 
     @cached_property
     def _connection(self) -> Any:
@@ -155,7 +158,7 @@ class HiveMetastoreHook(BaseHook):
 
 
 def settings_from_connection(connection: Any) -> MetastoreSettings:
-    """Translate an Airflow connection.
+    """Translate an Airflow connection into settings of the client.
 
     :raises ConfigurationError: see :attr:`HiveMetastoreHook.settings`.
     """
@@ -195,7 +198,7 @@ def settings_from_connection(connection: Any) -> MetastoreSettings:
 
 
 def storage_options_from_connection(connection: Any) -> dict[str, Any]:
-    """The extras ``storage_options`` and ``secret_storage_options``, each a JSON object or its text, as one.
+    """Merge the extras ``storage_options`` and ``secret_storage_options``, each a JSON object or its text.
 
     :raises ConfigurationError: see :attr:`HiveMetastoreHook.storage_options`.
     """
@@ -213,16 +216,16 @@ def storage_options_from_connection(connection: Any) -> dict[str, Any]:
     _mask(hidden)
     merged = {**shown, **hidden}
     for key in shown.keys() & hidden.keys():
-        # Options by URI prefix.
+        # Options by URI prefix are merged per prefix.
         if isinstance(shown[key], Mapping) and isinstance(hidden[key], Mapping):
             merged[key] = {**shown[key], **hidden[key]}
     return merged
 
 
 def common_storage_options(source: HiveMetastoreHook, target: HiveMetastoreHook) -> dict[str, Any]:
-    """The storage options of both ends of a replication, for work that reads one and writes the other.
+    """Return the storage options of both ends of a replication, for work that reads one and writes the other.
 
-    :raises ConfigurationError: they differ and do not say by URI which is whose.
+    :raises ConfigurationError: they differ and are not separated by URI prefix.
     """
     return merged_storage_options(
         (source.metastore_conn_id, source.storage_options), (target.metastore_conn_id, target.storage_options)
@@ -232,7 +235,7 @@ def common_storage_options(source: HiveMetastoreHook, target: HiveMetastoreHook)
 def merged_storage_options(
     source: tuple[str, Mapping[str, Any]], target: tuple[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The storage options of two connections in one; each is given with its connection's id.
+    """Merge the storage options of two connections; each is given with the id of its connection.
 
     :raises ConfigurationError: see :func:`common_storage_options`.
     """
@@ -250,7 +253,7 @@ def merged_storage_options(
 
 
 def _known_extras(connection: Any) -> dict[str, Any]:
-    """The extras that have a value: the form sends empty ones as well."""
+    """Return the extras that have a value, because the form sends empty ones as well."""
     extras = connection.extra_dejson
     unknown = sorted(set(extras) - EXTRAS)
     if unknown:
@@ -295,24 +298,24 @@ def _authentication(connection: Any, extras: Mapping[str, Any]) -> KerberosSetti
 def _grpc(connection: Any, extras: Mapping[str, Any]) -> GrpcSettings | None:
     from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 
-    named = {
+    names = {
         "grpc_token": "token",
         "grpc_jwt_file": "token_file",
         "grpc_keyfile": "service_account_keyfile",
         "grpc_audience": "audience",
     }
-    given: dict[str, Any] = {argument: extras[name] for name, argument in named.items() if name in extras}
+    given: dict[str, Any] = {argument: extras[name] for name, argument in names.items() if name in extras}
     if "grpc_token" in extras:
         mask_secret(extras["grpc_token"])
     if "grpc_plaintext" in extras:
-        told = str(extras["grpc_plaintext"]).lower()
-        if told not in {"true", "false"}:
+        plaintext = str(extras["grpc_plaintext"]).lower()
+        if plaintext not in {"true", "false"}:
             raise ConfigurationError(
-                f"Connection {connection.conn_id!r}: the extra 'grpc_plaintext' is {told!r}.",
+                f"Connection {connection.conn_id!r}: the extra 'grpc_plaintext' is {plaintext!r}.",
                 remedy="Write true or false.",
                 conn_id=connection.conn_id,
             )
-        if told == "true":
+        if plaintext == "true":
             given["plaintext"] = True
     return GrpcSettings(**given) if given else None
 
@@ -345,7 +348,7 @@ def _json_object(connection: Any, name: str, value: Any) -> dict[str, Any]:
         try:
             value = json.loads(value)
         except ValueError:
-            # The text itself may hold secrets: it is not repeated, nor is the parser's error.
+            # The text itself may hold secrets: the error repeats neither the text nor the parser's message.
             value = None
     if not isinstance(value, Mapping):
         raise ConfigurationError(
@@ -373,18 +376,18 @@ def _headers(connection: Any, extras: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _secrets_among(options: Mapping[str, Any]) -> set[str]:
-    """Names of options that Airflow takes for secrets, or we do; inside of options by URI prefix too."""
-    found = set()
+    """Return the names of options that Airflow or this package treats as secrets, also below URI prefixes."""
+    secrets = set()
     for name, value in options.items():
         if isinstance(value, Mapping):
-            found |= _secrets_among(value)
+            secrets |= _secrets_among(value)
         elif name.lower() in _SECRET_NAMES or (isinstance(value, str) and redact(value, name) == "***"):
-            found.add(name)
-    return found
+            secrets.add(name)
+    return secrets
 
 
 def _mask(values: Any) -> None:
-    """Keep every text of the values out of logs, whatever its name."""
+    """Mask every text among the values in logs, whatever its name."""
     if isinstance(values, Mapping):
         for value in values.values():
             _mask(value)
@@ -396,9 +399,9 @@ def _mask(values: Any) -> None:
 
 
 def _uris(connection: Any, extras: Mapping[str, Any]) -> tuple[str, ...]:
-    named = tuple(uri.strip() for uri in str(extras.get("uris", "")).split(",") if uri.strip())
-    if named:
-        return named
+    uris = tuple(uri.strip() for uri in str(extras.get("uris", "")).split(",") if uri.strip())
+    if uris:
+        return uris
     if not connection.host:
         raise ConfigurationError(
             f"Connection {connection.conn_id!r} names no metastore.",

@@ -1,4 +1,4 @@
-"""The provider's spark-submit hook with our default master, and our jobs' result line read from its log."""
+"""Adds a default master to the provider's spark-submit hook, and reads our jobs' results from its log."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException
 from airflow_hive_federation.spark.failures import RESULT_MARK
 
-#: The master where the default connection is not defined.
+#: The master if the default connection is not defined.
 DEFAULT_MASTER = "local[*]"
 
-#: Lines of the log that an error without a cause of its own ends with.
+#: The number of log lines in an error that has no cause of its own.
 _TAIL_LINES = 20
 
 
 class PipelineSubmitHook(SparkSubmitHook):
     """Runs spark-submit once.
 
-    :param settings: those of the provider's hook.
+    :param settings: the settings of the provider's hook.
     """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        #: The line in which the job told its result or error; empty if it told none.
+        #: The log line with the result or error of the job; empty if the job printed none.
         self.told = ""
         #: The last lines of the log.
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
-        """The connection; one on this machine if the default one is asked for and not defined.
+        """Return the connection, or a local one if it is the default connection and not defined.
 
         :raises ConfigurationError: another connection is not defined. (The provider would take YARN.)
         """
@@ -51,7 +51,7 @@ class PipelineSubmitHook(SparkSubmitHook):
             return Connection(conn_id=conn_id, conn_type="spark", host=DEFAULT_MASTER)
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        """Run spark-submit to its end; the pipe of its log is closed, which the provider leaves open."""
+        """Run spark-submit to its end, and close the pipe of its log, which the provider leaves open."""
         try:
             return super().submit(application, **kwargs)
         finally:
@@ -65,7 +65,7 @@ class PipelineSubmitHook(SparkSubmitHook):
 
     @property
     def deploy_mode(self) -> str | None:
-        """``client``, ``cluster``, or ``None`` for Spark's default, client."""
+        """The deploy mode ``client`` or ``cluster``; ``None`` for Spark's default, client."""
         mode = self._connection["deploy_mode"]
         return str(mode) if mode else None
 

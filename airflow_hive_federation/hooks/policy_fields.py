@@ -1,4 +1,4 @@
-"""A replication policy as the fields of an operator: templates in, rendered text out.
+"""Checks the fields of a replication policy in an operator, and reads them back from rendered templates.
 
 Jinja renders everything to text, so that ``False`` arrives as ``"False"`` and a missing value as ``"None"``.
 """
@@ -13,8 +13,8 @@ from typing import Any
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.replication.policy import BOUNDS, COUNTS, FLAGS, ReplicationPolicy
 
-#: Fields of a policy that an operator takes. Storage options are the connections' business: what an operator
-#: is given is shown in Airflow's UI.
+#: Fields of a policy that an operator accepts. The connections hold the storage options, because Airflow's UI
+#: shows all arguments of an operator.
 NAMES = frozenset(field.name for field in fields(ReplicationPolicy)) - {"storage_options"}
 _REQUIRED = frozenset(
     field.name
@@ -25,9 +25,9 @@ _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 def policy_fields(policy: ReplicationPolicy | Mapping[str, Any]) -> dict[str, Any]:
-    """The fields, checked for their names; values may be templates.
+    """Return the fields after a check of their names; the values may be templates.
 
-    :raises ConfigurationError: a field is not known, is missing, or may not stand in a DAG.
+    :raises ConfigurationError: a field is unknown, is missing, or may not stand in a DAG.
     """
     if isinstance(policy, ReplicationPolicy):
         if policy.storage_options:
@@ -48,19 +48,19 @@ def policy_fields(policy: ReplicationPolicy | Mapping[str, Any]) -> dict[str, An
 
 
 def rendered_policy(values: Mapping[str, Any], storage_options: Mapping[str, Any]) -> ReplicationPolicy:
-    """The policy that rendered fields describe.
+    """Return the policy that the rendered fields describe.
 
-    :raises ConfigurationError: a value that cannot be.
+    :raises ConfigurationError: a value is impossible.
     """
     made = {name: _rendered(name, value) for name, value in values.items()}
-    # The policy itself says what is wrong with an empty name.
+    # The policy itself reports an empty name.
     required = {name: made.get(name) or "" for name in _REQUIRED}
     optional = {name: value for name, value in made.items() if value is not None}
     return ReplicationPolicy(**{**optional, **required}, storage_options=storage_options)
 
 
 def _rendered(name: str, value: Any) -> Any:
-    """A value of the field's own type; ``None`` where the field's default applies."""
+    """Return a value in the type of its field; ``None`` means that the field's default applies."""
     text = "" if value is None else str(value).strip()
     if text in {"", "None"}:
         return None
@@ -80,27 +80,27 @@ def _rendered(name: str, value: Any) -> Any:
             )
         return int(text)
     if name in BOUNDS:
-        # The policy itself says what is wrong with another text.
+        # The policy itself reports any other text.
         return int(text) if text.isdecimal() else text
     return text
 
 
 def _listed(name: str, value: Any) -> list[str]:
-    """A list, a list that was rendered to text, or a text with commas."""
+    """Return a list from a list, a list that was rendered to text, or a text with commas."""
     if not isinstance(value, str):
         return list(value)
     text = value.strip()
     if not text.startswith(("[", "(")):
         return text.split(",")
     try:
-        found = ast.literal_eval(text)
+        items = ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        found = None
-    if not isinstance(found, (list, tuple)):
+        items = None
+    if not isinstance(items, (list, tuple)):
         raise ConfigurationError(
             f"{name} of the replication policy is {text!r}.", remedy='Give a list: ["file:/data"].'
         )
-    return list(found)
+    return list(items)
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
@@ -108,14 +108,14 @@ def _mapping(name: str, value: Any) -> Mapping[str, Any]:
         return value
     text = str(value).strip()
     try:
-        found = ast.literal_eval(text)
+        mapping = ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        found = None
-    if not isinstance(found, dict):
+        mapping = None
+    if not isinstance(mapping, dict):
         raise ConfigurationError(
             f"{name} of the replication policy is {text!r}.", remedy='Give a mapping: {"a": "b"}.'
         )
-    return found
+    return mapping
 
 
 _PARSED: Mapping[str, Callable[[str, Any], Any]] = {

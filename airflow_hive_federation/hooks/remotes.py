@@ -1,4 +1,4 @@
-"""Remotes of a metastore that an Airflow connection names."""
+"""Opens the remotes of a metastore that an Airflow connection names."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
 
 
 class AirflowConnections:
-    """What properties of remotes name: Airflow's connections."""
+    """Airflow connections that the properties of remotes name."""
 
     def metastore(self, connection_id: str) -> MetastoreSettings:
-        """Settings of a metastore, from a connection of type ``hive_federation``.
+        """Return the settings of a metastore, from a connection of type ``hive_federation``.
 
-        :raises ConfigurationError: if there is no such connection.
+        :raises ConfigurationError: the connection does not exist.
         """
         _found(connection_id)
         return HiveMetastoreHook(connection_id).settings
 
     def passphrase(self, connection_id: str) -> str | None:
-        """The password of a connection.
+        """Return the password of a connection.
 
-        :raises ConfigurationError: if there is no such connection.
+        :raises ConfigurationError: the connection does not exist.
         """
         password: str | None = _found(connection_id).password
         return password
 
     def session(self, connection_id: str) -> Mapping[str, Any]:
-        """Keyword arguments of a ``boto3`` session, and ``endpoint_url``, from a connection of type ``aws``.
+        """Return the arguments of a ``boto3`` session and an ``endpoint_url``, from an ``aws`` connection.
 
-        :raises ConfigurationError: if there is no such connection.
+        :raises ConfigurationError: the connection does not exist.
         """
         connection = _found(connection_id)
         extras = connection.extra_dejson
-        found = {
+        arguments = {
             "aws_access_key_id": connection.login,
             "aws_secret_access_key": connection.password,
             "aws_session_token": extras.get("aws_session_token"),
@@ -50,34 +50,34 @@ class AirflowConnections:
             "profile_name": extras.get("profile_name"),
             "endpoint_url": extras.get("endpoint_url"),
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in arguments.items() if value}
 
     def iceberg(self, connection_id: str) -> Mapping[str, str]:
-        """Properties of an Iceberg catalog, from a connection of any type.
+        """Return the properties of an Iceberg catalog, from a connection of any type.
 
         The extras are pyiceberg's properties, ``type`` and ``warehouse`` for instance. The host is the
         catalog's ``uri``. User and password are its ``credential``, a password alone is its ``token``.
 
-        :raises ConfigurationError: if there is no such connection.
+        :raises ConfigurationError: the connection does not exist.
         """
         connection = _found(connection_id)
-        found = {str(name): str(value) for name, value in connection.extra_dejson.items() if value}
+        properties = {str(name): str(value) for name, value in connection.extra_dejson.items() if value}
         if connection.host:
-            found.setdefault("uri", _uri(connection))
+            properties.setdefault("uri", _uri(connection))
         if connection.password:
             credential = f"{connection.login}:{connection.password}"
-            found["credential" if connection.login else "token"] = (
+            properties["credential" if connection.login else "token"] = (
                 credential if connection.login else connection.password
             )
-        for name in found.keys() - {"type", "uri", "warehouse", "name"}:
-            mask_secret(found[name])
-        return found
+        for name in properties.keys() - {"type", "uri", "warehouse", "name"}:
+            mask_secret(properties[name])
+        return properties
 
 
 def remotes_of(metastore_conn_id: str, *, database: str = "default") -> Remotes:
-    """The remotes of a metastore; close them.
+    """Return the remotes of a metastore; the caller closes them.
 
-    :param metastore_conn_id: connection of the local metastore.
+    :param metastore_conn_id: the connection of the local metastore.
     :param database: the current database.
     """
     from airflow_hive_federation.remotes.session import Remotes

@@ -1,6 +1,6 @@
-"""Our Spark jobs, submitted through the apache-spark provider's connection.
+"""Submits the package's Spark jobs through the apache-spark provider's connection.
 
-**Where secrets go.** Storage options (keys of an object store) reach the driver in an environment variable of
+**Secrets.** Storage options (keys of an object store) reach the driver in an environment variable of
 its own process and the tasks inside Spark's serialized closures. They are never on a command line, in a Spark
 property (the UI shows those) or on shared storage. A driver in cluster mode starts on another machine, which
 environment variables do not reach: there, give the machines the right to the store (an instance or pod role),
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
     from airflow_hive_federation.replication.policy import ReplicationPolicy
 
-#: Settings for every master; the caller's and the hook's own conf win.
+#: Settings for every master; the caller's and the hook's own conf take precedence.
 _CONF = {
     "spark.log.level": "WARN",
     "spark.ui.showConsoleProgress": "false",
 }
 
-#: Settings for local masters, where the start is most of a small job's time.
+#: Settings for local masters, where the start takes most of a small job's time.
 _LOCAL_CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.catalogImplementation": "in-memory",
 }
 
-#: Jobs whose work is done in Python and in the kernel: their JVM had better compile quickly than well.
+#: Jobs that work in Python and in the kernel: a quick compiler serves their JVM better than a good one.
 _LIGHT_JOBS = frozenset({"copy-files"})
 _LIGHT_CONF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
@@ -53,13 +53,13 @@ _LIGHT_CONF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+Us
 class SparkPipelineHook(BaseHook):
     """Submits the jobs of ``airflow_hive_federation.spark`` and waits for them.
 
-    :param conn_id: connection of the apache-spark provider (type ``spark``). If ``spark_default`` is asked
-        for and not defined, jobs run on ``local[*]``. (Mind that Airflow, where it makes its default
-        connections, defines ``spark_default`` as YARN.)
-    :param storage_options: fsspec options of the stores that jobs read and write; see
+    :param conn_id: the connection of the apache-spark provider (type ``spark``). If it is ``spark_default``
+        and not defined, jobs run on ``local[*]``. (Note that Airflow defines ``spark_default`` as YARN where
+        it creates its default connections.)
+    :param storage_options: the fsspec options of the stores that jobs read and write; see
         :func:`airflow_hive_federation.storage.filesystem.options_for`.
     :param conf: Spark properties for all jobs of this hook.
-    :param env: environment variables for spark-submit, and so for a driver in client mode.
+    :param env: environment variables for spark-submit, and thus for a driver in client mode.
     """
 
     conn_name_attr = "conn_id"
@@ -91,18 +91,19 @@ class SparkPipelineHook(BaseHook):
         conf: Mapping[str, str] | None = None,
         report_uri: str | None = None,
     ) -> dict[str, Any]:
-        """Run a job with spark-submit, its log lines going to the task's log, and return its result.
+        """Run a job with spark-submit, write its log to the task's log, and return its result.
 
         :param job: a name of :data:`airflow_hive_federation.spark.job.JOBS`.
-        :param arguments: the job's command line; nothing secret, for process lists show it.
-        :param name: the application's name.
-        :param conf: Spark properties for this job; they win over the hook's.
-        :param report_uri: URI of a file for the result, needed where the driver's output is not that of
-            spark-submit (deploy mode ``cluster``).
-        :raises HiveFederationError: the error the job raised, with its class and facts.
-        :raises SparkJobError: the job failed otherwise, was killed, or told no result.
-        :raises ConfigurationError: no spark-submit, or storage options with deploy mode ``cluster``.
-        :raises JavaNotFoundError: a local master and no Java that Spark runs on.
+        :param arguments: the job's command line; no secrets, because process lists show it.
+        :param name: the name of the application.
+        :param conf: Spark properties for this job; they take precedence over the hook's.
+        :param report_uri: the URI of a file for the result, needed if the driver's output does not pass
+            through spark-submit (deploy mode ``cluster``).
+        :raises HiveFederationError: the job raised this error, which keeps its class and facts.
+        :raises SparkJobError: the job failed otherwise, was killed, or printed no result.
+        :raises ConfigurationError: spark-submit is missing, or the deploy mode is ``cluster`` with storage
+            options.
+        :raises JavaNotFoundError: the master is local, and no Java that Spark runs on was found.
         """
         from airflow_hive_federation.spark.package_zip import main_file, package_zip
 
@@ -125,9 +126,10 @@ class SparkPipelineHook(BaseHook):
             self._running = None
 
     def copy_runner(self, policy: ReplicationPolicy | None = None) -> Callable[[str, str], None]:
-        """A function that carries out a copy plan by the copy job: (URI of the plan, URI for the outcomes).
+        """Return a function of (URI of a copy plan, URI for the outcomes) that runs the copy job.
 
-        :param policy: bounds the job's bandwidth, tasks and files at once; without it, nothing does.
+        :param policy: the policy that bounds the job's bandwidth, tasks and concurrent files; without it,
+            they are unbounded.
         """
         bounds = _copy_bounds(policy) if policy else []
 
@@ -141,7 +143,7 @@ class SparkPipelineHook(BaseHook):
         return run_copy
 
     def verify_runner(self) -> Callable[[str, str], None]:
-        """A function that reads both sides of a replica: (URI of its plans, URI for the results)."""
+        """Return a function of (URI of the plans, URI for the results) that reads both sides of a replica."""
 
         def run_verify(plan_uri: str, results_uri: str) -> None:
             self.submit(
@@ -153,13 +155,13 @@ class SparkPipelineHook(BaseHook):
         return run_verify
 
     def on_kill(self) -> None:
-        """Kill the running job, on the cluster too."""
+        """Kill the running job, also on the cluster."""
         self._killed = True
         if self._running is not None:
             self._running.on_kill()
 
     def _submit_hook(self, *, light: bool, conf: Mapping[str, str], **settings: Any) -> PipelineSubmitHook:
-        # The provider's module takes long to import, and this one is imported with every DAG.
+        # The provider's module takes long to import, and every DAG imports this module.
         from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 
         local = PipelineSubmitHook(conn_id=self.conn_id).master.startswith("local")
@@ -214,9 +216,9 @@ class SparkPipelineHook(BaseHook):
     ) -> dict[str, Any]:
         from airflow_hive_federation.spark.failures import read_result
 
-        told = submit_hook.told or self._reported(report_uri)
-        if told:
-            return read_result(told)
+        result = submit_hook.told or self._reported(report_uri)
+        if result:
+            return read_result(result)
         if self._killed:
             raise SparkJobError("The Spark job was killed.", remedy="Run it again; it goes on from there.")
         if failed is not None:
@@ -241,7 +243,7 @@ class SparkPipelineHook(BaseHook):
         return RESULT_MARK + content.decode()
 
     def _forget_report(self, report_uri: str | None) -> None:
-        """Remove an earlier run's report, which would be taken for this one's."""
+        """Remove the report of an earlier run, which would otherwise be taken for the report of this one."""
         from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 
         if report_uri is None:
@@ -258,19 +260,19 @@ def spark_environment(
     *,
     local: bool,
 ) -> dict[str, str]:
-    """The environment of spark-submit.
+    """Return the environment of spark-submit.
 
-    Added where missing: the folder of this Python's scripts at the end of PATH (that is where pip puts
-    spark-submit, and a service's PATH often lacks it); this Python for a driver in client mode, and on local
-    masters for tasks too; a Java that Spark runs on; for local masters the loopback address. Left out:
-    connections, variables and settings of Airflow, which no job asks for.
+    It adds, where missing: the folder of this Python's scripts at the end of PATH (pip puts spark-submit
+    there, and a service's PATH often lacks it); this Python for a driver in client mode, and on local masters
+    also for tasks; a Java that Spark runs on; and for local masters the loopback address. It omits
+    connections, variables and settings of Airflow, which no job needs.
 
     :param environ: the environment of this process.
-    :param extra: wins over everything else here.
-    :param storage_options: put into a variable as JSON.
-    :param local: the master is a local one.
-    :raises JavaNotFoundError: there is no Java for a local master.
-    :raises ConfigurationError: the installed pyspark is mixed of two versions.
+    :param extra: variables that take precedence over all others.
+    :param storage_options: storage options, which become the JSON value of one variable.
+    :param local: true if the master is local.
+    :raises JavaNotFoundError: the master is local, and no Java was found.
+    :raises ConfigurationError: the installed pyspark mixes files of two versions.
     """
     from airflow_hive_federation.runtime.environment import without_secrets
     from airflow_hive_federation.spark.job import OPTIONS_VARIABLE
@@ -282,7 +284,7 @@ def spark_environment(
     if local:
         made.setdefault("PYSPARK_PYTHON", sys.executable)
         made.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        # The launcher is a JVM of its own that lives for half a second.
+        # The launcher is a separate JVM that lives for half a second.
         made.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if "SPARK_HOME" not in made and (home := _pyspark_home()):
         refuse_mixed_pyspark(_installed_version("pyspark"), _installed_version("pyspark-client"))
@@ -295,7 +297,7 @@ def spark_environment(
 
 
 def _pyspark_home() -> str | None:
-    # Found without importing it; spark-submit would start a Python to do the same.
+    # find_spec does not import pyspark; spark-submit would start a Python process for the same purpose.
     spec = importlib.util.find_spec("pyspark")
     homes = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
     return next((str(home) for home in homes if (home / "bin" / "spark-submit").is_file()), None)
@@ -304,11 +306,11 @@ def _pyspark_home() -> str | None:
 def refuse_mixed_pyspark(pyspark: str | None, client: str | None) -> None:
     """Refuse a pyspark whose files pyspark-client may have overwritten with those of another version.
 
-    Both install into one folder, and no installer minds.
+    Both install into one folder, and no installer reports the conflict.
 
-    :param pyspark: version of the distribution ``pyspark``; ``None`` if it is not installed.
-    :param client: version of ``pyspark-client``, which the Spark provider needs from its version 6 on.
-    :raises ConfigurationError: they differ.
+    :param pyspark: the version of the distribution ``pyspark``; ``None`` if it is not installed.
+    :param client: the version of ``pyspark-client``, which the Spark provider requires from version 6 on.
+    :raises ConfigurationError: the versions differ.
     """
     if pyspark and client and pyspark != client:
         raise ConfigurationError(
@@ -332,7 +334,7 @@ def _java_home(environ: Mapping[str, str], *, needed: bool) -> str | None:
     try:
         return str(spark_java_home(environ))
     except JavaNotFoundError:
-        # A cluster's own launcher scripts may know a Java that we do not.
+        # The launcher scripts of a cluster may know a Java that this process does not know.
         if needed:
             raise
         return None
@@ -347,5 +349,5 @@ def _copy_bounds(policy: ReplicationPolicy) -> list[str]:
     }
     roots = [part for root in policy.sources.roots for part in ("--source-root", root)]
     leniently = [] if policy.preserve_strictly else ["--preserve-leniently"]
-    given = [part for name, bound in bounds.items() if bound for part in (name, str(bound))]
-    return [*given, *leniently, *roots]
+    arguments = [part for name, bound in bounds.items() if bound for part in (name, str(bound))]
+    return [*arguments, *leniently, *roots]

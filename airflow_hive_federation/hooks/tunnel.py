@@ -1,4 +1,4 @@
-"""SSH routes of Airflow connections."""
+"""Connects through the SSH routes of Airflow connections."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class SSHTunnelHook(BaseHook):
-    """The SSH route of a connection of type ``hive_federation``, by its extras ``ssh_…``.
+    """Opens the SSH route of a connection of type ``hive_federation``, which its extras ``ssh_…`` define.
 
-    :param metastore_conn_id: the connection.
+    :param metastore_conn_id: the id of the connection.
     """
 
     conn_name_attr = "metastore_conn_id"
@@ -32,30 +32,31 @@ class SSHTunnelHook(BaseHook):
 
     @cached_property
     def settings(self) -> TunnelSettings:
-        """The route.
+        """The settings of the route.
 
-        :raises ConfigurationError: the connection has none, or one that cannot be.
+        :raises ConfigurationError: the connection has no route, or an impossible one.
         """
         connection = self.get_connection(self.metastore_conn_id)
-        found = tunnel_settings(connection.conn_id, connection.extra_dejson)
-        if found is None:
+        route = tunnel_settings(connection.conn_id, connection.extra_dejson)
+        if route is None:
             raise ConfigurationError(
                 f"Connection {self.metastore_conn_id!r} has no SSH route.",
                 remedy="Set its extra 'ssh_route': user@host -> user@host.",
             )
-        return found
+        return route
 
     def get_conn(self) -> Tunnel:
-        """A tunnel over the route; connects when it is first needed. Close it."""
+        """Return a tunnel over the route, which connects at its first use. The caller closes it."""
         from airflow_hive_federation.tunnel.tunnel import Tunnel
 
         return Tunnel(self.settings)
 
     @contextmanager
     def listening(self, host: str, port: int, *, address: str = "127.0.0.1") -> Iterator[int]:
-        """A port of this machine that leads through the route, for programs that know nothing of tunnels.
+        """Listen on a local port that leads through the route, for programs without support for tunnels.
 
-        Parameters, result and errors are those of :func:`airflow_hive_federation.tunnel.listener.listening`.
+        The parameters, the result and the errors are those of
+        :func:`airflow_hive_federation.tunnel.listener.listening`.
         """
         from airflow_hive_federation.tunnel.listener import listening
 
@@ -63,7 +64,7 @@ class SSHTunnelHook(BaseHook):
             yield local_port
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether all hops let us in."""
+        """Return whether all hops accept the login."""
         try:
             with self.get_conn() as tunnel:
                 tunnel.connect()
@@ -73,9 +74,9 @@ class SSHTunnelHook(BaseHook):
 
 
 def tunnel_settings(conn_id: str, extras: Mapping[str, Any]) -> TunnelSettings | None:
-    """The SSH route in a connection's extras; ``None`` if there is none.
+    """Return the SSH route in a connection's extras; ``None`` if they contain none.
 
-    :raises ConfigurationError: if it cannot be, or there are settings of a route and no route.
+    :raises ConfigurationError: the route is impossible, or the extras have settings of a route but no route.
     """
     from airflow_hive_federation.tunnel.route import (
         DEFAULT_TIMEOUT_S,
@@ -84,29 +85,29 @@ def tunnel_settings(conn_id: str, extras: Mapping[str, Any]) -> TunnelSettings |
         parse_route,
     )
 
-    given = {name: value for name, value in extras.items() if name.startswith("ssh_") and value}
-    if not given:
+    ssh_extras = {name: value for name, value in extras.items() if name.startswith("ssh_") and value}
+    if not ssh_extras:
         return None
-    if "ssh_route" not in given:
+    if "ssh_route" not in ssh_extras:
         raise ConfigurationError(
-            f"Connection {conn_id!r} has {', '.join(sorted(given))} and no 'ssh_route'.",
+            f"Connection {conn_id!r} has {', '.join(sorted(ssh_extras))} and no 'ssh_route'.",
             remedy="Set it: user@host -> user@host.",
         )
-    if "ssh_passphrase" in given:
-        mask_secret(str(given["ssh_passphrase"]))
+    if "ssh_passphrase" in ssh_extras:
+        mask_secret(str(ssh_extras["ssh_passphrase"]))
     try:
-        timeout_s = float(given.get("ssh_timeout_s", DEFAULT_TIMEOUT_S))
+        timeout_s = float(ssh_extras.get("ssh_timeout_s", DEFAULT_TIMEOUT_S))
     except (TypeError, ValueError):
         raise ConfigurationError(
             f"Connection {conn_id!r}: the extra 'ssh_timeout_s' is no number.", remedy="Give seconds."
         ) from None
     return TunnelSettings(
-        hops=parse_route(str(given["ssh_route"]), _listed(given.get("ssh_key_files"))),
-        known_hosts=_listed(given.get("ssh_known_hosts")) or (KNOWN_HOSTS,),
+        hops=parse_route(str(ssh_extras["ssh_route"]), _listed(ssh_extras.get("ssh_key_files"))),
+        known_hosts=_listed(ssh_extras.get("ssh_known_hosts")) or (KNOWN_HOSTS,),
         timeout_s=timeout_s,
-        passphrase=given.get("ssh_passphrase"),
+        passphrase=ssh_extras.get("ssh_passphrase"),
     )
 
 
 def _listed(value: Any) -> tuple[str, ...]:
-    return tuple(one.strip() for one in str(value or "").split(",") if one.strip())
+    return tuple(part.strip() for part in str(value or "").split(",") if part.strip())

@@ -1,4 +1,4 @@
-"""The Hive metastore client.
+"""Exports the Hive metastore client, its settings, its pool and the check of a metastore's configuration.
 
 >>> from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 >>> with MetastoreClient(MetastoreSettings(uris=("thrift://localhost:9083",))) as client:  # doctest: +SKIP
@@ -50,7 +50,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    # Late, so that importing the package costs nothing while DAGs are parsed.
+    # Modules are imported at first use, so that importing the package costs nothing while DAGs are parsed.
     from importlib import import_module
 
     if name not in _HOME:

@@ -1,4 +1,4 @@
-"""The client: finds a server that answers, calls it, and never repeats what may have been done."""
+"""Finds a metastore server that answers, calls it, and never repeats a write whose outcome is unknown."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ log = logging.getLogger(__name__)
 class MetastoreClient(PartitionCalls, TransactionCalls):
     """A client of one metastore, for one thread; :class:`MetastorePool` serves several.
 
-    It connects at the first call. Besides the methods written out here, every method of Hive's interface
-    definition is an attribute (``client.get_table_req(request)``); where a name is taken by a method of
-    ours, ``client.call("get_tables", …)`` reaches the raw one.
+    It connects at the first call. Every method of Hive's interface definition is an attribute
+    (``client.get_table_req(request)``). Where one of our own methods has the same name,
+    ``client.call("get_tables", …)`` calls Hive's.
     """
 
     def __new__(cls, settings: MetastoreSettings) -> Self:
-        """Make an instance of the class that the settings name, wherever a client is made.
+        """Create an instance of the class that the settings name, wherever the code creates a client.
 
-        :raises ConfigurationError: they name none that fits.
+        :raises ConfigurationError: if the class cannot be imported or is no ``MetastoreClient``.
         """
         kind = cls
         if cls is MetastoreClient and settings.client_class is not None:
@@ -54,7 +54,7 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
 
     def __init__(self, settings: MetastoreSettings) -> None:
         self.settings = settings
-        # Clients of several servers should not all ask the first.
+        # Spread the clients over the servers.
         self._endpoints = list(settings.endpoints())
         random.SystemRandom().shuffle(self._endpoints)
         self._connection: Connection | None = None
@@ -64,13 +64,13 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
     def call(self, method: str, *args: Any) -> Any:
         """Call a method of Hive's interface definition with its arguments in the definition's order.
 
-        :raises MetastoreUnreachableError: if no server answers; it names all of them and why.
+        :raises MetastoreUnreachableError: if no server answers; the error has each server and its reason.
         :raises MetastoreTimeoutError: if the answer to a reading call is not complete in time.
         :raises OutcomeUnknownError: if the connection broke, or time ran out, inside a call that writes.
-        :raises MetastoreProtocolError: if what answers is no metastore.
-        :raises MetastoreAuthenticationError: if the server does not accept who we are.
-        :raises UnsupportedMethodError: if this server's version lacks the method and there is no other way.
-        :raises MetastoreError: (its subclasses) for what the server raised.
+        :raises MetastoreProtocolError: if the server is no metastore.
+        :raises MetastoreAuthenticationError: if the server rejects our credentials.
+        :raises UnsupportedMethodError: if this server's version lacks the method and no fallback exists.
+        :raises MetastoreError: (a subclass) if the server raised an exception.
         """
         if method not in self._unsupported:
             try:
@@ -88,15 +88,15 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
         return lambda *args: self.call(name, *args)
 
     def connect(self) -> Self:
-        """Connect now instead of at the first call."""
+        """Connect to a server now instead of at the first call."""
         self._connected()
         return self
 
     @contextmanager
     def guarded(self, guard: Callable[[str], None]) -> Iterator[Self]:
-        """Have every call that writes ask first, as late as can be, while the block runs.
+        """Run ``guard`` immediately before each call that writes, while the block runs.
 
-        :param guard: takes the method's name, and raises if the call must not be made.
+        :param guard: receives the method's name, and raises if the call must not be made.
         """
         before, self._guard = self._guard, guard
         try:
@@ -106,12 +106,12 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
 
     @property
     def uri(self) -> str | None:
-        """The server the client is connected to."""
+        """Return the URI of the connected server; ``None`` while no server is connected."""
         return str(self._connection.endpoint) if self._connection else None
 
     @property
     def channel(self) -> Channel:
-        """The connection's channel, for a client of another make that speaks over it.
+        """Return the connection's channel, over which a client of another library can send its calls.
 
         :raises MetastoreUnreachableError: if no server answers.
         """
@@ -170,20 +170,20 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
                     raise _broken(method, connection.endpoint, error) from error
                 log.debug("%s at %s: %s; trying the next server", method, connection.endpoint, error)
             except BaseException:
-                # Half an answer may be on its way: nothing may read it as the next one.
+                # The rest of this answer may still arrive, and the next call must not read it as its own.
                 self.close()
                 raise
         raise AssertionError("unreachable")
 
     def _drop(self, connection: Connection) -> None:
         self.close()
-        # The next server first.
+        # Try the failed server last next time.
         self._endpoints.remove(connection.endpoint)
         self._endpoints.append(connection.endpoint)
 
     def _connected(self) -> Connection:
         if self._connection is not None and self._connection.is_stale():
-            # Closed by the server while idle: nothing was asked, so nothing is lost.
+            # The server closed an idle connection: no call was under way, so no outcome is unknown.
             self.close()
         if self._connection is None:
             self._connection = self._open()
@@ -233,17 +233,17 @@ def _broken(method: str, endpoint: Endpoint, error: OSError) -> Exception:
 
 
 def _unreachable(causes: list[tuple[Endpoint, Exception]]) -> Exception:
-    told = "; ".join(f"{endpoint}: {error}" for endpoint, error in causes)
+    reasons = "; ".join(f"{endpoint}: {error}" for endpoint, error in causes)
     uris = [str(endpoint) for endpoint, _ in causes]
     if all(isinstance(error, ForeignProtocol | ssl.SSLError) for _, error in causes):
         return MetastoreProtocolError(
-            f"What answers is no Hive metastore, or not with this transport: {told}",
+            f"What answers is no Hive metastore, or not with this transport: {reasons}",
             remedy="Check host and port, the scheme (thrift://, thrift+tls://, http://, https://, "
             "grpc://), the certificates, and whether the server asks for Kerberos or a password.",
             uris=uris,
         )
     return MetastoreUnreachableError(
-        f"No metastore answers: {told}",
+        f"No metastore answers: {reasons}",
         remedy="Start the metastore, correct the URIs, or give the authentication that it asks for.",
         uris=uris,
     )

@@ -1,6 +1,6 @@
-"""Hive 2.3 and 3.1: how a call that such a server lacks is made with the calls it has.
+"""Replaces calls that Hive 2.3 or 3.1 lacks by older calls that those versions have.
 
-Each entry is tried only after the server has answered that it is too old for the call (:func:`is_too_old`).
+The client uses a replacement only after the server's error shows that it lacks the call (:func:`is_too_old`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Call = Callable[[str, tuple[Any, ...]], Any]
 
 
 def is_too_old(method: str, error: MetastoreError) -> bool:
-    """Whether what a server answered says that it lacks the call, and another can be made instead."""
+    """Return whether the error means that the server lacks the call, and a replacement exists."""
     if method not in FALLBACKS:
         return False
-    # Hive 3.1 has fields that later versions fill in themselves.
+    # Hive 3.1 requires fields that later versions fill in themselves.
     return isinstance(error, UnsupportedMethodError) or "Required field 'validTxnList' is unset" in str(error)
 
 
@@ -37,7 +37,7 @@ def _get_databases_req(call: Call, args: tuple[Any, ...]) -> types.GetDatabaseOb
 def _drop_database_req(call: Call, args: tuple[Any, ...]) -> None:
     (request,) = args
     try:
-        # Hive 2 fails with a NullPointerException where there is none.
+        # Hive 2 fails with a NullPointerException if the database does not exist.
         call("get_database", (request.name,))
         call("drop_database", (request.name, bool(request.deleteData), bool(request.cascade)))
     except NoSuchObjectError:
@@ -67,7 +67,7 @@ def _create_table_req(call: Call, args: tuple[Any, ...]) -> None:
         request.checkConstraints,
     )
     if any(constraints):
-        # The server's method has no place for an environment.
+        # The server's method takes no environment context.
         call("create_table_with_constraints", (request.table, *(rule or [] for rule in constraints)))
     else:
         call("create_table_with_environment_context", (request.table, request.envContext))
@@ -129,14 +129,14 @@ def _get_all_table_constraints(call: Call, args: tuple[Any, ...]) -> types.AllTa
         ("defaultConstraints", "get_default_constraints", types.DefaultConstraintsRequest(**where)),
         ("checkConstraints", "get_check_constraints", types.CheckConstraintsRequest(**where)),
     )
-    found = types.SQLAllTableConstraints()
+    constraints = types.SQLAllTableConstraints()
     for field, method, question in ask:
         try:
-            setattr(found, field, getattr(call(method, (question,)), field))
+            setattr(constraints, field, getattr(call(method, (question,)), field))
         except UnsupportedMethodError:
-            # Hive 2 knows neither that method nor that kind of constraint: there are none.
-            setattr(found, field, [])
-    return types.AllTableConstraintsResponse(allTableConstraints=found)
+            # Hive 2 has neither this method nor this kind of constraint.
+            setattr(constraints, field, [])
+    return types.AllTableConstraintsResponse(allTableConstraints=constraints)
 
 
 def _get_functions_req(call: Call, args: tuple[Any, ...]) -> types.GetFunctionsResponse:

@@ -1,4 +1,4 @@
-"""One connection to one server of a metastore: a call out, its answer in."""
+"""Sends one call at a time to one metastore server, and reads its answer."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from airflow_hive_federation.metastore.transport import (
     open_channel,
 )
 
-#: The number of a method's result among the fields of its answer.
+#: Field id of the result in the answer to a method.
 _RESULT = 0
-#: A setting without a value is null, which Thrift sends as an answer without anything in it.
+#: The value of an unset setting is null, which Thrift sends as an empty answer.
 MAY_BE_NULL = frozenset({"get_config_value", "getMetaConf"})
 
 
 class Connection:
-    """A connection that has greeted its server.
+    """A connection to one server, on which ``set_ugi`` was called where the transport needs it.
 
-    :raises OSError: if nothing answers there within the deadline.
-    :raises ForeignProtocol: if something else does.
-    :raises MetastoreAuthenticationError: if the server does not accept who we are.
+    :raises OSError: if no server answers within the deadline.
+    :raises ForeignProtocol: if the server is no metastore.
+    :raises MetastoreAuthenticationError: if the server rejects our credentials.
     """
 
     def __init__(self, endpoint: Endpoint, settings: MetastoreSettings, deadline: Deadline) -> None:
@@ -49,9 +49,9 @@ class Connection:
     def exchange(self, method: str, args: tuple[Any, ...], deadline: Deadline) -> Any:
         """Call a method and return its answer.
 
-        :raises Fault: what the server raised; the connection goes on.
-        :raises ForeignProtocol: if the answer is none; close the connection.
-        :raises OSError: if it broke or the time is over; close the connection.
+        :raises Fault: if the server raised an exception; the connection remains usable.
+        :raises ForeignProtocol: if the bytes are no answer to the call; close the connection.
+        :raises OSError: if the connection broke or the time is over; close the connection.
         """
         arguments, result, oneway = message_types(method)
         self._sequence_id = (self._sequence_id + 1) & 0x7FFFFFFF
@@ -75,11 +75,11 @@ class Connection:
             raise ForeignProtocol(str(error)) from error
 
     def is_stale(self) -> bool:
-        """Whether the server has closed the connection since the last call."""
+        """Return whether the server has closed the connection since the last call."""
         return self.channel.is_stale()
 
     def close(self) -> None:
-        """Close; never fails."""
+        """Close the connection; never fails."""
         self.channel.close()
 
 
@@ -133,7 +133,7 @@ def _outcome(method: str, answer: Struct, channel: Channel) -> Any:
         if isinstance(value, Fault):
             raise value
     if "success" not in values and _RESULT in answer.thrift_spec and method not in MAY_BE_NULL:
-        # As Java's client has it (``TApplicationException.MISSING_RESULT``).
+        # The Java client does the same (``TApplicationException.MISSING_RESULT``).
         raise MalformedMessage("it holds neither a result nor an error")
     success = values.get("success")
     if isinstance(success, Struct) and (missing := success.missing_fields()):

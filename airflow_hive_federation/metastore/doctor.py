@@ -1,6 +1,7 @@
-"""What a metastore can do for us, and what is configured so that replication cannot work.
+"""Finds settings of a Hive metastore that keep replication from working.
 
-:func:`collect` asks, :func:`assess` judges and asks nothing, :func:`examine` does both.
+:func:`collect` reads facts from the metastore, :func:`assess` turns facts into findings without any call, and
+:func:`examine` does both.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _WAREHOUSE = "hive.metastore.warehouse.dir"
 _EXTERNAL_WAREHOUSE = "hive.metastore.warehouse.external.dir"
 _MINIMUM_HISTORY = "hive.txn.use.minhistorywriteid"
 _ABORTS_BY_CLEANER = "hive.compactor.clean.aborts.using.cleaner"
-# Settings that are read; a server tells only those that begin with hive, mapred, hdfs or tez.
+# Settings to read; a server returns only those that begin with hive, mapred, hdfs or tez.
 KEYS = (
     "hive.metastore.transactional.event.listeners",
     "hive.metastore.dml.events",
@@ -49,13 +50,13 @@ _UNSET = "<unset>"
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check of a metastore.
 
-    :param name: what.
+    :param name: name of the check.
     :param state: ``ok``; ``warning``: works, with a limit; ``error``: replication fails or loses something;
-        ``unknown``: the server does not tell.
-    :param detail: what was seen.
-    :param remedy: what to change, empty where nothing is to be changed.
+        ``unknown``: the server does not return the setting.
+    :param detail: the observed value, and its consequence.
+    :param remedy: the change to make; empty where none is needed.
     """
 
     name: str
@@ -66,15 +67,15 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a metastore said.
+    """Version, capabilities and settings that a metastore returned.
 
-    :param problem: why it could not be asked at all; the rest is empty then.
-    :param remedy: what to do about that.
+    :param problem: the reason why the metastore could not be called; the rest is empty then.
+    :param remedy: the remedy for that problem.
     :param uri: the server that answered.
-    :param version: as it names it.
-    :param acid_problem: why it would not create an ACID table for us; empty if it would.
+    :param version: the version that the server reports.
+    :param acid_problem: the reason why the server would not create an ACID table for us; empty if it would.
     :param last_event_id: id of its last notification event; ``None`` if it keeps none.
-    :param settings: values of :data:`KEYS`; a key is missing where the server does not tell it.
+    :param settings: values of :data:`KEYS`, without those that the server does not return.
     """
 
     problem: str = ""
@@ -87,12 +88,12 @@ class Facts:
 
 
 def examine(client: MetastoreClient) -> list[Finding]:
-    """Look at a metastore; problems are findings, not exceptions."""
+    """Check a metastore's configuration; return problems as findings instead of raising them."""
     return assess(collect(client))
 
 
 def collect(client: MetastoreClient) -> Facts:
-    """Ask a metastore what :func:`assess` needs. Nothing is changed there."""
+    """Read the facts that :func:`assess` needs from a metastore, without changing anything there."""
     try:
         version = client.call("getVersion")
     except MetastoreError as error:
@@ -107,9 +108,9 @@ def collect(client: MetastoreClient) -> Facts:
 
 
 def examine_cleaner(client: MetastoreClient) -> list[Finding]:
-    """Look whether the cleaner may remove more than what compaction has replaced and nobody reads.
+    """Check whether Hive's cleaner may remove files that a reader needs or no compaction has replaced.
 
-    :raises MetastoreError: the metastore cannot be asked.
+    :raises MetastoreError: if the metastore cannot be called.
     """
     settings = _settings(client, [_MINIMUM_HISTORY, _ABORTS_BY_CLEANER])
     facts = Facts(version=client.call("getVersion"), settings=settings)
@@ -117,7 +118,7 @@ def examine_cleaner(client: MetastoreClient) -> list[Finding]:
 
 
 def assess(facts: Facts) -> list[Finding]:
-    """Judge what a metastore said."""
+    """Turn the facts of a metastore into findings."""
     if facts.problem:
         return [Finding(name="reachable", state="error", detail=facts.problem, remedy=facts.remedy)]
     return [
@@ -160,7 +161,7 @@ def _version(facts: Facts) -> Finding:
         return Finding(
             name="version",
             state="warning",
-            # Hive 2.3 calls itself 3.0.
+            # Hive 2.3 reports the version 3.0.
             detail=f"it calls itself {facts.version}",
             remedy="ACID tables can be replicated from and to Hive 4 only; older ones can be read.",
         )
@@ -213,12 +214,12 @@ def _switch(facts: Facts, name: str, key: str, consequence: str) -> Finding:
 def _event_ttl(facts: Facts) -> Finding:
     key = "hive.metastore.event.db.listener.timetolive"
     repl_key = "hive.repl.event.db.listener.timetolive"
-    told = [(name, facts.settings[name]) for name in (key, repl_key) if name in facts.settings]
-    if not told:
+    durations = [(name, facts.settings[name]) for name in (key, repl_key) if name in facts.settings]
+    if not durations:
         return Finding(name="event ttl", state="unknown", detail=f"the server does not tell {key}")
-    # Databases under replication (repl.source.for) keep their events for the second, longer time.
-    seconds = [parse_duration_s(value) for _, value in told]
-    detail = ", ".join(f"{name} is {value}" for name, value in told)
+    # Databases under replication (repl.source.for) keep their events for the second, longer duration.
+    seconds = [parse_duration_s(value) for _, value in durations]
+    detail = ", ".join(f"{name} is {value}" for name, value in durations)
     if None in seconds:
         return Finding(name="event ttl", state="unknown", detail=detail)
     if min(second for second in seconds if second is not None) < MIN_EVENT_TTL_S:
@@ -273,7 +274,7 @@ def _aborts_by_cleaner(facts: Facts) -> Finding:
 
 
 def _cleaners_switch(facts: Facts, name: str, key: str, *, fine: str, trouble: str, remedy: str) -> Finding:
-    """Judge a setting of Hive 4 that is on by default, and better off."""
+    """Return the finding for a setting of Hive 4 that is true by default and should be false."""
     value = facts.settings.get(key)
     major = facts.version.partition(".")[0]
     if value is not None and value.lower() == "false":
@@ -282,15 +283,17 @@ def _cleaners_switch(facts: Facts, name: str, key: str, *, fine: str, trouble: s
         return Finding(name=name, state="unknown", detail=f"the server does not tell {key}")
     if value is None and int(major) < 4:
         return Finding(name=name, state="ok", detail=fine)
-    told = value or "not set (true by default)"
-    return Finding(name=name, state="warning", detail=f"{key} is {told}: {trouble}", remedy=remedy)
+    shown = value or "not set (true by default)"
+    return Finding(name=name, state="warning", detail=f"{key} is {shown}: {trouble}", remedy=remedy)
 
 
 def _warehouse(facts: Facts) -> Finding:
-    found = {key: facts.settings[key] for key in (_WAREHOUSE, _EXTERNAL_WAREHOUSE) if facts.settings.get(key)}
-    if not found:
+    locations = {
+        key: facts.settings[key] for key in (_WAREHOUSE, _EXTERNAL_WAREHOUSE) if facts.settings.get(key)
+    }
+    if not locations:
         return Finding(name="warehouse", state="unknown", detail=f"the server does not tell {_WAREHOUSE}")
-    for key, location in found.items():
+    for key, location in locations.items():
         name = hidden_name(location)
         if name is not None:
             return Finding(
@@ -300,7 +303,7 @@ def _warehouse(facts: Facts) -> Finding:
                 f"in which a name begins with '.' or '_', as {name!r} does",
                 remedy=f"Set {key} to another directory, and move the databases that lie there.",
             )
-    return Finding(name="warehouse", state="ok", detail=", ".join(dict.fromkeys(found.values())))
+    return Finding(name="warehouse", state="ok", detail=", ".join(dict.fromkeys(locations.values())))
 
 
 def _bit_vectors(facts: Facts) -> Finding:
@@ -325,7 +328,7 @@ _UNITS_S = {
 
 
 def parse_duration_s(text: str) -> float | None:
-    """Return the seconds of a Hive time setting (``10d``, ``86400s``); ``None`` if it is none."""
+    """Return the seconds of a Hive time setting (``10d``, ``86400s``); ``None`` for any other text."""
     number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     unit = text.strip()[len(number) :].lower()
     try:
@@ -335,7 +338,7 @@ def parse_duration_s(text: str) -> float | None:
 
 
 def _acid_problem(client: MetastoreClient) -> str:
-    """Have the server rehearse the creation of an ACID table with our capabilities."""
+    """Rehearse the creation of an ACID table at the server; return the reason why it fails, or no text."""
     storage = types.StorageDescriptor(
         cols=[types.FieldSchema(name="id", type="int")],
         inputFormat="org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
@@ -356,11 +359,11 @@ def _acid_problem(client: MetastoreClient) -> str:
         processorIdentifier=client.settings.identifier,
     )
     try:
-        made = client.call("translate_table_dryrun", request)
+        rehearsed = client.call("translate_table_dryrun", request)
     except MetastoreError as error:
         return error.message
-    if made.tableType != "MANAGED_TABLE" or (made.parameters or {}).get("transactional") != "true":
-        return f"the server would make it {made.tableType}"
+    if rehearsed.tableType != "MANAGED_TABLE" or (rehearsed.parameters or {}).get("transactional") != "true":
+        return f"the server would make it {rehearsed.tableType}"
     return ""
 
 
@@ -370,7 +373,7 @@ def _settings(client: MetastoreClient, keys: Sequence[str]) -> dict[str, str]:
 
 
 def _try(ask: Callable[[], T]) -> T | None:
-    """Ask what an older or locked-down server may refuse to tell."""
+    """Make a call that an older or locked-down server may refuse; return ``None`` if it does."""
     try:
         return ask()
     except MetastoreError:

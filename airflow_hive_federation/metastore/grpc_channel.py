@@ -1,10 +1,11 @@
-"""The channel to a gateway, a connection of its own: each Thrift call is a message of one long stream.
+"""Sends Thrift calls to a gRPC gateway, as messages of one long stream on a connection per client.
 
-Long answers come by calls of gRPC's, in pieces. So does everything where the gateway, or this grpcio, has no
-such streams, or the gateway has no more of them.
+Calls with long answers are gRPC calls of their own, whose answers come in pieces. So are all calls if the
+gateway, or this grpcio, has no such streams, or the gateway has no room for another one.
 
-What fails, fails as on the other channels, so that the client treats all alike: :class:`.NotSent` only if the
-gateway says so, or refused the call before it looked at it; anything else leaves a write's outcome unknown.
+The errors are those of the other channels, so that the client handles all channels alike. The channel raises
+:class:`.NotSent` only if the gateway refused the call before it read it, or reports that the metastore is
+unavailable; after any other error the outcome of a write is unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 try:
     import grpc
-    import grpc.experimental  # It is no part of grpc until it is imported.
+    import grpc.experimental  # ``import grpc`` alone does not load it.
 except ImportError as missing:
     from airflow_hive_federation.errors import ConfigurationError
 
@@ -58,7 +59,7 @@ from airflow_hive_federation.metastore.transport import Deadline, ForeignProtoco
 
 log = logging.getLogger(__name__)
 
-#: Methods with answers that may be long: they come in pieces, which costs a third of a millisecond more.
+#: Beginnings of methods whose answers may be long: in pieces, an answer takes a third of a millisecond more.
 _LONG = (
     "get_all_",
     "get_fields",
@@ -72,11 +73,11 @@ _LONG = (
     "list_partitions",
     "show_",
 )
-#: Beyond the answer itself: the wrapper.
+#: Bytes of the protobuf message around the answer.
 _SLACK_BYTES = 1 << 10
-#: A gateway with too many calls is asked again after so many seconds, at first and at most.
+#: First and longest pause in seconds before another attempt at a gateway that has too many calls.
 _BUSY_FIRST_S, _BUSY_MOST_S = 0.05, 2.0
-#: A gateway without room for conversations is asked for one again after so many seconds.
+#: Seconds before another attempt at a conversation with a gateway that had no room for it.
 _ROOMLESS_S = 10.0
 _SERVER_TOO_LONG = "SERVER: Received message larger than max"
 
@@ -87,11 +88,11 @@ _READY = grpc.ChannelConnectivity.READY.value[0]
 class GrpcChannel:
     """One connection to one gateway; see :class:`.transport.Channel`.
 
-    :raises OSError: nothing answers there.
-    :raises ConfigurationError: TLS files or those of tokens cannot be used.
+    :raises OSError: if no server answers.
+    :raises ConfigurationError: if the TLS files or the token files cannot be used.
     """
 
-    #: The greeting finds out whether the gateway is one, and accepts us.
+    #: ``set_ugi`` finds out whether the server is a gateway and accepts our credentials.
     needs_greeting = True
 
     def __init__(self, endpoint: Endpoint, settings: MetastoreSettings) -> None:
@@ -126,19 +127,19 @@ class GrpcChannel:
                 return
             except grpc.RpcError as error:
                 if error.code() is Code.UNAUTHENTICATED and self._tokens is not None and not renewed:
-                    # Refused before it was looked at: a newer token may be accepted.
+                    # The gateway refused the call before it read it, and may accept a newer token.
                     renewed = True
                     continue
                 if not _is_busy(error):
                     raise self._translated(error, deadline) from error
-            pause_s = wait_s * random.uniform(0.5, 1)  # noqa: S311 - clients that were refused together part
+            pause_s = wait_s * random.uniform(0.5, 1)  # noqa: S311 - spreads clients that were refused together
             if pause_s >= deadline.remaining_s():
                 raise NotSent(f"the gateway had too many calls for {deadline.seconds:g} s")
             time.sleep(pause_s)
             wait_s = min(wait_s * 2, _BUSY_MOST_S)
 
     def receive(self, size: int, deadline: Deadline) -> bytes:
-        """Return some of the answer; see :meth:`.Channel.receive`."""
+        """Return some bytes of the answer; see :meth:`.Channel.receive`."""
         while not self._piece:
             try:
                 self._piece = memoryview(next(self._answer))
@@ -150,7 +151,7 @@ class GrpcChannel:
         return bytes(taken)
 
     def has_more(self) -> bool:
-        """See :meth:`.Channel.has_more`; an answer in pieces is read to its end."""
+        """See :meth:`.Channel.has_more`; reads an answer in pieces to its end."""
         if self._piece:
             return True
         try:
@@ -159,23 +160,23 @@ class GrpcChannel:
             raise self._translated(error, self._deadline or Deadline(0)) from error
 
     def is_stale(self) -> bool:
-        """Whether the connection was lost, or the gateway drains, since the last call."""
+        """Return whether the connection was lost, or the gateway began to drain, since the last call."""
         state = getattr(getattr(self._channel, "_channel", None), "check_connectivity_state", None)
         if self._broken or state is None:
             return self._broken
         try:
-            # grpcio's public way is a thread for each channel that looks five times a second.
+            # grpcio's public method runs a thread per channel, which checks the state five times per second.
             return bool(state(False) != _READY)
         except ValueError:
             return True
 
     def stream(self, path: str, request: bytes, deadline: Deadline) -> Iterator[bytes]:
-        """Call a method of another service of the gateway that answers in pieces; other calls may go on.
+        """Call a streaming method of another service of the gateway; other calls may run at the same time.
 
         :param path: full path of the method.
-        :raises ForeignProtocol: the gateway has no such method, or did not accept the request.
-        :raises OSError: the stream broke, or the time is over.
-        :raises MetastoreAuthenticationError: the gateway does not accept who asks.
+        :raises ForeignProtocol: if the gateway has no such method, or did not accept the request.
+        :raises OSError: if the stream broke, or the time is over.
+        :raises MetastoreAuthenticationError: if the gateway rejects our credentials.
         """
         try:
             call = self._channel.unary_stream(path)(
@@ -191,11 +192,11 @@ class GrpcChannel:
             call.cancel()
 
     def interrupt(self) -> None:
-        """End another thread's call, which is broken from then on; never fails."""
+        """End another thread's call, after which the channel is unusable; never fails."""
         self.close()
 
     def close(self) -> None:
-        """See :meth:`.Channel.close`."""
+        """Close the channel; see :meth:`.Channel.close`."""
         self._broken = True
         with contextlib.suppress(OSError, ValueError):
             self._close()
@@ -209,7 +210,7 @@ class GrpcChannel:
                 pieces = self._call_in_pieces(
                     wrap(request), timeout=deadline.remaining_s(), metadata=metadata
                 )
-                # The first one here, so that a refusal is met where the call can be made again.
+                # The first piece is read here, so that send() sees a refusal and can make the call again.
                 answer = map(self._value, _from(next(pieces), pieces))
         except ValueError as error:
             raise ConnectionAbortedError("the channel was closed") from error
@@ -218,7 +219,7 @@ class GrpcChannel:
         return answer
 
     def _ask_shortly(self, request: bytes, deadline: Deadline, metadata: Metadata) -> bytes:
-        """Return an answer that is short enough for one message."""
+        """Make a call whose answer is short enough for one message, and return the answer."""
         if time.monotonic() >= self._converses_from:
             try:
                 return self._conversing(metadata).ask(request, deadline)
@@ -259,12 +260,12 @@ class GrpcChannel:
         code, text = error.code(), error.details() or ""
         if code is Code.DEADLINE_EXCEEDED:
             return deadline.passed()
-        told = dict(error.trailing_metadata() or ()).get(STATUS_KEY)
-        return _translated(str(self._endpoint), code, text, told)
+        status = dict(error.trailing_metadata() or ()).get(STATUS_KEY)
+        return _translated(str(self._endpoint), code, text, status)
 
 
 def _translated(uri: str, code: Any, text: str, told: str | None) -> Exception:
-    """The error that the client treats as it should; see the module."""
+    """Return the error by which the client knows whether a call may be repeated; see the module's text."""
     if code is Code.UNAUTHENTICATED:
         return MetastoreAuthenticationError(
             f"{uri}: {text}",
@@ -288,9 +289,9 @@ def _translated(uri: str, code: Any, text: str, told: str | None) -> Exception:
 
 def _open(target: str, endpoint: Endpoint, settings: MetastoreSettings) -> grpc.Channel:
     options: list[tuple[str, Any]] = [
-        # A connection of its own, as on every other transport: what closes it concerns nobody else.
+        # Each channel has a connection of its own, as on every other transport: closing it affects no other.
         ("grpc.use_local_subchannel_pool", 1),
-        # What may be repeated is the client's business, which knows the methods.
+        # The client decides which calls to repeat, because it knows the methods.
         ("grpc.enable_retries", 0),
         ("grpc.max_receive_message_length", settings.max_answer_bytes + _SLACK_BYTES),
         ("grpc.max_send_message_length", -1),
@@ -303,13 +304,13 @@ def _open(target: str, endpoint: Endpoint, settings: MetastoreSettings) -> grpc.
     if is_plaintext(endpoint, settings):
         return grpc.insecure_channel(target, options=options)
     if settings.dialer is not None:
-        # The way there has another name than the server.
+        # The route's local address has another name than the server.
         options.append(("grpc.ssl_target_name_override", endpoint.host))
     return grpc.secure_channel(target, _credentials(settings.tls or TlsSettings()), options=options)
 
 
 def _credentials(tls: TlsSettings) -> grpc.ChannelCredentials:
-    tls.context()  # Says what is wrong with the files, which gRPC does not.
+    tls.context()  # Raises an error that names the bad file, which gRPC does not.
     trusted = tls.ca_file or ssl.get_default_verify_paths().cafile
     chain = _read(tls.cert_file) if tls.cert_file else None
     key = _key(_read(tls.key_file or tls.cert_file), tls.key_password) if tls.cert_file else None
@@ -328,7 +329,7 @@ def _read(path: str | None) -> bytes:
 
 
 def _key(pem: bytes, password: str | None) -> bytes:
-    """The key without its password, which gRPC cannot be given."""
+    """Return the key without its password, because gRPC cannot take passwords."""
     if password is None:
         return pem
     from cryptography.hazmat.primitives.serialization import (
@@ -347,11 +348,11 @@ def _bracketed(host: str) -> str:
 
 
 def _is_busy(error: Any) -> bool:
-    """Whether the gateway refused the call before it looked at it, for there are too many."""
+    """Return whether the gateway refused the call before it read it, because it has too many calls."""
     if error.code() is not Code.RESOURCE_EXHAUSTED:
         return False
-    told = dict(error.trailing_metadata() or ()).get(STATUS_KEY)
-    return told == "exhausted" or error.details() == TOO_MANY_CALLS
+    status = dict(error.trailing_metadata() or ()).get(STATUS_KEY)
+    return status == "exhausted" or error.details() == TOO_MANY_CALLS
 
 
 def _is_long(request: bytes) -> bool:

@@ -1,9 +1,9 @@
-"""A stream that carries one call after the other, in the thread of its caller.
+"""Carries one call after the other over one gRPC stream, in the caller's thread.
 
 grpcio's public streams in both directions hand each message to two other threads, which takes longer than the
-message's way. Its own unary streams poll in the caller's thread (``SingleThreadedUnaryStream``); what those
-are made of, ``segregated_call``, is used here. It is not public: where a version of grpcio lacks it,
-:class:`NoConversation` says so, and the client calls as foreign clients do.
+transfer of the message. Its unary streams poll in the caller's thread (``SingleThreadedUnaryStream``) by
+``segregated_call``, which this module uses as well. It is not public: if a version of grpcio lacks it, the
+module raises :class:`NoConversation`, and the client makes a gRPC call per method as foreign clients do.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ _ANSWERED, _ENDED, _BEGUN = "answered", "ended", "begun"
 
 
 class NoConversation(Exception):  # noqa: N818 - internal signal, never seen by callers
-    """This grpcio, or this gateway, has none; the question was not looked at."""
+    """The error if grpcio or the gateway has no conversations; the gateway has not read the question."""
 
 
 class Refusal(grpc.RpcError):  # type: ignore[misc]
-    """A call was refused, or the stream has ended; it has what errors of grpcio's calls have."""
+    """The error for a refused call or an ended stream, with the methods of grpcio's errors."""
 
     def __init__(self, code: Any, text: str, trailing: tuple[tuple[str, Any], ...] = ()) -> None:
         super().__init__(text)
         self._code, self._text, self._trailing = code, text, trailing
 
     def code(self) -> Any:
-        """The status."""
+        """Return the status code."""
         return self._code
 
     def details(self) -> str:
-        """The status's text."""
+        """Return the status's text."""
         return self._text
 
     def trailing_metadata(self) -> tuple[tuple[str, Any], ...]:
-        """What came with the status."""
+        """Return the metadata that came with the status."""
         return self._trailing
 
 
 class Conversation:
-    """An open stream, for one thread; :meth:`end` may come from another one.
+    """An open stream for one thread; another thread may call :meth:`end`.
 
     :param channel: grpcio's channel.
     :param path: full path of the method.
-    :param metadata: what the stream begins with; the gateway looks at it again for each question.
-    :raises NoConversation: this grpcio has no such calls.
-    :raises ValueError: the channel is closed.
+    :param metadata: metadata of the stream; the gateway checks it again for each question.
+    :raises NoConversation: if this grpcio has no segregated calls.
+    :raises ValueError: if the channel is closed.
     """
 
     def __init__(self, channel: Any, path: str, metadata: Metadata) -> None:
@@ -88,26 +88,26 @@ class Conversation:
             raise NoConversation(f"this grpcio has no segregated calls: {error}") from error
 
     def fits(self, metadata: Metadata) -> bool:
-        """Whether it may be used for a question with this metadata: the gateway ends silent streams."""
+        """Return whether a question with this metadata can use the stream, which ends after some silence."""
         if self._over or metadata != self.metadata:
             return False
         return time.monotonic() - self._last_used < CONVERSATION_IDLE_S
 
     def ask(self, message: bytes, deadline: Deadline) -> bytes:
-        """Send a Thrift message, and return the answer.
+        """Send a Thrift message and return its answer.
 
-        :raises Refusal: the gateway refused the call, the stream has ended, or the time is over.
-        :raises NoConversation: the gateway has no such streams, or none left; it did not see the message.
-        :raises ForeignProtocol: what came is no answer.
+        :raises Refusal: if the gateway refused the call, the stream has ended, or the time is over.
+        :raises NoConversation: if the gateway has no conversations; it has not read the message.
+        :raises ForeignProtocol: if the gateway's message is no answer.
         """
         left_s = deadline.remaining_s()
-        # What is left is cut to whole milliseconds, and 0 would be no limit.
+        # The remaining time is cut to whole milliseconds, and 0 would mean no limit.
         question = Question(message, max(int(left_s * 1000), 1)).to_bytes()
         wait = DEADLINES.watch(left_s, self._expire)
         try:
             data = self._exchange(question)
         finally:
-            # An answer can come in the moment in which its time is over.
+            # The answer and the end of the time can come at the same moment.
             self._over |= not DEADLINES.forget(wait)
         self._answers += 1
         self._last_used = time.monotonic()
@@ -120,7 +120,7 @@ class Conversation:
         return answer.message
 
     def end(self) -> None:
-        """End the stream, and what waits for its answer; never fails."""
+        """End the stream and any wait for its answer; never fails."""
         if not self._over:
             self._call.cancel(self._cygrpc.StatusCode.cancelled, "The client has ended the stream.")
 
@@ -158,7 +158,7 @@ class Conversation:
         if code is Code.UNIMPLEMENTED and not self._answers:
             return NoConversation("the gateway has no conversations")
         if code is Code.OK:
-            # It answers each message that it looks at before it ends a stream so.
+            # Before the gateway ends a stream with OK, it answers every message that it has read.
             return Refusal(
                 Code.UNAVAILABLE, "the gateway has ended the stream", ((STATUS_KEY, "unavailable"),)
             )

@@ -1,7 +1,7 @@
-"""Ends waits whose time is over, for grpcio's calls that have no deadline of their own.
+"""Ends waits at their deadlines, for calls of grpcio that have no deadline of their own.
 
-One thread of the process looks after all of them, and is there only while somebody waits. It is not woken for
-a wait that ends later than those it knows, so that a call costs no switch of threads.
+One thread per process watches all waits, and runs only while a call is waiting. A wait that ends later than
+the known ones does not wake it, so that a call costs no switch of threads.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Callable
 
-#: Seconds that the thread stays without a wait to look after.
+#: Seconds that the thread stays alive without a wait.
 _LINGER_S = 5.0
 
 
 class Deadlines:
-    """Waits under way, and what ends each."""
+    """The waits under way, each with its deadline and the function that ends it."""
 
     _thread: threading.Thread | None
 
@@ -24,9 +24,9 @@ class Deadlines:
         self._reset()
 
     def watch(self, seconds: float, end: Callable[[], None]) -> object:
-        """Have ``end`` called in so many seconds, from another thread, unless :meth:`forget` comes first.
+        """Call ``end`` after ``seconds``, in another thread, unless :meth:`forget` is called first.
 
-        :return: names the wait for :meth:`forget`.
+        :return: a handle of the wait for :meth:`forget`.
         """
         at, wait = time.monotonic() + seconds, object()
         with self._lock:
@@ -39,9 +39,9 @@ class Deadlines:
         return wait
 
     def forget(self, wait: object) -> bool:
-        """Look after a wait no longer.
+        """Stop watching a wait.
 
-        :return: whether nothing has ended it, and nothing will.
+        :return: ``True`` if ``end`` was not called, and will not be called.
         """
         with self._lock:
             return self._waits.pop(wait, None) is not None
@@ -71,5 +71,5 @@ class Deadlines:
 
 
 DEADLINES = Deadlines()
-# The thread is not in a child of this process.
+# A forked child does not inherit the thread.
 os.register_at_fork(after_in_child=DEADLINES._reset)  # noqa: SLF001 - of this module

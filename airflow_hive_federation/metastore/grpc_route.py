@@ -1,7 +1,7 @@
-"""A way for grpcio through a dialer, an SSH route for instance: a socket that only this user can connect to.
+"""Leads grpcio's connections through a dialer, an SSH route for instance.
 
-grpcio connects by itself, and knows no other ways than addresses. So it is given a Unix socket in a private
-directory, and each connection to it is carried on by two threads.
+grpcio opens its connections itself, and accepts nothing but addresses. So the module gives it a Unix socket
+in a private directory, to which only this user can connect, and two threads forward each connection.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _DIAL_TIMEOUT_S = 20.0
 
 @contextmanager
 def local_way(dialer: Dialer, host: str, port: int) -> Iterator[str]:
-    """Listen on this machine while the block runs, and pass on each connection through a dialer.
+    """Listen on this machine while the block runs, and forward each connection through a dialer.
 
-    :param host: what is at the dialer's other end.
+    :param host: host to which the dialer connects.
     :param port: its port.
     :return: the address for grpcio.
-    :raises HiveFederationError: if the way there fails.
+    :raises HiveFederationError: if the dialer cannot connect.
     """
-    # The first connection here, so that its error is told: grpcio would only see a closed socket.
+    # The first connection is opened here, so that its error is raised: grpcio would only see a closed socket.
     first = dialer.dial(host, port, _DIAL_TIMEOUT_S)
     with ExitStack() as stack:
         stack.callback(first.close)
@@ -107,7 +107,7 @@ class _Way:
 
 
 def _pump(source: socket.socket | Wire, target: socket.socket | Wire) -> None:
-    """Pass bytes on until either end is closed, and close both."""
+    """Forward bytes until either end is closed, and close both."""
     with suppress(OSError, EOFError):
         source.settimeout(None)
         while data := source.recv(_CHUNK_BYTES):

@@ -1,4 +1,4 @@
-"""Settings of a client that reaches its metastore through a gRPC gateway; grpcio is not imported."""
+"""Defines the settings of a client that reaches its metastore through a gRPC gateway, without grpcio."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 
 DEFAULT_GRPC_PORT = 9084
-#: Names the gateway in the tokens that clients make, unless the settings say otherwise.
+#: Audience of the tokens that clients make, unless the settings have another.
 DEFAULT_AUDIENCE = "hive-metastore"
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
-#: Settings of the design, as ``hive-site.xml`` has them. Hive has the first one since 4.2 (HIVE-12679).
+#: Settings of the gRPC metastore's design in ``hive-site.xml``. Hive has the first since 4.2 (HIVE-12679).
 CLIENT_CLASSES = ("metastore.client.impl", "metastore.custom.client.class")
 KEYFILE = "metastore.grpc.service.account.keyfile"
 AUDIENCE = "metastore.grpc.audience"
@@ -27,14 +27,14 @@ PLAINTEXT = "metastore.grpc.plaintext"
 
 @dataclass(frozen=True, kw_only=True)
 class GrpcSettings:
-    """How a gateway is spoken to, and who we are there. At most one of the three sources of tokens is given.
+    """TLS and the source of bearer tokens for a gRPC gateway; at most one of the three sources may be set.
 
-    :param plaintext: do without TLS off loopback as well; tokens do not travel so.
-    :param token: bearer token, as it is.
+    :param plaintext: use no TLS, even to other hosts than loopback; tokens then need an SSH route.
+    :param token: bearer token.
     :param token_file: file with a bearer token, read for each call that needs a newer one.
     :param service_account_keyfile: JSON key file of a service account, in Google's form, whose key signs the
-        tokens (the design's ``metastore.grpc.service.account.keyfile``).
-    :param audience: gateway that the tokens are meant for (their claim ``aud``).
+        tokens (``metastore.grpc.service.account.keyfile`` in the gRPC metastore's design).
+    :param audience: gateway that accepts the tokens (their claim ``aud``).
     """
 
     plaintext: bool = False
@@ -45,7 +45,7 @@ class GrpcSettings:
 
     def __post_init__(self) -> None:
         given = [self.token, self.token_file, self.service_account_keyfile]
-        if sum(one is not None for one in given) > 1:
+        if sum(source is not None for source in given) > 1:
             raise ConfigurationError(
                 "There are several sources of tokens for gRPC.",
                 remedy="Give a token, a file with a token, or a service account's key file.",
@@ -53,14 +53,14 @@ class GrpcSettings:
 
     @property
     def has_token(self) -> bool:
-        """Whether calls carry a bearer token."""
+        """Return whether calls carry a bearer token."""
         return any((self.token, self.token_file, self.service_account_keyfile))
 
 
 def is_plaintext(endpoint: Endpoint, settings: MetastoreSettings) -> bool:
-    """Tell whether a gateway is spoken to without TLS.
+    """Return whether the client connects to a gateway without TLS.
 
-    ``grpc://`` means TLS, except on loopback where no TLS files are given; ``grpc+tls://`` always does.
+    ``grpc://`` means TLS, except on loopback without TLS files; ``grpc+tls://`` always means TLS.
     """
     if endpoint.is_tls or settings.tls is not None:
         return False
@@ -68,11 +68,11 @@ def is_plaintext(endpoint: Endpoint, settings: MetastoreSettings) -> bool:
 
 
 def check_grpc(settings: MetastoreSettings, endpoints: tuple[Endpoint, ...]) -> None:
-    """Refuse settings that would send tokens unencrypted, or that the transport does not carry.
+    """Reject settings that would send tokens unencrypted, or that gRPC does not support.
 
-    :raises ConfigurationError: see above.
+    :raises ConfigurationError: if the settings are rejected.
     """
-    ours = [one for one in endpoints if one.is_grpc]
+    ours = [endpoint for endpoint in endpoints if endpoint.is_grpc]
     if not ours:
         if settings.grpc != GrpcSettings():
             raise ConfigurationError(
@@ -89,7 +89,9 @@ def check_grpc(settings: MetastoreSettings, endpoints: tuple[Endpoint, ...]) -> 
             "gRPC verifies its server's certificate always.",
             remedy="Give the authority's certificate as ca_file.",
         )
-    exposed = [one for one in ours if is_plaintext(one, settings) and one.host not in LOOPBACK]
+    exposed = [
+        endpoint for endpoint in ours if is_plaintext(endpoint, settings) and endpoint.host not in LOOPBACK
+    ]
     if exposed and settings.grpc.has_token and settings.dialer is None:
         raise ConfigurationError(
             f"The bearer token would travel to {exposed[0]} unencrypted.",
@@ -98,9 +100,9 @@ def check_grpc(settings: MetastoreSettings, endpoints: tuple[Endpoint, ...]) -> 
 
 
 def grpc_properties(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Translate the design's settings, as ``hive-site.xml`` has them, to arguments of ``MetastoreSettings``.
+    """Translate the gRPC settings of a ``hive-site.xml`` to arguments of ``MetastoreSettings``.
 
-    :raises ConfigurationError: two names of one setting differ.
+    :raises ConfigurationError: if the two names of the client class have different values.
     """
     taken: dict[str, Any] = {}
     given: dict[str, Any] = {}

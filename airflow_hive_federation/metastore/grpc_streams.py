@@ -1,7 +1,7 @@
-"""Partitions, tables and events as streams, where a gateway offers them; grpcio is not imported.
+"""Reads partitions, tables and events as streams of a gateway, without grpcio.
 
-The gateway's pieces hold Thrift structs, so that the client decodes them as it decodes answers, and the query
-is a message so small that it is written by hand.
+The gateway's pieces hold Thrift structs, which the client decodes in the same way as answers; the queries are
+so small that the code encodes them without generated classes.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ PARTITIONS = f"/{SERVICE}/stream_partitions"
 TABLES = f"/{SERVICE}/stream_tables"
 EVENTS = f"/{SERVICE}/stream_events"
 FOLLOW = f"/{SERVICE}/follow_events"
-#: Number of the field of a piece that holds Thrift structs.
+#: Number of a piece's field that holds Thrift structs.
 THRIFT_NUMBER = 15
-#: ``as_thrift`` of each query.
+#: Number of the field ``as_thrift`` in each query.
 _AS_THRIFT = 7
-#: ``skip_gaps`` of a query of events: calls skip them, too.
+#: Number of the field ``skip_gaps`` in a query for events: calls skip gaps too.
 _SKIP_GAPS = 4
 
 
 class NotStreamed(Exception):  # noqa: N818 - internal signal, never seen by callers
-    """The server offers no stream, or it broke: the list is read by calls."""
+    """The error if the server offers no stream, or the stream broke; the caller then reads by calls."""
 
     def __init__(self, reason: object, *, offered: bool = True) -> None:
         super().__init__(str(reason))
@@ -40,12 +40,12 @@ class NotStreamed(Exception):  # noqa: N818 - internal signal, never seen by cal
 
 
 def read_stream(channel: Any, path: str, kind: type[S], query: bytes, deadline: Deadline) -> Iterator[S]:
-    """Yield the structs of a stream as they come.
+    """Yield the structs of a stream as they arrive.
 
-    :param channel: a channel of a client, of whatever kind.
-    :param path: one of this module's.
+    :param channel: a channel of a client, of any transport.
+    :param path: path of the stream, a constant of this module.
     :param deadline: end of the whole stream.
-    :raises NotStreamed: before the first struct or after any.
+    :raises NotStreamed: if the server offers no stream, or the stream broke, even after some structs.
     """
     if (stream := getattr(channel, "stream", None)) is None:
         raise NotStreamed("this is no channel to a gateway", offered=False)
@@ -61,7 +61,7 @@ def read_stream(channel: Any, path: str, kind: type[S], query: bytes, deadline: 
 
 
 def partitions_query(catalog: str, database: str, table: str) -> bytes:
-    """Return a ``PartitionsQuery`` for all partitions of a table."""
+    """Encode a ``PartitionsQuery`` for all partitions of a table."""
     texts = ((1, catalog), (2, database), (3, table))
     return b"".join(length_delimited(number, text.encode()) for number, text in texts) + number_field(
         _AS_THRIFT, 1
@@ -69,7 +69,7 @@ def partitions_query(catalog: str, database: str, table: str) -> bytes:
 
 
 def tables_query(catalog: str, database: str, names: Sequence[str]) -> bytes:
-    """Return a ``TablesQuery`` for tables by their names; without any, for all tables of a database."""
+    """Encode a ``TablesQuery`` for the named tables of a database; without names, for all of its tables."""
     texts = ((1, catalog), (2, database), *((4, name) for name in names))
     return b"".join(length_delimited(number, text.encode()) for number, text in texts) + number_field(
         _AS_THRIFT, 1
@@ -77,17 +77,17 @@ def tables_query(catalog: str, database: str, names: Sequence[str]) -> bytes:
 
 
 def events_query(after: int) -> bytes:
-    """Return an ``EventsQuery`` for the events after one."""
+    """Encode an ``EventsQuery`` for the events with ids above ``after``."""
     return number_field(1, after) + number_field(_SKIP_GAPS, 1) + number_field(_AS_THRIFT, 1)
 
 
 def structs(kind: type[S], piece: bytes) -> Iterator[S]:
     """Yield the structs of a piece.
 
-    :raises MalformedMessage: if it is none.
-    :raises WireFormatError: if it holds something else.
+    :raises MalformedMessage: if the bytes are no piece.
+    :raises WireFormatError: if the piece holds something other than the structs of this type.
     """
     for number, value in fields(piece):
-        # Numbers say where a stream of events has come to.
+        # The other fields are numbers: the position of a stream of events.
         if number == THRIFT_NUMBER and isinstance(value, bytes):
             yield from_bytes(kind, value)

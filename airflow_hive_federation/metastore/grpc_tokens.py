@@ -1,4 +1,4 @@
-"""Bearer tokens of a client: as they are, from a file, or made with a service account's key."""
+"""Provides a client's bearer tokens: from the settings, from a file, or signed by a service account's key."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Any, Protocol
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 
-#: A token that a client makes is good for so long, and is replaced so long before its end.
+#: Seconds that a token of a client is valid, and seconds before its end at which the client replaces it.
 LIFETIME_S = 3600
 EARLY_S = 300
 _REMEDY = "Give the JSON key file of a service account, as Google's console makes it."
 
 
 class Tokens(Protocol):
-    """Where the token of the next call comes from."""
+    """A source of bearer tokens."""
 
     def token(self, *, renew: bool = False) -> str:
-        """Return a token.
+        """Return the token for the next call.
 
-        :param renew: the last one was refused: a newer one is wanted.
-        :raises ConfigurationError: there is none.
+        :param renew: make a newer token, because the gateway refused the last one.
+        :raises ConfigurationError: if the source has no token.
         """
 
 
 def tokens_of(settings: GrpcSettings) -> Tokens | None:
-    """Return the source of tokens that settings name.
+    """Return the source of tokens in the settings; ``None`` if they have none.
 
-    :raises ConfigurationError: a file cannot be read, or is none of the kind.
+    :raises ConfigurationError: if the key file cannot be read, or is no key file of a service account.
     """
     if settings.token is not None:
         return _Given(settings.token)
@@ -53,7 +53,7 @@ class _Given:
 
 
 class _OfFile:
-    """A file that something else, a projected volume of Kubernetes for instance, replaces in time."""
+    """A token file that another program replaces in time, Kubernetes' projected volumes for instance."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -67,7 +67,7 @@ class _OfFile:
                 f"The token file {self._path} cannot be read: {error}",
                 remedy="Correct metastore.grpc.token.file.",
             ) from error
-        if not token or any(one.isspace() for one in token):
+        if not token or any(character.isspace() for character in token):
             raise ConfigurationError(
                 f"The token file {self._path} holds no token.",
                 remedy="It has to hold a token and nothing else.",
@@ -76,14 +76,15 @@ class _OfFile:
 
 
 class ServiceAccount:
-    """Makes tokens (JWT) that the key of a service account signs: RS256, or ES256 with a key of P-256.
+    """Signs tokens (JWT) with the key of a service account: RS256, or ES256 with a key of P-256.
 
-    The form is that of Google's self-signed tokens: issuer and subject are the account's e-mail address.
+    The tokens have the form of Google's self-signed tokens: issuer and subject are the account's e-mail
+    address.
 
     :param keyfile: JSON with ``client_email``, ``private_key`` and ``private_key_id``.
-    :param audience: whom they are meant for.
-    :param clock: seconds since 1970.
-    :raises ConfigurationError: it cannot be read, or is none of the kind.
+    :param audience: gateway that accepts the tokens.
+    :param clock: returns the seconds since 1970.
+    :raises ConfigurationError: if the file cannot be read, or is no key file of a service account.
     """
 
     def __init__(self, keyfile: Path, audience: str, *, clock: Callable[[], float] = time.time) -> None:
@@ -94,7 +95,7 @@ class ServiceAccount:
         self._token, self._renew_at = "", 0.0
 
     def token(self, *, renew: bool = False) -> str:
-        """See :meth:`Tokens.token`."""
+        """Return the token for the next call; see :meth:`Tokens.token`."""
         with self._lock:
             if renew or self._clock() >= self._renew_at:
                 self._token, self._renew_at = self._make(), self._clock() + LIFETIME_S - EARLY_S
@@ -125,15 +126,19 @@ def _read(keyfile: Path) -> tuple[str, str, Any, str]:
             f"Tokens cannot be made: {error}", remedy="Install airflow-hive-federation[grpc]."
         ) from error
     try:
-        told = json.loads(keyfile.read_text(encoding="utf-8"))
-        account, key_id, text = told["client_email"], told.get("private_key_id", ""), told["private_key"]
+        fields = json.loads(keyfile.read_text(encoding="utf-8"))
+        account, key_id, text = (
+            fields["client_email"],
+            fields.get("private_key_id", ""),
+            fields["private_key"],
+        )
         key = load_pem_private_key(text.encode(), password=None)
     except OSError as error:
         raise ConfigurationError(
             f"The service account's key file {keyfile} cannot be read: {error}", remedy=_REMEDY
         ) from error
     except (ValueError, TypeError, KeyError, AttributeError):
-        # Neither the text nor the parser's error is repeated: it may hold the key.
+        # The message repeats neither the text nor the parser's error, which may hold the key.
         raise ConfigurationError(f"{keyfile} is no key file of a service account.", remedy=_REMEDY) from None
     if isinstance(key, RSAPrivateKey):
         return account, key_id, key, "RS256"

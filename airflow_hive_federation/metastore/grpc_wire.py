@@ -1,11 +1,11 @@
-"""Names of the raw encoding of Thrift in gRPC, which client and gateway share; grpcio is not imported.
+"""Encodes Thrift messages in gRPC messages for the client and the gateway, without grpcio.
 
-A call is a whole Thrift message in the strict binary protocol, inside of ``google.protobuf.BytesValue``; so
+A call is a whole Thrift message in the strict binary protocol, inside a ``google.protobuf.BytesValue``; so
 is its answer, or each piece of it. The message names the method.
 
-A conversation is a stream that carries one call after the other, each with its own deadline, and each answer
-or refusal: a message on an open stream takes half the time of a call of gRPC's. Its messages are a
-:class:`Question` and a :class:`Answer`.
+A conversation is a stream that carries one call after the other, each with its own deadline, and the answer
+or refusal of each: a message on an open stream takes half the time of a gRPC call. Its messages are
+:class:`Question` and :class:`Answer`.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 
 PACKAGE = "airflow_hive_federation.gateway.v1"
 SERVICE = f"{PACKAGE}.HiveMetastoreThrift"
-#: One message in, one out.
+#: The method that takes one message and returns one.
 CALL = "Call"
-#: One message in, the answer in pieces out: neither side keeps a long answer whole.
+#: The method that takes one message and returns the answer in pieces, so that neither side buffers all of it.
 CALL_IN_PIECES = "CallInPieces"
-#: Questions in and their answers out, one after the other.
+#: The method that takes questions and returns their answers, one after the other.
 CONVERSE = "Converse"
-#: Seconds after which a client of ours does not use a silent conversation again. The gateway ends it later
-#: than that, so that no question meets the end.
+#: Seconds after which our client does not use a silent conversation again. The gateway ends the conversation
+#: later than that, so that no question arrives as it ends.
 CONVERSATION_IDLE_S = 60.0
 
-#: Metadata with the user in whose name an unauthenticated client asks, as in Hive's HTTP transport.
+#: Metadata key of the user for whom an unauthenticated client calls, the same as in Hive's HTTP transport.
 USER_KEY = "x-actor-username"
-#: Trailing metadata with the kind of a refusal, which says more than gRPC's codes: it has the words of
+#: Trailing metadata key of the kind of a refusal, which is more precise than gRPC's codes: a value of
 #: :class:`airflow_hive_federation.gateway.refusals.Status`.
 STATUS_KEY = "hive-federation-status"
-#: That kind of a refusal says that the gateway has no room for another conversation; calls are let in.
+#: The kind of refusal by which the gateway rejects another conversation, but still accepts calls.
 NO_MORE_CONVERSATIONS = "no-more-conversations"
-#: The text with which grpcio's server refuses a call that is one too many, before it looks at it.
+#: The text with which grpcio's server refuses a call above its limit, before it reads the call.
 TOO_MANY_CALLS = "Concurrent RPC limit exceeded!"
 
-_VALUE_TAG = 0x0A  # field 1, of a length
+_VALUE_TAG = 0x0A  # field 1, length-delimited
 _VARINT, _LENGTH_DELIMITED = 0, 2
 _MESSAGE, _TIMEOUT_MS = 1, 2
 _CODE, _STATUS, _TEXT = 2, 3, 4
@@ -49,21 +49,21 @@ class Question:
     """One call of a conversation.
 
     :param message: a whole Thrift message.
-    :param timeout_ms: until its answer has to be there; 0 leaves that to the gateway.
+    :param timeout_ms: milliseconds that the answer may take; 0 leaves the limit to the gateway.
     """
 
     message: bytes
     timeout_ms: int = 0
 
     def to_bytes(self) -> bytes:
-        """Return the message of the stream."""
+        """Encode the question as a message of the stream."""
         return wrap(self.message) + number_field(_TIMEOUT_MS, self.timeout_ms)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Question:
-        """Read a message of the stream.
+        """Decode a question from a message of the stream.
 
-        :raises MalformedMessage: if it is none.
+        :raises MalformedMessage: if the message is no question.
         """
         message, timeout_ms = b"", 0
         for number, value in fields(data):
@@ -78,11 +78,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a conversation answers to a question.
+    """The answer to a question of a conversation: a Thrift message or a refusal.
 
     :param message: a whole Thrift message; empty if the call was refused.
-    :param code: number of gRPC's code for the refusal; 0 is none.
-    :param status: kind of the refusal, as in :data:`STATUS_KEY`.
+    :param code: number of gRPC's code for the refusal; 0 without a refusal.
+    :param status: kind of the refusal, see :data:`STATUS_KEY`.
     :param text: text of the refusal.
     """
 
@@ -92,7 +92,7 @@ class Answer:
     text: str = ""
 
     def to_bytes(self) -> bytes:
-        """Return the message of the stream."""
+        """Encode the answer as a message of the stream."""
         if not self.code:
             return wrap(self.message)
         return (
@@ -103,9 +103,9 @@ class Answer:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Answer:
-        """Read a message of the stream.
+        """Decode an answer from a message of the stream.
 
-        :raises MalformedMessage: if it is none.
+        :raises MalformedMessage: if the message is no answer.
         """
         if data[:1] == _VALUE_START:
             return cls(unwrap(data))
@@ -120,14 +120,14 @@ _VALUE_START = bytes([_VALUE_TAG])
 
 
 def wrap(message: bytes) -> bytes:
-    """Return the bytes of a ``BytesValue``."""
+    """Encode a message as a ``BytesValue``."""
     return _VALUE_START + varint_bytes(len(message)) + message
 
 
 def unwrap(data: bytes) -> bytes:
     """Return the value of a ``BytesValue``.
 
-    :raises MalformedMessage: if the bytes are none, or hold more than that.
+    :raises MalformedMessage: if the bytes are no ``BytesValue``, or hold more than one.
     """
     if not data:
         return b""
@@ -145,9 +145,9 @@ def unwrap(data: bytes) -> bytes:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield the fields of a message that holds numbers, texts, bytes and messages only.
+    """Yield the fields of a protobuf message that holds only numbers, texts, bytes and messages.
 
-    :raises MalformedMessage: if it is none.
+    :raises MalformedMessage: if the bytes are no such message.
     """
     position = 0
     while position < len(data):
@@ -165,17 +165,17 @@ def fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
 
 
 def length_delimited(number: int, data: bytes) -> bytes:
-    """Return a field of bytes, text or a message."""
+    """Encode a protobuf field of bytes, text or a message."""
     return varint_bytes(number << 3 | _LENGTH_DELIMITED) + varint_bytes(len(data)) + data
 
 
 def number_field(number: int, value: int) -> bytes:
-    """Return a field of a number that is not negative."""
+    """Encode a protobuf field of a number that is not negative."""
     return varint_bytes(number << 3) + varint_bytes(value)
 
 
 def varint_bytes(value: int) -> bytes:
-    """Return a number that is not negative, in groups of seven bits."""
+    """Encode a number that is not negative as a varint, in groups of seven bits."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -185,9 +185,9 @@ def varint_bytes(value: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number at a position, and the position behind it.
+    """Decode the varint at a position; return the number and the position after it.
 
-    :raises MalformedMessage: if it has no end.
+    :raises MalformedMessage: if the varint has no end.
     """
     value = shift = 0
     while position < len(data) and shift < _LONGEST_VARINT_BITS:

@@ -1,4 +1,4 @@
-"""An ``hmsclient.HMSClient``, the object Airflow's own Hive provider hands out, over our transport."""
+"""Runs ``hmsclient.HMSClient``, the client class of Airflow's own Hive provider, over our transport."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from airflow_hive_federation.metastore.transport import Channel, Deadline, Forei
 
 
 def hms_client(settings: MetastoreSettings) -> HMSClient:
-    """Return a connected client with hmsclient's methods, over the transport, TLS and failover of ours.
+    """Return a connected client with hmsclient's methods, which uses our transport, TLS and failover.
 
     Its structs are those of Hive 2: a table of Hive 3 or 4 that is read and written back through them loses
-    the fields they do not know. Reading tables works on Hive 4 too, where Hive 2's ``get_table`` is gone.
+    every field that Hive 2 lacks. Reading tables works on Hive 4 too, which has dropped Hive 2's
+    ``get_table``.
 
     :raises MetastoreError: if no server answers; see :meth:`MetastoreClient.call`.
     """
@@ -34,7 +35,7 @@ def hms_client(settings: MetastoreSettings) -> HMSClient:
 
 
 class _Hive4HmsClient(HMSClient):  # type: ignore[misc] # hmsclient and thrift have no types
-    """Reads tables by the calls that every version from 2.3 on has."""
+    """An hmsclient that reads tables by the calls that every Hive version since 2.3 has."""
 
     def get_table(self, dbname: str, tbl_name: str) -> Any:
         return self.get_table_req(GetTableRequest(dbName=dbname, tblName=tbl_name)).table
@@ -46,7 +47,7 @@ class _Hive4HmsClient(HMSClient):  # type: ignore[misc] # hmsclient and thrift h
 class ChannelTransport(TTransportBase):  # type: ignore[misc]
     """Apache Thrift's transport interface over one of our channels.
 
-    Opening an open one does nothing, so that ``with hms_client(settings) as client:`` works.
+    Opening an open transport does nothing, so that ``with hms_client(settings) as client:`` works.
     """
 
     def __init__(self, settings: MetastoreSettings) -> None:
@@ -57,11 +58,11 @@ class ChannelTransport(TTransportBase):  # type: ignore[misc]
         self._deadline = Deadline(settings.call_timeout_s)
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
-        """Whether it is connected."""
+        """Return whether the transport is connected."""
         return self._channel is not None
 
     def open(self) -> None:
-        """Connect to one of the servers and greet it."""
+        """Connect to one of the servers and call ``set_ugi`` where the transport needs it."""
         if self._channel is None:
             self._channel = self._client.connect().channel
 
@@ -72,11 +73,11 @@ class ChannelTransport(TTransportBase):  # type: ignore[misc]
         self._request.clear()
 
     def write(self, data: bytes) -> None:
-        """Keep the bytes of a request until it is whole."""
+        """Buffer the bytes of a request until it is complete."""
         self._request += data
 
     def flush(self) -> None:
-        """Send the request; the deadline for its answer begins."""
+        """Send the request and start the deadline for its answer."""
         self.open()
         request, self._request = bytes(self._request), bytearray()
         self._deadline = Deadline(self._settings.call_timeout_s)

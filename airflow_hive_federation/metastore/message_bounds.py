@@ -1,11 +1,11 @@
-"""Thrift messages are checked before they are decoded: every length, every type, every depth.
+"""Checks every length, type and depth of a Thrift message before the message is decoded.
 
-The compiled decoder believes its input. A list of two thousand million elements of a type that takes no bytes
-keeps it busy for half a minute with the interpreter's lock held; a negative length, or elements of another
-type than the interface definition has, come out as an empty list. So each message is walked once in Python
-first, which reads no values: it follows the lengths, and refuses what the definition does not allow.
+The compiled decoder trusts its input. A list of two thousand million elements of a type that takes no bytes
+keeps it busy for half a minute with the interpreter's lock held; it decodes a negative length, or elements
+of another type than in the interface definition, as an empty list. So Python code walks over each message
+first without reading values: it follows the lengths, and rejects what the definition does not allow.
 
-The walk takes some 30 microseconds for a table of thirty columns, decoding it 50, asking for it 1,000.
+For a table of thirty columns, the walk takes some 30 microseconds, the decoding 50, the call 1,000.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Protocol
 
 from airflow_hive_federation.metastore.struct import Spec
 
-#: Bytes of an answer, unless the settings say otherwise: some 150,000 partitions.
+#: Bytes of an answer, unless the settings have another limit: some 150,000 partitions.
 MAX_MESSAGE_BYTES = 256 << 20
-#: How deep structs and containers may be nested; Hive's own need less than 12. Thrift's libraries allow 64.
+#: Maximum depth of nested structs and containers; Hive's own need less than 12. Thrift's libraries allow 64.
 MAX_DEPTH = 48
-#: Values that a message of any length may hold. Above it, eight bytes have to come with each: a value takes
-#: a hundred bytes of memory, and an empty struct one byte of a message.
+#: Values that a message of any length may hold. Above it, the message needs eight bytes per value: a value
+#: takes a hundred bytes of memory, and an empty struct takes one byte of a message.
 FREE_VALUES = 1_000_000
 BYTES_PER_VALUE = 8
 
@@ -28,7 +28,7 @@ _CHUNK_BYTES = 1 << 16
 _STOP, _STRING, _STRUCT, _MAP, _SET, _LIST = 0, 11, 12, 13, 14, 15
 #: The compiled decoder's type of a string of bytes; on the wire it is a string.
 _BINARY = 18
-#: Bytes of a value, by type: bool, byte, double, i16, i32, i64.
+#: Bytes per value, by type: bool, byte, double, i16, i32, i64.
 _FIXED_BYTES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
 _FIXED_LENGTHS = tuple(_FIXED_BYTES.get(ttype, 0) for ttype in range(256))
 _ALLOWED = frozenset({*_FIXED_BYTES, _STRING, _STRUCT, _MAP, _SET, _LIST})
@@ -40,24 +40,24 @@ _UNKNOWN: Spec = {}
 
 
 class Source(Protocol):
-    """Where the bytes of a message come from."""
+    """The source of a message's bytes."""
 
     def read(self, size: int) -> bytes:
-        """Return between 1 and ``size`` bytes; raise where there are no more."""
+        """Return between 1 and ``size`` bytes; raise an error if the source has no more."""
 
 
 class MalformedMessage(Exception):  # noqa: N818 - internal signal, never seen by callers
-    """The bytes are no Thrift message, or one that breaks a bound."""
+    """The error for bytes that are no Thrift message, or that break a bound."""
 
 
 class MessageTooLong(MalformedMessage):
-    """The message has more bytes than are accepted."""
+    """The error for a message with more bytes than the limit."""
 
 
 class Message:
     """The bytes of one message, read from a source as far as they are needed.
 
-    :param source: where they come from.
+    :param source: source of the bytes.
     :param max_bytes: longest message that is accepted.
     """
 
@@ -68,7 +68,7 @@ class Message:
         self._values = 0
 
     def need(self, size: int) -> None:
-        """Read until ``size`` bytes are there.
+        """Read until the buffer holds ``size`` bytes.
 
         :raises MalformedMessage: if a message of that length is not accepted.
         """
@@ -87,21 +87,21 @@ class Message:
             return int(_I32(self.buffer, position)[0])
 
     def check_struct(self, position: int, spec: Spec) -> int:
-        """Walk over a struct; return the position behind it.
+        """Walk over a struct; return the position after it.
 
-        :param position: where its first field begins.
+        :param position: position of its first field.
         :param spec: its fields in the interface definition.
-        :raises MalformedMessage: if it is no such struct, or breaks a bound.
+        :raises MalformedMessage: if the bytes are no such struct, or break a bound.
         """
         return self._checked(self._struct(position, spec, 0))
 
     def check_answer(self, position: int, spec: Spec) -> int:
-        """Walk over a method's answer, which holds one value at most; return the position behind it.
+        """Walk over a method's answer, which holds one value at most; return the position after it.
 
-        Elsewhere a field that is not known is skipped. Here it is an error of a type that a newer server has,
-        or nonsense: skipped, it would leave an answer that says that all went well.
+        In other structs the client skips an unknown field. In an answer such a field is an error type of a
+        newer server, or nonsense: without it, the answer would look like success.
 
-        :param position: where its first field begins.
+        :param position: position of its first field.
         :param spec: the method's result and errors in the interface definition.
         :raises MalformedMessage: as :meth:`check_struct`, or if it has another field, or more than one.
         """
@@ -136,9 +136,9 @@ class Message:
 
     def _size(self, position: int) -> int:
         size = self.i32(position)
-        # No value takes less than a byte.
         if size < 0:
             raise MalformedMessage(f"a length of {size} at byte {position}")
+        # Every element takes at least one byte, so the limit on bytes limits their number too.
         if size > self._max_bytes:
             raise MessageTooLong(f"a length of {size} at byte {position}, and {self._max_bytes} are accepted")
         return size
@@ -149,7 +149,7 @@ class Message:
         buffer, lengths = self.buffer, _FIXED_LENGTHS
         while True:
             try:
-                # Nearly all of the time goes by here: no calls for what takes two bytes of a message.
+                # The walk spends most of its time here, so that this loop calls no function per simple field.
                 while (ttype := buffer[position]) != _STOP:
                     if ttype == _STRING:
                         size = _I32(buffer, position + 3)[0]
@@ -169,7 +169,7 @@ class Message:
     def _field(self, position: int, ttype: int, spec: Spec, depth: int) -> int:
         self.need(position + 3)
         field = spec.get(_I16(self.buffer, position + 1)[0])
-        # A field of another type than is known is skipped, as everywhere in Thrift.
+        # The walk skips a field whose type differs from the definition, as every Thrift library does.
         inner = field[2] if field is not None and field[0] == ttype and len(field) == 4 else None
         return self._nested(position + 3, ttype, inner, depth + 1)
 
@@ -190,7 +190,7 @@ class Message:
         raise MalformedMessage(f"a value of the unknown type {ttype} at byte {position}")
 
     def _part(self, position: int, expected: Any, size: int) -> Part:
-        """The type of a container's values, at a position, and what is known of what they hold."""
+        """Return the type of a container's values, and the definition of what they hold."""
         on_wire = self._byte(position)
         if not size:
             return on_wire, None

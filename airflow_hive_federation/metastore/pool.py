@@ -1,4 +1,4 @@
-"""Clients for several threads."""
+"""Lends metastore clients to several threads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_hive_federation.metastore.settings import MetastoreSettings
 
 
 class MetastorePool:
-    """At most ``size`` clients at a time, kept open between uses.
+    """A pool of at most ``size`` metastore clients, whose connections stay open between uses.
 
-    :param size: how many connections there may be.
+    :param size: maximum number of connections.
     :param wait_timeout_s: seconds to wait for a client while all are in use.
     """
 
@@ -32,9 +32,9 @@ class MetastorePool:
     def client(self) -> Iterator[MetastoreClient]:
         """Lend a client to the caller's thread.
 
-        A client whose connection has broken has dropped it by itself and connects anew when it is lent again.
+        A client drops a broken connection by itself, and connects anew at its next call.
 
-        :raises MetastoreTimeoutError: if none became free in time.
+        :raises MetastoreTimeoutError: if no client became free in time.
         """
         if not self._free.acquire(timeout=self._wait_timeout_s):
             raise MetastoreTimeoutError(
@@ -54,14 +54,14 @@ class MetastorePool:
             self._free.release()
 
     def guarded(self, guard: Callable[[str], None]) -> MetastorePool:
-        """The same clients, of which every call that writes asks first.
+        """Return a pool of the same clients that runs ``guard`` before each call that writes.
 
-        :param guard: as :meth:`MetastoreClient.guarded` takes it; it is called by several threads.
+        :param guard: the guard of :meth:`MetastoreClient.guarded`; several threads call it.
         """
         return _GuardedPool(self, guard)
 
     def close(self) -> None:
-        """Close the clients that are not lent."""
+        """Close all clients that no thread is using."""
         with self._lock:
             while self._idle:
                 self._idle.pop().close()
@@ -76,7 +76,7 @@ class MetastorePool:
 
 
 class _GuardedPool(MetastorePool):
-    """Lends the clients of another pool, guarded."""
+    """A pool that lends the clients of another pool, with a guard."""
 
     def __init__(self, pool: MetastorePool, guard: Callable[[str], None]) -> None:
         super().__init__(pool.settings, pool.size)

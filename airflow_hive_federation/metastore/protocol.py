@@ -1,9 +1,9 @@
-"""Structs to bytes and back, in Thrift's binary protocol.
+"""Encodes and decodes structs in Thrift's binary protocol.
 
-thriftpy2's compiled protocol does the work, on bytes that :mod:`.message_bounds` has checked. It has one
-gap: it reads a list always as a ``list``, which cannot be the key of a map, and
-``SkewedInfo.skewedColValueLocationMaps`` is ``map<list<string>, string>``. A message that holds one is
-decoded in Python, with tuples for keys.
+thriftpy2's compiled protocol decodes the bytes that :mod:`.message_bounds` has checked. It has one gap: it
+reads every list as a ``list``, which cannot be the key of a map, and
+``SkewedInfo.skewedColValueLocationMaps`` is ``map<list<string>, string>``. The code here decodes a message
+with such a map in Python, with tuples for keys.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_NAME = 200
 
 
 class ApplicationFault(Fault):
-    """What a Thrift server answers where it could not call the method at all."""
+    """A Thrift server's answer if it could not call the method at all."""
 
     message: str | None = None
     type: int | None = None
@@ -42,7 +42,7 @@ class ApplicationFault(Fault):
 
 
 def encode(value: Struct) -> bytes:
-    """Return a struct's bytes."""
+    """Return the bytes of a struct."""
     buffer = TCyMemoryBuffer(buf_size=BUFFER_BYTES)
     _write(TCyBinaryProtocol(buffer), value)
     return bytes(buffer.getvalue())
@@ -66,11 +66,11 @@ def _write(protocol: Any, value: Struct) -> None:
 
 
 def decode(source: Source, value: Struct, *, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
-    """Fill a struct from bytes that hold it and nothing else.
+    """Fill a struct from bytes that hold this struct and nothing else.
 
     :param max_bytes: longest struct that is accepted.
-    :raises EOFError: (the source's) if they end too soon.
-    :raises MalformedMessage: if something follows, or they are no such struct.
+    :raises EOFError: (by the source) if the bytes end too soon.
+    :raises MalformedMessage: if more bytes follow the struct, or the bytes are no such struct.
     """
     message = Message(source, max_bytes=max_bytes)
     end = message.check_struct(0, value.thrift_spec)
@@ -107,7 +107,7 @@ def decode_reply(
 
 
 def _reply_header(message: Message, method: str, sequence_id: int) -> tuple[int, int]:
-    """The kind of a message that answers a call, and where its struct begins."""
+    """Return the type of the message that answers a call, and the position of its struct."""
     version = message.i32(0) & 0xFFFFFFFF
     if version & _VERSION_MASK != _VERSION_1:
         raise MalformedMessage(f"it does not begin as a Thrift message does: {bytes(message.buffer[:32])!r}")
@@ -124,11 +124,11 @@ def _reply_header(message: Message, method: str, sequence_id: int) -> tuple[int,
 
 
 def _fill(value: Struct, data: bytes) -> None:
-    """Fill a struct from bytes that were checked."""
+    """Fill a struct from bytes that :mod:`.message_bounds` has checked."""
     try:
         try:
             TCyBinaryProtocol(TCyMemoryBuffer(data)).read_struct(value)
-        except TypeError:  # it cannot take keys that are structs or lists
+        except TypeError:  # the compiled protocol cannot read map keys that are structs or lists
             _read_struct(io.BytesIO(data).read, value)
     except (TypeError, ValueError, ArithmeticError, RecursionError, ProtocolError, packing.error) as error:
         raise MalformedMessage(f"{type(value).__name__}: {error}") from error

@@ -1,8 +1,8 @@
-"""Which calls may be made twice: data, and the rule it follows."""
+"""Decides which metastore calls the client may repeat."""
 
 from __future__ import annotations
 
-# Names that read.
+# Beginnings of the names of reading methods.
 _READS = (
     "aliveSince",
     "check_lock",
@@ -17,7 +17,7 @@ _READS = (
     "translate_table_dryrun",
 )
 
-# Names that begin like a read and are none: they hand out work, take a lock or make a token.
+# Methods whose names begin like a read, but that hand out work, take a lock or make a token.
 _NO_READS = frozenset(
     {
         "find_next_compact",
@@ -27,15 +27,15 @@ _NO_READS = frozenset(
     }
 )
 
-# Writes that leave the same state, and give the same answer, when they are carried out twice.
+# Writes that leave the same state and return the same answer when they are carried out twice.
 _SAME_TWICE = frozenset({"flushCache", "setMetaConf", "setOption", "set_ugi", "update_creation_metadata"})
 
 
 def is_idempotent(method: str) -> bool:
-    """Tell whether a call may be repeated when it is unknown whether it was carried out.
+    """Return whether a call may be repeated while its outcome is unknown.
 
-    Creating, altering and dropping are not: the second try would meet the first one's work and report a
-    conflict that is none. Nor are commits and aborts: a transaction that is finished and forgotten gives
-    ``NoSuchTxnException`` the second time, which would say that the commit had failed.
+    Calls that create, alter or drop objects may not: the second call would find the work of the first and
+    report a false conflict. Nor may commits and aborts: for a finished transaction that the metastore no
+    longer keeps, the second call raises ``NoSuchTxnException``, as if the commit had failed.
     """
     return method in _SAME_TWICE or (method.startswith(_READS) and method not in _NO_READS)

@@ -1,7 +1,7 @@
-"""SASL as Thrift's ``TSaslTransport`` speaks it: Kerberos and passwords.
+"""Authenticates a channel by SASL, with Kerberos or a password, in the form of Thrift's ``TSaslTransport``.
 
 A negotiation of messages (a status, a length, bytes) is followed by frames (a length, bytes), which the
-mechanism signs or encrypts where both sides agreed on that.
+mechanism signs or encrypts if both sides agreed to do so.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from airflow_hive_federation.metastore.transport import Channel, Deadline, Forei
 
 _MESSAGE = struct.Struct("!BI")
 _LENGTH = struct.Struct("!I")
-#: Of the negotiation, before anybody has shown who they are. Tickets of users in hundreds of groups take
-#: 64 kB; Hive itself accepts 100 MB (``TSaslTransport.MAX_MESSAGE_SIZE``).
+#: Bytes of a message in the negotiation, before either side is authenticated. Tickets of users in hundreds of
+#: groups take 64 kB; Hive itself accepts 100 MB (``TSaslTransport.MAX_MESSAGE_SIZE``).
 _LONGEST_MESSAGE = 1 << 20
-#: Messages of the server in a negotiation; Kerberos takes three.
+#: Messages that the server may send in a negotiation; Kerberos takes three.
 _MOST_MESSAGES = 32
-#: Characters of a refusal that are repeated.
+#: Characters of a refusal that the error repeats.
 _SHOWN_CHARACTERS = 500
-#: Of what is wrapped at once, at the most; the server may ask for less.
+#: Maximum bytes to wrap in one frame; the server may require less.
 _PIECE = 1 << 20
 
 
 class _Status(IntEnum):
-    """``TSaslTransport.NegotiationStatus``."""
+    """The status of a negotiation's message (``TSaslTransport.NegotiationStatus``)."""
 
     START = 1
     OK = 2
@@ -48,38 +48,38 @@ class Mechanism(Protocol):
     """The client's side of a SASL mechanism."""
 
     name: str
-    #: Whether there is nothing more to say.
+    #: ``True`` if the client has no more messages to send.
     complete: bool
 
     def step(self, challenge: bytes) -> bytes:
-        """Answer a challenge; the first one is empty.
+        """Return the answer to a challenge; the first challenge is empty.
 
-        :raises MetastoreAuthenticationError: if that is impossible.
+        :raises MetastoreAuthenticationError: if the mechanism cannot answer it.
         """
 
     def shown(self, text: str) -> str:
-        """Hide secrets of ours in what the server says."""
+        """Hide the client's secrets in a text of the server."""
 
     def wrap(self, data: bytes) -> list[bytes]:
-        """Turn bytes into frames."""
+        """Divide bytes into frames."""
 
     def unwrap(self, frame: bytes) -> bytes:
-        """Turn a frame into bytes.
+        """Return the bytes in a frame.
 
-        :raises MetastoreAuthenticationError: if it is not what the server sent.
+        :raises MetastoreAuthenticationError: if the frame was changed on the way from the server.
         """
 
 
 class SaslChannel:
-    """Thrift in SASL's frames, on an authenticated channel.
+    """A channel that sends Thrift in SASL's frames, after both sides have authenticated.
 
-    :param channel: to the server; nothing was said there yet.
-    :raises MetastoreAuthenticationError: if the server refuses us, or we have nothing to show.
-    :raises ForeignProtocol: if it does not speak SASL.
-    :raises OSError: if it does not answer.
+    :param channel: new channel to the server, on which no bytes were sent yet.
+    :raises MetastoreAuthenticationError: if the server rejects our credentials, or the client has none.
+    :raises ForeignProtocol: if the server does not support SASL.
+    :raises OSError: if the server does not answer.
     """
 
-    #: The server knows from the mechanism who asks (as ``HiveMetaStoreClient.open`` has it).
+    #: The server knows the user from the mechanism: ``HiveMetaStoreClient.open`` calls no ``set_ugi`` either.
     needs_greeting = False
 
     def __init__(
@@ -94,7 +94,7 @@ class SaslChannel:
             raise ValueError("SASL needs an authentication")
         self._channel = channel
         self._endpoint = endpoint
-        # Encryption adds some bytes to what is inside.
+        # Encryption adds some bytes to a frame.
         self._longest_frame = settings.max_answer_bytes + _LONGEST_MESSAGE
         self._mechanism: Mechanism = (
             _Kerberos(authentication, endpoint)
@@ -110,7 +110,7 @@ class SaslChannel:
     def send(self, request: bytes, deadline: Deadline) -> None:
         """See :meth:`Channel.send`."""
         frames = self._mechanism.wrap(request)
-        self._channel.send(b"".join(_LENGTH.pack(len(one)) + one for one in frames), deadline)
+        self._channel.send(b"".join(_LENGTH.pack(len(frame)) + frame for frame in frames), deadline)
         self._answer = io.BytesIO()
 
     def receive(self, size: int, deadline: Deadline) -> bytes:
@@ -177,9 +177,11 @@ class SaslChannel:
         return status, payload
 
     def _shown(self, payload: bytes) -> str:
-        """Make one line for a log of a server's text, which may hold anything, its client's secret too."""
+        """Turn a server's text, which may hold anything, even its client's secret, into one line of a log."""
         text = self._mechanism.shown(payload.decode(errors="replace"))
-        shown = "".join(one if one.isprintable() else " " for one in text[:_SHOWN_CHARACTERS])
+        shown = "".join(
+            character if character.isprintable() else " " for character in text[:_SHOWN_CHARACTERS]
+        )
         return shown if len(text) <= _SHOWN_CHARACTERS else f"{shown}…"
 
     def _read(self, size: int, deadline: Deadline) -> bytes:
@@ -190,7 +192,7 @@ class SaslChannel:
 
 
 class _Plain:
-    """User and password (RFC 4616), as Hive has it for LDAP, PAM and CUSTOM."""
+    """The SASL mechanism PLAIN (RFC 4616): user and password, which Hive takes for LDAP, PAM and CUSTOM."""
 
     name = "PLAIN"
     complete = False
@@ -198,7 +200,7 @@ class _Plain:
     def __init__(self, settings: PlainSettings) -> None:
         self._settings = settings
 
-    def step(self, challenge: bytes) -> bytes:  # noqa: ARG002 - there is one answer to whatever is asked
+    def step(self, challenge: bytes) -> bytes:  # noqa: ARG002 - every challenge has the same answer
         self.complete = True
         return b"\0".join([b"", self._settings.user.encode(), self._settings.password.encode()])
 
@@ -213,9 +215,10 @@ class _Plain:
 
 
 class _Kerberos:
-    """Kerberos by GSSAPI (RFC 4752), with the strongest protection that the server offers.
+    """The SASL mechanism GSSAPI (Kerberos, RFC 4752), with the strongest protection that the server offers.
 
-    Servers offer what ``hadoop.rpc.protection`` says: authentication alone, integrity, or privacy.
+    Servers offer the protection that ``hadoop.rpc.protection`` sets: authentication alone, integrity, or
+    privacy.
     """
 
     name = "GSSAPI"
@@ -268,21 +271,21 @@ class _Kerberos:
         if self._layer == self._NOTHING:
             return [data]
         pieces = [data[first : first + self._piece] for first in range(0, len(data), self._piece)]
-        return [self._context.wrap(one, self._layer == self._PRIVACY).message for one in pieces]
+        return [self._context.wrap(piece, self._layer == self._PRIVACY).message for piece in pieces]
 
     def unwrap(self, frame: bytes) -> bytes:
         if self._layer == self._NOTHING:
             return frame
         try:
-            found = self._context.unwrap(frame)
+            message = self._context.unwrap(frame)
         except self._errors as error:
             self._fail(error)
-        return bytes(found.message)
+        return bytes(message.message)
 
     def _agreed(self, offer: bytes) -> bytes:
         if len(offer) != 4:
             raise ForeignProtocol("its offer of protection is not four bytes (RFC 4752)")
-        layers = [one for one in (self._PRIVACY, self._INTEGRITY, self._NOTHING) if offer[0] & one]
+        layers = [layer for layer in (self._PRIVACY, self._INTEGRITY, self._NOTHING) if offer[0] & layer]
         if not layers:
             raise ForeignProtocol(f"it offers no protection that is known ({offer[0]})")
         self._layer = layers[0]
@@ -305,11 +308,11 @@ class _Kerberos:
 
 
 def _credentials(gssapi: Any, settings: KerberosSettings) -> Any:
-    """Whose tickets to show: of the keytab, or those that ``kinit`` got."""
+    """Return the client's credentials: from the keytab, or the tickets that ``kinit`` obtained."""
     principal = settings.client_principal
     name = None if principal is None else gssapi.Name(principal, gssapi.NameType.kerberos_principal)
     if settings.keytab is None:
         return None if name is None else gssapi.Credentials(name=name, usage="initiate")
-    # Tickets are shared by this process' connections, and renewed from the keytab.
+    # The connections of this process share the tickets, and renew them from the keytab.
     store = {"client_keytab": settings.keytab, "ccache": f"MEMORY:{settings.keytab}:{principal or ''}"}
     return gssapi.Credentials(name=name, usage="initiate", store=store)

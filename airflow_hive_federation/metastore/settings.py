@@ -1,4 +1,4 @@
-"""What a client of a Hive metastore is told: where it is, how to reach it, who asks."""
+"""Defines the settings of a Hive metastore client: servers, transport, authentication and user."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
 DEFAULT_PORT = 9083
 DEFAULT_HTTP_PATH = "/metastore"
 
-# What this package's reader and writer can do, in the words of the server's translation layer
-# (org.apache.hadoop.hive.metastore.MetastoreDefaultTransformer). Without the ACID ones the server refuses to
-# create ACID tables and turns managed tables into external ones.
+# Capabilities of this package's reader and writer, by the names of the server's translation layer
+# (org.apache.hadoop.hive.metastore.MetastoreDefaultTransformer). Without the ACID capabilities the server
+# refuses to create ACID tables and turns managed tables into external ones.
 CAPABILITIES = (
     "EXTREAD",
     "EXTWRITE",
@@ -52,10 +52,10 @@ _PORTS = {"http": 80, "https": 443, "grpc": DEFAULT_GRPC_PORT, "grpc+tls": DEFAU
 
 @dataclass(frozen=True, kw_only=True)
 class TlsSettings:
-    """How the server is authenticated, and we to it.
+    """TLS files that authenticate the server, and the client to the server.
 
     :param ca_file: PEM file of the authorities to trust; ``None`` trusts the system's.
-    :param cert_file: PEM file of our certificate, where the server asks for one.
+    :param cert_file: PEM file of our certificate, where the server requires one.
     :param key_file: PEM file of its key; ``None`` if it is in ``cert_file``.
     :param key_password: password of the key.
     :param verify: ``False`` accepts any certificate for any host: for tests only.
@@ -90,13 +90,14 @@ class TlsSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class KerberosSettings:
-    """Kerberos (Hive's ``hive.metastore.sasl.enabled``).
+    """Principals and keytab for Kerberos (Hive's ``hive.metastore.sasl.enabled``).
 
     :param server_principal: ``hive/_HOST@EXAMPLE.COM``; ``_HOST`` stands for the host of the URI
         (``hive.metastore.kerberos.principal``).
-    :param client_principal: who asks; ``None`` is whoever the keytab's first key, or the ticket, is of.
-    :param keytab: file with the client's keys; ``None`` takes the ticket that ``kinit``, or
-        ``airflow kerberos``, got (``KRB5CCNAME``).
+    :param client_principal: the client's principal; ``None`` takes the principal of the keytab's first key,
+        or of the ticket.
+    :param keytab: file with the client's keys; ``None`` takes the ticket that ``kinit`` or
+        ``airflow kerberos`` obtained (``KRB5CCNAME``).
     """
 
     server_principal: str
@@ -113,7 +114,7 @@ class KerberosSettings:
             )
 
     def server_of(self, host: str) -> str:
-        """The principal of the server on a host (``SecurityUtil.getServerPrincipal``)."""
+        """Return the principal of the server on a host (``SecurityUtil.getServerPrincipal``)."""
         service, _, rest = self.server_principal.partition("/")
         named, _, realm = rest.partition("@")
         return f"{service}/{host.lower() if named == '_HOST' else named}@{realm}"
@@ -121,7 +122,7 @@ class KerberosSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PlainSettings:
-    """User and password (SASL PLAIN; Hive's ``metastore.authentication`` of LDAP, PAM, CUSTOM or CONFIG)."""
+    """User and password for SASL PLAIN (Hive's ``metastore.authentication``: LDAP, PAM, CUSTOM or CONFIG)."""
 
     user: str
     password: str = field(repr=False)
@@ -129,7 +130,7 @@ class PlainSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """One URI, taken apart."""
+    """Scheme, host, port and path of one metastore URI."""
 
     scheme: str
     host: str
@@ -138,17 +139,17 @@ class Endpoint:
 
     @property
     def is_http(self) -> bool:
-        """Whether Thrift travels in HTTP requests."""
+        """Return whether the client sends Thrift in HTTP requests."""
         return self.scheme in {"http", "https"}
 
     @property
     def is_grpc(self) -> bool:
-        """Whether a gateway answers there, by gRPC."""
+        """Return whether the server is a gRPC gateway."""
         return self.scheme in {"grpc", "grpc+tls"}
 
     @property
     def is_tls(self) -> bool:
-        """Whether the scheme itself asks for TLS."""
+        """Return whether the scheme itself requires TLS."""
         return self.scheme in _TLS
 
     def __str__(self) -> str:
@@ -157,64 +158,64 @@ class Endpoint:
 
 
 class Wire(Protocol):
-    """What is asked of a connection that is no socket of this machine, a channel of a tunnel for instance."""
+    """The interface of a connection that is no socket of this machine, a channel of a tunnel for instance."""
 
     def settimeout(self, seconds: float | None) -> None:
-        """Wait no longer than this for each of the following calls, which raise :class:`TimeoutError`."""
+        """Limit each of the following calls to ``seconds``, after which it raises :class:`TimeoutError`."""
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send some of the bytes; return how many."""
+        """Send some of the bytes; return their number."""
 
     def recv(self, size: int) -> bytes:
         """Return between 1 and ``size`` bytes, none at the end."""
 
     def recv_into(self, buffer: Any) -> int:
-        """Read into a buffer; return how many bytes."""
+        """Read into a buffer; return the number of bytes."""
 
     def has_input(self) -> bool:
-        """Whether the peer has said something, or closed."""
+        """Return whether the peer has sent bytes, or closed the connection."""
 
     def close(self) -> None:
-        """Close; never fails."""
+        """Close the connection; never fails."""
 
 
 class Dialer(Protocol):
-    """Another way to a server than a TCP connection from here."""
+    """A route that connects to servers without a direct TCP connection, an SSH tunnel for instance."""
 
     def dial(self, host: str, port: int, timeout_s: float) -> Wire:
         """Connect to a server.
 
-        :raises HiveFederationError: if the way there fails.
+        :raises HiveFederationError: if the route to the server fails.
         """
 
     def close(self) -> None:
-        """Give up the way; never fails."""
+        """Close the route; never fails."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetastoreSettings:
-    """Where a metastore is and how to speak to it.
+    """Addresses of a metastore's servers, and the transport, credentials and limits of its clients.
 
     :param uris: servers of the same metastore: ``thrift://host:9083`` (TCP), ``thrift+tls://host:9083``,
         ``http://host:9001/metastore`` or ``https://…`` (Hive's HTTP transport); ``grpc://host:9084`` or
         ``grpc+tls://host:9084`` (a gateway).
-    :param tls: TLS files; with it ``thrift://`` uses TLS as well, and ``grpc://`` on loopback.
+    :param tls: TLS files; with them ``thrift://`` uses TLS as well, and ``grpc://`` on loopback.
     :param http_headers: HTTP headers to send with every request, a bearer token for instance.
-    :param authentication: how we prove who we are; ``None`` is not at all: the server believes ``user``.
-    :param user: user in whose name to act (``set_ugi``, or the user header of HTTP); ``None`` is who is
-        authenticated, or the operating system's user.
+    :param authentication: Kerberos or a password; ``None`` sends no credentials: the server trusts ``user``.
+    :param user: user that the calls act for (``set_ugi``, or the user header of HTTP); ``None`` takes the
+        authenticated user, or the operating system's user.
     :param groups: the user's groups, sent with ``set_ugi``.
-    :param connect_timeout_s: seconds to connect to one URI, greeting included.
-    :param call_timeout_s: seconds a call may take, its whole answer included.
+    :param connect_timeout_s: seconds to connect to one URI, ``set_ugi`` included.
+    :param call_timeout_s: seconds that a call may take, including its whole answer.
     :param max_answer_bytes: longest answer that is accepted, 256 MiB by default: some 150,000 partitions.
-    :param catalog: Hive catalog that calls mean where none is named.
-    :param capabilities: what the caller can do with the tables it asks for; see ``CAPABILITIES``.
-    :param identifier: name under which the server's log knows the caller.
-    :param dialer: how to get to the servers; ``None`` is by TCP from here. TLS does not go through it, except
-        that of gRPC.
-    :param grpc: how a gateway is spoken to by gRPC, and who we are there.
-    :param client_class: dotted path of a subclass of ``MetastoreClient`` that takes its place (the design's
-        ``metastore.custom.client.class``, Hive's ``metastore.client.impl``).
+    :param catalog: Hive catalog of every call that names none.
+    :param capabilities: capabilities that the client declares to Hive; see ``CAPABILITIES``.
+    :param identifier: name of the client in the server's log.
+    :param dialer: route to the servers; ``None`` connects by TCP from here. Through a route, TLS works with
+        gRPC only.
+    :param grpc: TLS and tokens for a gRPC gateway.
+    :param client_class: dotted path of a subclass of ``MetastoreClient`` to use in its place (the setting
+        ``metastore.custom.client.class`` of the gRPC metastore's design, Hive's ``metastore.client.impl``).
     """
 
     uris: tuple[str, ...]
@@ -247,8 +248,8 @@ class MetastoreSettings:
                 f"max_answer_bytes is {self.max_answer_bytes}.", remedy="Give a number of bytes above 0."
             )
         endpoints = self.endpoints()
-        plain = [one for one in endpoints if not one.is_grpc]
-        if self.dialer is not None and plain and (self.tls or any(one.is_tls for one in plain)):
+        plain = [endpoint for endpoint in endpoints if not endpoint.is_grpc]
+        if self.dialer is not None and plain and (self.tls or any(endpoint.is_tls for endpoint in plain)):
             raise ConfigurationError(
                 "TLS through a tunnel is not supported.",
                 remedy="Use thrift:// or http://: the tunnel is encrypted up to its last hop.",
@@ -258,13 +259,13 @@ class MetastoreSettings:
         check_grpc(self, endpoints)
 
     def _check_http(self, endpoints: tuple[Endpoint, ...]) -> None:
-        plain = [one for one in endpoints if one.scheme == "http"]
+        plain = [endpoint for endpoint in endpoints if endpoint.scheme == "http"]
         if self.tls is not None and plain:
             raise ConfigurationError(
                 f"There are TLS files for {plain[0]}, which does without TLS.",
                 remedy="Write https://, or remove the TLS files.",
             )
-        exposed = [one for one in plain if one.host not in LOOPBACK]
+        exposed = [endpoint for endpoint in plain if endpoint.host not in LOOPBACK]
         if self.http_headers and self.dialer is None and exposed:
             raise ConfigurationError(
                 f"The HTTP headers, a bearer token perhaps, would travel to {exposed[0]} unencrypted.",
@@ -286,13 +287,15 @@ class MetastoreSettings:
     def _check_authentication(self, endpoints: tuple[Endpoint, ...]) -> None:
         if self.authentication is None:
             return
-        if any(one.is_http or one.is_grpc for one in endpoints):
+        if any(endpoint.is_http or endpoint.is_grpc for endpoint in endpoints):
             raise ConfigurationError(
                 "Kerberos and passwords of SASL do not go over HTTP or gRPC.",
                 remedy="Use thrift:// or thrift+tls:// URIs, or a bearer token.",
             )
         if isinstance(self.authentication, PlainSettings) and self.tls is None and self.dialer is None:
-            exposed = [one for one in endpoints if not one.is_tls and one.host not in LOOPBACK]
+            exposed = [
+                endpoint for endpoint in endpoints if not endpoint.is_tls and endpoint.host not in LOOPBACK
+            ]
             if exposed:
                 raise ConfigurationError(
                     f"The password would travel to {exposed[0]} unencrypted.",
@@ -300,23 +303,23 @@ class MetastoreSettings:
                 )
 
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Return the URIs taken apart.
+        """Parse the URIs.
 
-        :raises ConfigurationError: if one of them is not of the forms above.
+        :raises ConfigurationError: if one of them does not have one of the forms above.
         """
         return tuple(_parse(uri) for uri in self.uris)
 
     def effective_user(self) -> str:
         """Return the user that calls act for.
 
-        :raises ConfigurationError: it is that of this process, which has no name.
+        :raises ConfigurationError: if it is the user of this process, and that user has no name.
         """
         if self.user:
             return self.user
         if isinstance(self.authentication, PlainSettings):
             return self.authentication.user
         if self.authentication is not None and self.authentication.client_principal:
-            # As Hadoop's KerberosName has it without rules of its own.
+            # Hadoop's KerberosName does the same where no rules are configured.
             return re.split("[/@]", self.authentication.client_principal, maxsplit=1)[0]
         try:
             return getpass.getuser()
@@ -343,7 +346,7 @@ def _parse(uri: str) -> Endpoint:
     except ValueError:
         port = -1
     if "@" in parts.netloc:
-        # The text may hold a password: it is not repeated.
+        # The message does not repeat the URI, which may hold a password.
         raise ConfigurationError(
             f"A metastore URI names a user before its host ({parts.hostname}).",
             remedy="Give the user as a setting of its own, and secrets as headers or files.",

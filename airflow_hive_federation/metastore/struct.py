@@ -1,10 +1,10 @@
-"""The base of every struct of Hive's interface definition.
+"""Defines the base class of all structs in Hive's interface definition.
 
-A struct holds exactly the fields that were given to it or came over the wire: what is unset stays unset and
-is not sent, so that reading a struct and writing it back changes nothing. Reading an unset field gives
-``None``. The defaults of the interface definition are left to the server, which applies the same ones.
+A struct holds exactly the fields that its creator set or the server sent. Unset fields stay unset and are not
+sent, so that reading a struct and writing it back changes nothing. An unset field reads as ``None``. The
+client leaves the defaults of the interface definition to the server, which applies the same ones.
 
-The classes carry ``thrift_spec``, the table that thriftpy2's compiled protocol reads and writes by, but need
+The classes carry ``thrift_spec``, the table by which thriftpy2's compiled protocol reads and writes, but need
 no thriftpy2 themselves.
 """
 
@@ -17,7 +17,7 @@ Spec = dict[int, tuple[Any, ...]]
 
 @dataclass_transform(eq_default=False, kw_only_default=True)
 class Struct:
-    """A Thrift struct or union. Subclasses are generated; fields are keyword arguments."""
+    """A Thrift struct or union, with its fields as keyword arguments; a script generates the subclasses."""
 
     thrift_spec: ClassVar[Spec] = {}
 
@@ -38,7 +38,7 @@ class Struct:
         }
 
     def missing_fields(self) -> list[str]:
-        """Return the names of fields that the interface definition requires, and that are not set."""
+        """Return the names of unset fields that the interface definition requires."""
         return [
             name
             for _, name, *_, required in self.thrift_spec.values()
@@ -65,12 +65,12 @@ class Struct:
         return f"{type(self).__name__}({fields})"
 
 
-class Fault(Struct, Exception):  # noqa: N818 - Thrift's word; errors.py has the errors callers see
-    """A Thrift exception as the server sends it; callers see the error it is translated to."""
+class Fault(Struct, Exception):  # noqa: N818 - internal; errors.py has the errors that callers see
+    """A Thrift exception of the server, which the client translates to an error of this package."""
 
     message: str | None = None
 
-    # An exception has to be hashable: traceback and logging keep sets of them.
+    # An exception has to be hashable: traceback and logging keep sets of exceptions.
     __hash__ = Exception.__hash__  # type: ignore[assignment]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The server's exceptions as ours: the one place where they meet."""
+"""Translates the exceptions of a Hive metastore to the errors of this package."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ERRORS: dict[type[Fault], type[errors.MetastoreError]] = {
 
 
 def translate(fault: Fault, method: str, uri: str) -> errors.MetastoreError:
-    """Return our error for what the server raised; its text is kept, ``server_message`` has it alone."""
+    """Return our error for a server's exception; the error repeats its text, alone in ``server_message``."""
     kind, remedy = ERRORS.get(type(fault), errors.MetastoreServerError), ""
     if isinstance(fault, ApplicationFault) and fault.type == ApplicationFault.UNKNOWN_METHOD:
         kind = errors.UnsupportedMethodError

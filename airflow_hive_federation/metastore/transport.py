@@ -1,8 +1,8 @@
-"""How bytes get to a metastore and back: TCP, TLS or HTTP behind one small interface, deadlines kept.
+"""Carries requests and answers over TCP, TLS or HTTP, behind one interface and within deadlines.
 
 A channel carries one request and its answer at a time. Every wait ends at the deadline: a peer that sends a
-byte now and then cannot stretch it. What fails, fails as an :class:`OSError` (no answer, connection gone,
-time over) or as :class:`ForeignProtocol` (something else answers).
+byte now and then cannot extend it. A channel raises :class:`OSError` (no answer, connection lost, time over)
+or :class:`ForeignProtocol` (the server is no metastore).
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ USER_HEADER = (
 
 _MEDIA_TYPE = "application/x-thrift"
 
-#: Tells who finds an answer too long for its bound where the bound is set.
+#: Part of the error for an answer above the limit: the place where the limit is set.
 BOUND = "max_answer_bytes of the connection or the settings may allow more"
 
 
 class ForeignProtocol(Exception):  # noqa: N818 - internal signal, never seen by callers
-    """The peer answered, but not as a metastore does."""
+    """The error for a peer that answers, but not as a metastore does."""
 
 
 class ServerFailed(ForeignProtocol):
-    """An HTTP server failed inside the call, where one of plain Thrift closes the connection."""
+    """The error for an HTTP server that failed inside a call; a Thrift server would close the connection."""
 
 
 class NotSent(ConnectionError):  # noqa: N818 - internal signal, never seen by callers
-    """The connection broke before the request was out: the server cannot have carried it out."""
+    """The error for a connection that broke before the request was sent, so that no server executed it."""
 
 
 class Deadline:
-    """A moment on the monotonic clock.
+    """A point in time on the monotonic clock, at which a call has to end.
 
-    :param seconds: how far it is.
+    :param seconds: seconds from now.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -52,16 +52,16 @@ class Deadline:
         self._at = time.monotonic() + seconds
 
     def remaining_s(self) -> float:
-        """Return the seconds left.
+        """Return the remaining seconds.
 
-        :raises TimeoutError: if there are none.
+        :raises TimeoutError: if the deadline has passed.
         """
         if (left := self._at - time.monotonic()) <= 0:
             raise self.passed()
         return left
 
     def passed(self) -> TimeoutError:
-        """Return the error that says so."""
+        """Return the error of a call that missed this deadline."""
         return TimeoutError(f"no complete answer within {self.seconds:g} s")
 
     def sooner(self, seconds: float) -> Deadline:
@@ -72,7 +72,7 @@ class Deadline:
 class Channel(Protocol):
     """A connection to one server."""
 
-    #: Whether the peer knows who asks only after ``set_ugi``.
+    #: ``True`` if the server learns the user only from ``set_ugi``.
     needs_greeting: bool
 
     def send(self, request: bytes, deadline: Deadline) -> None:
@@ -88,23 +88,23 @@ class Channel(Protocol):
         """
 
     def is_stale(self) -> bool:
-        """Whether the peer closed the connection, or spoke, while nothing was asked."""
+        """Return whether the peer closed the connection, or sent bytes, while no call was under way."""
 
     def has_more(self) -> bool:
-        """Whether more of the answer has come than was taken."""
+        """Return whether unread bytes of the answer are left."""
 
     def close(self) -> None:
-        """Close; never fails."""
+        """Close the channel; never fails."""
 
 
 def open_channel(endpoint: Endpoint, settings: MetastoreSettings, deadline: Deadline) -> Channel:
     """Connect to one server.
 
-    :raises OSError: if nothing answers there, or TLS fails (:class:`ssl.SSLError`).
-    :raises HiveFederationError: if the way there, a tunnel for instance, fails.
+    :raises OSError: if no server answers, or TLS fails (:class:`ssl.SSLError`).
+    :raises HiveFederationError: if the route to the server, a tunnel for instance, fails.
     """
     if endpoint.is_grpc:
-        # Late, for it imports grpcio, which is an extra.
+        # Imported here, because the module imports grpcio, which is an optional dependency.
         from airflow_hive_federation.metastore.grpc_channel import GrpcChannel
 
         return GrpcChannel(endpoint, settings)
@@ -120,7 +120,7 @@ def open_channel(endpoint: Endpoint, settings: MetastoreSettings, deadline: Dead
 
 
 class SocketChannel:
-    """Thrift straight on a TCP or TLS connection."""
+    """A channel that sends Thrift directly over a TCP or TLS connection."""
 
     needs_greeting = True
 
@@ -139,7 +139,7 @@ class SocketChannel:
         return _receive(self._sock, size, deadline)
 
     def has_more(self) -> bool:
-        """See :meth:`Channel.has_more`; what the socket holds, the next call finds."""
+        """See :meth:`Channel.has_more`; :meth:`is_stale` detects bytes that are left in the socket."""
         return False
 
     def is_stale(self) -> bool:
@@ -147,7 +147,7 @@ class SocketChannel:
         return _readable(self._sock)
 
     def interrupt(self) -> None:
-        """End the wait of another thread for this connection, which is broken from then on; never fails."""
+        """End the wait of another thread, after which the connection is unusable; never fails."""
         _interrupt(self._sock)
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class SocketChannel:
 
 
 class HttpChannel:
-    """Thrift in the bodies of HTTP requests, as Hive's ``metastore.server.thrift.transport.mode=http``."""
+    """A channel that sends Thrift in HTTP bodies (Hive's ``metastore.server.thrift.transport.mode=http``)."""
 
     needs_greeting = False
 
@@ -200,7 +200,7 @@ class HttpChannel:
         return _readable(self._sock)
 
     def interrupt(self) -> None:
-        """End the wait of another thread for this connection, which is broken from then on; never fails."""
+        """End the wait of another thread, after which the connection is unusable; never fails."""
         _interrupt(self._sock)
 
     def close(self) -> None:
@@ -241,13 +241,13 @@ class _DeadlineWriter:
 
 
 class _DeadlineFile(io.RawIOBase):
-    """What http.client reads an answer from: the socket, each wait cut at the deadline."""
+    """A file by which http.client reads an answer from a socket, with each wait limited by a deadline."""
 
     def __init__(self, sock: socket.socket | Wire, deadline: Deadline) -> None:
         self._sock = sock
         self._deadline = deadline
         self._ended = False
-        #: Whether bytes came that are no part of the answer.
+        #: ``True`` if bytes follow the answer.
         self.has_more = False
 
     def makefile(self, _mode: str) -> io.BufferedReader:
@@ -257,7 +257,7 @@ class _DeadlineFile(io.RawIOBase):
         return True
 
     def end(self, reader: io.BufferedReader) -> None:
-        """Look, when the answer is read, at what the reader has taken beside it."""
+        """Check, after the answer was read, whether the reader has buffered more bytes."""
         self._ended = True
         self.has_more = bool(reader.peek(1))
 
@@ -272,7 +272,7 @@ class _DeadlineFile(io.RawIOBase):
 
 
 class _Reader(io.BufferedReader):
-    """Buffers a :class:`_DeadlineFile`; http.client closes it behind the answer."""
+    """A buffer over a :class:`_DeadlineFile`; http.client closes it after the answer."""
 
     raw: _DeadlineFile
 
@@ -300,14 +300,14 @@ def _wrap(sock: socket.socket, endpoint: Endpoint, tls: TlsSettings, deadline: D
     try:
         _shake_hands(wrapped, deadline)
     except BaseException:
-        # The plain socket has handed its descriptor over.
+        # The plain socket no longer owns the descriptor.
         wrapped.close()
         raise
     return wrapped
 
 
 def _shake_hands(sock: ssl.SSLSocket, deadline: Deadline) -> None:
-    # By hand: the socket's own timeout counts every read anew.
+    # The socket's own timeout would start anew at every read, so the loop polls within the deadline.
     sock.setblocking(False)
     while True:
         try:
@@ -351,7 +351,7 @@ def _interrupt(sock: socket.socket | Wire) -> None:
     if not isinstance(sock, socket.socket):
         sock.close()
         return
-    # A thread that waits for a socket does not see that another one closes it.
+    # close() would not wake a thread that waits for the socket; shutdown() does.
     with contextlib.suppress(OSError):
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
 

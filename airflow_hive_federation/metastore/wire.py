@@ -1,4 +1,4 @@
-"""Structs as JSON and as bytes, nothing lost: what dumps and manifests are made of.
+"""Converts structs to JSON and to bytes and back without loss, for dumps and manifests.
 
 Unset fields are left out and stay unset; a set field keeps its value, empty or not. Enums are numbers.
 """
@@ -20,14 +20,14 @@ S = TypeVar("S", bound=Struct)
 
 
 class WireFormatError(HiveFederationError, ValueError):
-    """Text or bytes that are not the struct they are read as."""
+    """The error for JSON or bytes that do not hold the expected struct."""
 
 
 def to_json(value: Struct) -> dict[str, Any]:
     """Return a struct as a JSON object, field names as keys.
 
     Binary is base64. A map with text keys is an object, any other map a list of ``[key, value]`` pairs. A
-    string that is no UTF-8, which the server passes on as it is, becomes ``{"base64": …}``; a double that
+    string that is no UTF-8, which the server returns unchanged, becomes ``{"base64": …}``; a double that
     JSON has no number for becomes ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``.
     """
     return {
@@ -40,7 +40,7 @@ def to_json(value: Struct) -> dict[str, Any]:
 def from_json(cls: type[S], data: dict[str, Any]) -> S:
     """Return the struct that :func:`to_json` wrote.
 
-    :raises WireFormatError: if the object has a field that the struct has not, or one of another type.
+    :raises WireFormatError: if the object has a field that the struct lacks, or a field of another type.
     """
     fields = {field[1]: field for field in cls.thrift_spec.values()}
     value = cls()
@@ -60,14 +60,14 @@ def from_json(cls: type[S], data: dict[str, Any]) -> S:
 
 
 def to_bytes(value: Struct) -> bytes:
-    """Return a struct in Thrift's binary protocol."""
+    """Return the bytes of a struct in Thrift's binary protocol."""
     return encode(value)
 
 
 def from_bytes(cls: type[S], data: bytes) -> S:
     """Return the struct that :func:`to_bytes` wrote.
 
-    :raises WireFormatError: if the bytes are cut short, go on after the struct or are none.
+    :raises WireFormatError: if the bytes are truncated, continue after the struct or hold no such struct.
     """
     value = cls()
     source = _Bytes(data)

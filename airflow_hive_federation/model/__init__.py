@@ -1,1 +1,1 @@
-"""Nouns, without input or output: names, files, write ids."""
+"""Defines Hive's types, names, files, events, views and write ids, without input or output."""

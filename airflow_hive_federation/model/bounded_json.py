@@ -1,8 +1,8 @@
-"""JSON that others wrote, read within bounds of depth and of the number of values. Pure.
+"""Reads JSON from untrusted sources with bounds on its depth and its number of values.
 
-Python's parser takes some 25 bytes of memory for a byte of ``[],[],…``, and ends with a ``RecursionError``
-where brackets are nested a thousand deep. So the values of long texts are counted before they are made, and
-depth is a ``ValueError``, as every other fault of a text.
+Python's parser takes some 25 bytes of memory per byte of ``[],[],…``, and raises ``RecursionError`` for
+brackets that are nested a thousand deep. So this module counts the values of long texts before it parses
+them, and raises ``ValueError`` for too deep a text, as for every other error in a text.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 #: Values that a text may hold. An event of 10,000 partitions with ten files each has 120,000.
 MAX_VALUES = 1_000_000
 
-#: A string, whose brackets and commas count for nothing; without its end where it has none.
-#: Nothing in it is tried twice.
+#: A string, whose brackets and commas are not counted, with or without its closing quote. The possessive
+#: quantifiers keep the match linear.
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _MARKS = ("[", "{", ",", ":")
 
 
 def loads(text: str | bytes, *, max_values: int = MAX_VALUES, **hooks: Any) -> Any:
-    """Read a value, as :func:`json.loads` does.
+    """Read a value with :func:`json.loads`, within the bounds.
 
-    :param max_values: how many values the text may hold.
-    :param hooks: ``parse_float`` and the others of :func:`json.loads`.
-    :raises ValueError: the text is not JSON, is nested too deeply, or holds more values.
+    :param max_values: maximum number of values in the text.
+    :param hooks: ``parse_float`` and the other hooks of :func:`json.loads`.
+    :raises ValueError: if the text is not JSON, is nested too deeply, or holds more values.
     """
     check_values(text, max_values)
     try:
@@ -35,12 +35,12 @@ def loads(text: str | bytes, *, max_values: int = MAX_VALUES, **hooks: Any) -> A
 
 
 def check_values(text: str | bytes, max_values: int = MAX_VALUES) -> None:
-    """Make sure that a text holds no more values.
+    """Check that a text holds at most ``max_values`` values.
 
-    :raises ValueError: it holds more.
-    :raises UnicodeDecodeError: (a ``ValueError``) the text is long, and not UTF-8.
+    :raises ValueError: if it holds more.
+    :raises UnicodeDecodeError: (a ``ValueError``) if the text is long, and not UTF-8.
     """
-    # Nearly every text is shorter than that, or has few marks even if those in strings are counted.
+    # Nearly every text is shorter than the maximum, or has few marks even if those in strings count.
     if len(text) <= max_values or _marks(text) < max_values:
         return
     whole = text if isinstance(text, str) else text.decode()

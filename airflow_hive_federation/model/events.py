@@ -1,12 +1,13 @@
-"""Notification events as replication understands them. Pure.
+"""Parses Hive's notification events into the changes that replication handles.
 
 Hive's ``DbNotificationListener`` writes them in two formats: ``gzip(json-2.0)`` (``GzipJSONMessageEncoder``:
 Base64 of gzip of JSON, the default of Hive 4) and ``json-0.2`` (``JSONMessageEncoder``: the JSON itself). The
-JSON is the same; tables and functions inside it are strings of Thrift's own JSON (:mod:`.thrift_json`), of
-which only names are taken: a replica is brought to what the source *is*, the event only says where to look.
+JSON is the same; tables and functions inside it are strings of Thrift's own JSON (:mod:`.thrift_json`), from
+which this module takes names only: replication copies the *present* state of the source, and an event only
+names the objects to compare.
 
-An event's id, type, database and table stand outside of its message. So an event whose message cannot be read
-still says what it concerns: :func:`read_event` makes an :class:`UnreadableEvent` of it.
+An event's id, type, database and table are not part of its message. So they are known even if the message
+cannot be read: :func:`read_event` returns an :class:`UnreadableEvent` then.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ from airflow_hive_federation.model.partitions import partition_name
 
 GZIP_FORMAT = "gzip(json-2.0)"
 JSON_FORMAT = "json-0.2"
-#: Names of kept files end here (``dfs.namenode.fs-limits.max-component-length``); longer ones are cut one
-#: character before.
+#: Longest name of a kept file (``dfs.namenode.fs-limits.max-component-length``), and the length to which
+#: longer names are cut.
 _LONGEST_NAME, _CUT = 255, 254
-#: Bytes of an unpacked message, far above what Hive writes: packed, a few bytes may stand for gigabytes.
+#: Bytes of an unpacked message, far above those of Hive: a few packed bytes may unpack to gigabytes.
 _LONGEST_MESSAGE = 1 << 28
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """What all events have.
+    """The base of all events.
 
-    :param event_id: its place in the source's history.
+    :param event_id: its position in the source's history.
     :param event_type: Hive's name of the type (``EventMessage.EventType``).
-    :param database: database it belongs to, lower case; empty for transactions.
-    :param kept: pairs of a file that it added and the file's place in the change manager's root, where the
-        source keeps it should it be removed.
+    :param database: database of the changed object, lower case; empty for transactions.
+    :param kept: pairs of an added file and its path in the change manager's root, to which the source moves
+        the file if it is removed.
     """
 
     event_id: int
@@ -53,17 +54,17 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DatabaseEvent(Event):
-    """A database was created, altered or dropped."""
+    """The event of a database that was created, altered or dropped."""
 
     @property
     def dropped(self) -> bool:
-        """Whether the database was dropped, with all that was in it."""
+        """Return whether the database was dropped with all of its objects."""
         return self.event_type == "DROP_DATABASE"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableEvent(Event):
-    """A table, or something of it, was changed.
+    """The event of a table that was changed, or whose partitions, files or statistics were.
 
     :param table: its name after the event.
     """
@@ -73,20 +74,20 @@ class TableEvent(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableCreated(TableEvent):
-    """A table or view was created."""
+    """The event of a table or view that was created."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableDropped(TableEvent):
-    """A table or view was dropped."""
+    """The event of a table or view that was dropped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableAltered(TableEvent):
-    """A table was altered.
+    """The event of a table that was altered.
 
-    :param old_database: its database before; another than ``database`` if it was moved.
-    :param old_table: its name before; another than ``table`` if it was renamed.
+    :param old_database: its former database, which differs from ``database`` if the table was moved.
+    :param old_table: its former name, which differs from ``table`` if the table was renamed.
     :param truncated: its rows were removed.
     """
 
@@ -96,15 +97,15 @@ class TableAltered(TableEvent):
 
     @property
     def renamed(self) -> bool:
-        """Whether the table had another name or database before."""
+        """Return whether the table had another name or database before."""
         return (self.old_database, self.old_table) != (self.database, self.table)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionsChanged(TableEvent):
-    """Partitions were added, altered or dropped.
+    """The event of partitions that were added, altered or dropped.
 
-    :param gone: names of partitions that were dropped, or have other names now.
+    :param gone: names of partitions that were dropped or renamed.
     :param truncated: names of partitions whose rows were removed.
     """
 
@@ -114,10 +115,10 @@ class PartitionsChanged(TableEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inserted(TableEvent):
-    """Files were added to a table that is not transactional.
+    """The event of files that were added to a table that is not transactional.
 
-    :param overwritten: the whole table was overwritten; of one partition, Hive's event says so too, and this
-        is false.
+    :param overwritten: the whole table was overwritten; this is false for an overwritten partition, whose
+        Hive event has the same flag.
     """
 
     overwritten: bool = False
@@ -125,27 +126,27 @@ class Inserted(TableEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConstraintsChanged(TableEvent):
-    """A constraint was added or dropped."""
+    """The event of a constraint that was added or dropped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatisticsChanged(TableEvent):
-    """Column statistics were written or deleted."""
+    """The event of column statistics that were written or deleted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compacted(TableEvent):
-    """A compaction was committed: other files, the same rows."""
+    """The event of a committed compaction, which replaces files and keeps the rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reloaded(TableEvent):
-    """Somebody asked for a table's metadata to be read again (``REFRESH``)."""
+    """The event of a request to read a table's metadata again (``REFRESH``)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FunctionEvent(Event):
-    """A permanent function was created or dropped.
+    """The event of a permanent function that was created or dropped.
 
     :param function: its name, lower case.
     """
@@ -154,13 +155,13 @@ class FunctionEvent(Event):
 
     @property
     def dropped(self) -> bool:
-        """Whether the function was dropped."""
+        """Return whether the function was dropped."""
         return self.event_type == "DROP_FUNCTION"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TxnsOpened(Event):
-    """Transactions ``first`` to ``last`` were opened."""
+    """The event of transactions ``first`` to ``last``, which were opened."""
 
     first: int
     last: int
@@ -168,7 +169,7 @@ class TxnsOpened(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TxnEnded(Event):
-    """A transaction was committed, or aborted."""
+    """The event of a transaction that was committed or aborted."""
 
     txn_id: int
     committed: bool
@@ -176,14 +177,14 @@ class TxnEnded(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WriteIdsAllocated(TableEvent):
-    """Transactions got write ids on a table: pairs of transaction and write id."""
+    """The event of write ids allocated on a table, as pairs of transaction id and write id."""
 
     write_ids: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AcidWritten(TableEvent):
-    """A transaction wrote to a table (``hive.metastore.dml.events`` of ACID tables)."""
+    """The event of a transaction's write to a table (``hive.metastore.dml.events`` of ACID tables)."""
 
     txn_id: int
     write_id: int
@@ -191,36 +192,36 @@ class AcidWritten(TableEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherEvent(Event):
-    """Of a known type that changes nothing a replica has: catalogs, schemas, data connectors."""
+    """An event of a known type about objects that are not replicated: catalogs, schemas, data connectors."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnknownEvent(Event):
-    """Of a type that this version does not know."""
+    """An event of a type that this version does not know."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnreadableEvent(TableEvent):
-    """An event of a known type whose message cannot be read: only its heading is known.
+    """An event of a known type whose message cannot be read, so that only its heading is known.
 
-    :param table: the table that its heading names; empty if it names none.
-    :param reason: what is wrong with the message.
+    :param table: the table in its heading; empty if the heading has none.
+    :param reason: the error in the message.
     """
 
     reason: str
 
     @property
     def ends_transaction(self) -> bool:
-        """Whether it says of some transaction that it was committed, or aborted."""
+        """Return whether the event is the end of a transaction, committed or aborted."""
         return self.event_type in {"COMMIT_TXN", "ABORT_TXN"}
 
     @property
     def of_transaction(self) -> bool:
-        """Whether it belongs to a transaction, and so to no database."""
+        """Return whether the event belongs to a transaction, and so to no database."""
         return self.ends_transaction or self.event_type == "OPEN_TXN"
 
     def error(self) -> EventCorruptError:
-        """The error to raise where the event cannot be done without."""
+        """Return the error to raise if replication needs the event's message."""
         return EventCorruptError(
             f"Notification event {self.event_id} ({self.event_type}) cannot be read: {self.reason}.",
             remedy="Have a look at it in the source's NOTIFICATION_LOG; bootstrap anew if it is damaged.",
@@ -230,11 +231,11 @@ class UnreadableEvent(TableEvent):
 
 
 def read_event(raw: Any) -> Event:
-    """Make an event of a wire ``NotificationEvent``; an :class:`UnreadableEvent` if it cannot be read."""
+    """Parse a wire ``NotificationEvent``; return an :class:`UnreadableEvent` if that fails."""
     parse = _PARSERS.get(_text(raw.eventType))
     heading: dict[str, Any] = {
         "event_id": int(raw.eventId),
-        # Few names, many events.
+        # Many events share few names, so that interning saves memory.
         "event_type": sys.intern(_text(raw.eventType)),
         "database": sys.intern(_text(raw.dbName).lower()),
     }
@@ -248,15 +249,15 @@ def read_event(raw: Any) -> Event:
 
 
 def _text(name: str | bytes | None) -> str:
-    """Return a name of a heading; one that is no UTF-8 comes as bytes, and is nobody's name."""
+    """Return a name of a heading as text; a name that is no UTF-8 arrives as bytes, and matches no object."""
     return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name or ""
 
 
 def decode_message(message: str, message_format: str | None) -> dict[str, Any]:
-    """The JSON of an event's message.
+    """Return the JSON object in an event's message.
 
     :param message_format: ``messageFormat`` of the event.
-    :raises ValueError: the format is none of the two, or the message is not of it.
+    :raises ValueError: if the format is neither of the two, or the message does not have this format.
     """
     if message_format == GZIP_FORMAT:
         message = _unpacked(message)
@@ -272,35 +273,35 @@ def _unpacked(message: str) -> str:
     try:
         packed = io.BytesIO(base64.b64decode(message, validate=True))
         with gzip.GzipFile(fileobj=packed) as stream:
-            found = stream.read(_LONGEST_MESSAGE + 1)
+            unpacked = stream.read(_LONGEST_MESSAGE + 1)
     except (binascii.Error, OSError, EOFError, zlib.error) as error:
         raise ValueError(f"not Base64 of gzip ({error})") from error
-    if len(found) > _LONGEST_MESSAGE:
+    if len(unpacked) > _LONGEST_MESSAGE:
         raise ValueError(f"the message has more than {_LONGEST_MESSAGE} bytes")
-    return found.decode()
+    return unpacked.decode()
 
 
 def kept_files(encoded: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Files of an event and their places in the change manager's root; none where it is not enabled.
+    """Return pairs of an event's file and its path in the change manager's root, if that is enabled.
 
-    An event names a file as ``uri#checksum#cmroot#subdirectory`` (``ReplChangeManager.encodeFileUri``),
-    several of a transaction with ``]`` between them. Kept, the file is called by its name and its checksum
-    (``ReplChangeManager.getCMPath``).
+    An event names a file as ``uri#checksum#cmroot#subdirectory`` (``ReplChangeManager.encodeFileUri``), and
+    separates several files of a transaction by ``]``. The name of the kept file is the file's name and its
+    checksum (``ReplChangeManager.getCMPath``).
     """
-    found = []
+    kept = []
     for text in encoded:
-        for one in text.split("]"):
-            uri, checksum, root, *_ = (*one.strip().split("#"), "", "", "")
+        for file_uri in text.split("]"):
+            uri, checksum, root, *_ = (*file_uri.strip().split("#"), "", "", "")
             if checksum and root:
                 name = f"{uri.rpartition('/')[2]}_{checksum}"
-                found.append(
+                kept.append(
                     (uri, f"{root.rstrip('/')}/{name if len(name) <= _LONGEST_NAME else name[:_CUT]}")
                 )
-    return tuple(found)
+    return tuple(kept)
 
 
 class _Heading:
-    """An event being parsed: the heading at once, the message when somebody asks for it."""
+    """The raw form of an event during parsing: its heading, and its message, decoded when needed."""
 
     def __init__(self, raw: Any, heading: dict[str, Any]) -> None:
         self._raw = raw
@@ -328,7 +329,7 @@ def _table_altered(event: _Heading) -> Event:
 
 
 def _is_true(message: Mapping[str, Any], name: str) -> bool:
-    """Whether a flag of a message is set: Hive writes them as text."""
+    """Return whether a flag of a message is set; Hive writes flags as text."""
     return str(message.get(name, "false")).lower() == "true"
 
 
@@ -340,7 +341,7 @@ def _partitions_altered(event: _Heading) -> Event:
 
 def _partition_altered(event: _Heading) -> Event:
     message = event.message()
-    # Field 1 of the IDL's Partition is its values: their type, their number, and themselves.
+    # Field 1 of the IDL's Partition is the list of its values, after their type and their number.
     before, after = (
         thrift_json.loads(message[f"partitionObj{when}Json"])["1"]["lst"][2:] for when in ("Before", "After")
     )
@@ -357,8 +358,8 @@ def _partitions_dropped(event: _Heading) -> Event:
 
 
 def _partition_names(message: Mapping[str, Any]) -> tuple[str, ...]:
-    found = [{str(key): str(one[key]) for key in one} for one in message["partitions"]]
-    return tuple(partition_name(list(one), list(one.values())) for one in found)
+    partitions = [{str(key): str(partition[key]) for key in partition} for partition in message["partitions"]]
+    return tuple(partition_name(list(partition), list(partition.values())) for partition in partitions)
 
 
 def _inserted(event: _Heading) -> Event:
@@ -371,7 +372,7 @@ def _inserted(event: _Heading) -> Event:
 
 
 def _foreign_key(event: _Heading) -> Event:
-    # The event bears the name of the table that is referred to; the key belongs to the other.
+    # The event has the name of the table that the key refers to; the key belongs to the other table.
     (first, *_) = event.message()["foreignKeyListJson"]
     key = thrift_json.loads(first)
     # Fields 4 and 5 of the IDL's SQLForeignKey are fktable_db and fktable_name.
@@ -420,7 +421,7 @@ def _with_files(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
 def _partitions_added(event: _Heading) -> Event:
     added = event.message().get("partitionFiles") or ()
     return PartitionsChanged(
-        **event.table(), kept=kept_files(file for one in added for file in one.get("files") or ())
+        **event.table(), kept=kept_files(file for partition in added for file in partition.get("files") or ())
     )
 
 
@@ -428,7 +429,7 @@ def _plain(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
     return lambda event: kind(**event.heading)
 
 
-#: ``EventMessage.EventType`` of Hive 4.2 → how it is read.
+#: ``EventMessage.EventType`` of Hive 4.2 → the function that parses the event.
 _PARSERS: Mapping[str, Callable[[_Heading], Event]] = {
     **dict.fromkeys(("CREATE_DATABASE", "ALTER_DATABASE", "DROP_DATABASE"), _plain(DatabaseEvent)),
     "CREATE_TABLE": _with_files(TableCreated),

@@ -1,4 +1,4 @@
-"""Files as listings, plans and manifests speak of them."""
+"""Defines the entries of file listings, copy plans and manifests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class FileEntry:
 
     :param path: path relative to the directory that was listed, with ``/`` between its parts.
     :param size_bytes: length in bytes.
-    :param modified_ns: modification time in nanoseconds since 1970 (UTC), 0 where the store keeps none.
+    :param modified_ns: modification time in nanoseconds since 1970 (UTC), 0 if the store keeps none.
     """
 
     path: str
@@ -24,16 +24,16 @@ class CopyItem:
     """One file to copy.
 
     :param source: URI of the file to read.
-    :param target: URI of the file to make.
+    :param target: URI of the file to create.
     :param size_bytes: the source's length when it was listed.
     :param visible_write_ids: for an ACID file that mixes committed rows with rows of aborted write ids, the
-        table's valid write-id list in Hive's text form: rows outside it are left out of the copy. ``None``
-        copies the bytes as they are.
-    :param source_levels: how many directories above the source, the innermost first, are copied with it: up
-        to its table's or partition's own.
-    :param target_levels: how many above the target correspond to them.
-    :param kept: URI to read instead if the source is gone, or another: where Hive's change manager keeps
-        files that are removed.
+        table's valid write-id list in Hive's text form: the copy leaves out all rows outside the list.
+        ``None`` copies the bytes unchanged.
+    :param source_levels: number of directories above the source, the innermost first, that are copied with
+        it: up to the directory of its table or partition.
+    :param target_levels: number of directories above the target that correspond to them.
+    :param kept: URI of the file's copy in Hive's change manager, which is read if the source was removed or
+        replaced.
     """
 
     source: str
@@ -47,14 +47,13 @@ class CopyItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CopyOutcome:
-    """What became of a :class:`CopyItem`.
+    """The result of copying a :class:`CopyItem`.
 
-    :param target: URI of the file made.
+    :param target: URI of the created file.
     :param size_bytes: its length.
     :param digest: lower-case hexadecimal SHA-256 of its bytes.
-    :param copied: ``False`` if an identical file was there already.
-    :param preserved: ``False`` if the file lacks some of what should have been kept of its source's owner,
-        group and mode.
+    :param copied: ``False`` if an identical file existed already.
+    :param preserved: ``False`` if the copy should have kept owner, group or mode of its source, and did not.
     """
 
     target: str
@@ -65,11 +64,11 @@ class CopyOutcome:
 
 
 def hidden_name(path: str) -> str | None:
-    """The first name in a path or URI that makes Hive hide files below it; ``None`` if there is none.
+    """Return the first name in a path or URI that makes Hive hide all files below it; ``None`` without one.
 
-    For ACID tables Hive tests the whole path from the root on, not only the part below the table, and reads
-    them as empty (``HIDDEN_FILES_FULL_PATH_FILTER`` in ``FileUtils.RemoteIteratorWithFilter``). For other
-    tables it tests names from the table's own directory on: Tez finds no such directory and fails.
+    For ACID tables Hive checks the whole path from the root on, not only the part below the table, and reads
+    such tables as empty (``HIDDEN_FILES_FULL_PATH_FILTER`` in ``FileUtils.RemoteIteratorWithFilter``). For
+    other tables it checks the names from the table's own directory on: Tez finds no such directory and fails.
     """
     names = (name for name in path.split("/") if name not in {".", ".."})
     return next((name for name in names if name.startswith((".", "_"))), None)

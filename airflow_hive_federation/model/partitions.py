@@ -1,18 +1,18 @@
-"""Partition names as Hive writes them."""
+"""Builds and escapes partition names in the same way as Hive."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-#: Stands for null and for the empty string (``hive.exec.default.partition.name``).
+#: The value of null and of the empty string in partition names (``hive.exec.default.partition.name``).
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
-# FileUtils.charToEscape of Hive's common package: control characters, and those with a meaning in a path.
+# FileUtils.charToEscape of Hive's common package: control characters, and characters with a meaning in paths.
 _ESCAPED = {chr(code) for code in (*range(0x01, 0x20), 0x7F)} | set("\"#%'*/:=?\\{[]^")
 
 
 def partition_name(keys: Sequence[str], values: Sequence[str]) -> str:
-    """``year=2013/month=1`` with Hive's escaping (``FileUtils.makePartName``)."""
+    """Return a name like ``year=2013/month=1`` with Hive's escapes (``FileUtils.makePartName``)."""
     return "/".join(
         f"{escape(key.lower())}={escape(value) or DEFAULT_PARTITION}"
         for key, value in zip(keys, values, strict=True)
@@ -20,7 +20,7 @@ def partition_name(keys: Sequence[str], values: Sequence[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape one key or value for a partition's name and directory (``FileUtils.escapePathName``)."""
+    """Escape a key or value for a partition's name and directory (``FileUtils.escapePathName``)."""
     return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
 
 

@@ -1,7 +1,7 @@
-"""Tables that a query reads, by its tokens alone: the second opinion beside a parser's tree. Pure.
+"""Finds the tables that a query reads by its tokens alone, as a check of the parser's tree.
 
-It follows clauses, not grammar: a name stands for a table after ``FROM`` and ``JOIN``, and after a comma
-between them. ``FROM`` in ``EXTRACT(YEAR FROM x)`` and in ``IS DISTINCT FROM`` introduces none.
+It follows clauses, not grammar: a name is a table after ``FROM`` and ``JOIN``, and after a comma in these
+clauses. ``FROM`` in ``EXTRACT(YEAR FROM x)`` and in ``IS DISTINCT FROM`` introduces no table.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
-#: Tokens after which a comma separates no tables any more.
+#: Tokens that end a list of tables: a comma after them separates other things.
 _ENDS_FROM = frozenset(
     {
         TokenType.WHERE,
@@ -44,7 +44,7 @@ _NOT_A_NAME = frozenset(
 
 
 class _Frame:
-    """What is known of the query between two parentheses."""
+    """The state of the scan between two parentheses."""
 
     def __init__(self, *, expects_table: bool) -> None:
         self.selects = False
@@ -53,7 +53,7 @@ class _Frame:
 
 
 def scanned_tables(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    """Yield the names of the tables that are read, each as the tokens of its parts."""
+    """Yield the names of the tables that a query reads, each as the tokens of its parts."""
     frames = [_Frame(expects_table=False)]
     number = 0
     while number < len(tokens):
@@ -75,7 +75,7 @@ def scanned_tables(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def _advance(frame: _Frame, tokens: Sequence[Token], number: int) -> None:
-    """Take notice of a token that is neither a parenthesis nor part of a table's name."""
+    """Update the state by a token that is neither a parenthesis nor part of a table's name."""
     kind = tokens[number].token_type
     if kind is TokenType.SELECT:
         frame.selects = True

@@ -1,6 +1,6 @@
-"""Thrift's JSON (``TJSONProtocol``), in which Hive writes tables and partitions into its events.
+"""Reads Thrift's JSON (``TJSONProtocol``), in which Hive writes tables and partitions into its events.
 
-It is JSON but for one thing: the keys of a map are written like any value, so a ``map<list<string>, string>``
+It differs from JSON in one point: the keys of a map may be any values, so a ``map<list<string>, string>``
 has lists for keys. ``SkewedInfo.skewedColValueLocationMaps``, the directories of a table that is
 ``STORED AS DIRECTORIES``, is such a map: ``{["str",2,"484","x"]:"file:/w/t/k=484/v=x"}``.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_hive_federation.model import bounded_json
 
-#: Far above what a table needs: whoever writes deeper, or more, writes no table.
+#: Limits far above the needs of any table: a deeper or longer text holds no table.
 _DEEPEST, _LONGEST = 100, 1 << 25
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SCALAR = json.JSONDecoder()
@@ -23,14 +23,14 @@ _SCALAR = json.JSONDecoder()
 def loads(text: str) -> Any:
     """Read a value; keys that are lists become tuples.
 
-    :raises ValueError: the text is not Thrift's JSON, is nested more than 100 levels deep, holds more than
-        a million values, or a map with such keys and is longer than 32 Mi characters.
+    :raises ValueError: if the text is not Thrift's JSON, is nested more than 100 levels deep, holds more
+        than a million values, or has a map with such keys and more than 32 Mi characters.
     """
     bounded_json.check_values(text)
     try:
         return bounded_json.loads(text)
     except ValueError:
-        # The quick way does not know such keys; the slow one says what is wrong with other texts.
+        # The fast parser rejects such keys; the slow one reads them, and reports the errors of other texts.
         if len(text) > _LONGEST:
             raise
     value, end = _value(text, _skipped(text, 0), 0)
@@ -40,7 +40,7 @@ def loads(text: str) -> Any:
 
 
 def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
-    """Read a value; return it, and where the next thing begins."""
+    """Read a value; return it, and the position after it and the following blanks."""
     if depth > _DEEPEST:
         raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
     opening = text[at : at + 1]
@@ -54,15 +54,15 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
 
 
 def _items(text: str, at: int, closing: str, item: Callable[[int], tuple[Any, int]]) -> tuple[list[Any], int]:
-    found: list[Any] = []
+    values: list[Any] = []
     at = _skipped(text, at + 1)
     if text[at : at + 1] == closing:
-        return found, _skipped(text, at + 1)
+        return values, _skipped(text, at + 1)
     while True:
         value, at = item(at)
-        found.append(value)
+        values.append(value)
         if text[at : at + 1] == closing:
-            return found, _skipped(text, at + 1)
+            return values, _skipped(text, at + 1)
         at = _expected(text, at, ",")
 
 
@@ -85,5 +85,5 @@ def _expected(text: str, at: int, mark: str) -> int:
 
 
 def _skipped(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    blanks = _SPACE.match(text, at)
+    return blanks.end() if blanks else at

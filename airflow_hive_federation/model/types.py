@@ -1,4 +1,4 @@
-"""Hive's column types, read from and written to the text that metastores keep."""
+"""Parses Hive's column types from the metastore's text, and formats them back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SHOWN = 1000
 _LONGEST = 1 << 21
 #: Bounds of a type's arguments (``HiveDecimalUtils``, ``BaseCharUtils``).
 _MAX_PRECISION, _MAX_LENGTHS = 38, {"char": 255, "varchar": 65_535}
-#: How deep a type may be nested; parsers of Hive and Spark overflow their stacks somewhat later.
+#: Maximum depth of a nested type; the parsers of Hive and Spark overflow their stacks somewhat later.
 MAX_DEPTH = 100
 _ARGUMENTS = re.compile(r"\s*\(\s*([^)]*)\)")
 
@@ -56,7 +56,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class HiveType:
-    """A parsed type.
+    """A parsed column type.
 
     :param name: Hive's name in lower case, synonyms resolved.
     :param arguments: precision and scale of a decimal, length of a char or varchar.
@@ -88,18 +88,18 @@ class Column:
 
     @classmethod
     def of(cls, name: str, type_text: str) -> Column:
-        """Make a column from the metastore's texts.
+        """Create a column from the metastore's texts.
 
-        :raises ConfigurationError: if the type is not one of Hive's.
+        :raises ConfigurationError: if Hive has no such type.
         """
         return cls(name=name, type=parse_type(type_text))
 
 
 def parse_type(text: str) -> HiveType:
-    """Parse a type as ``TypeInfoUtils.getTypeInfoFromTypeString`` does.
+    """Parse a type in the same way as ``TypeInfoUtils.getTypeInfoFromTypeString``.
 
-    :raises ConfigurationError: if the text is not one of Hive's types, is nested more than 100 levels deep,
-        or longer than two million characters.
+    :raises ConfigurationError: if Hive has no such type, or the type is nested more than 100 levels deep or
+        longer than two million characters.
     """
     if len(text) > _LONGEST:
         raise ConfigurationError(
@@ -135,9 +135,9 @@ class _Parser:
                 f"A type is nested more than {MAX_DEPTH} levels deep: {self._text[:80]!r}….",
                 remedy="Leave the table out, or flatten the column.",
             )
-        made = HiveType(name=name, fields=self._fields()) if name == "struct" else self._with_children(name)
+        parsed = HiveType(name=name, fields=self._fields()) if name == "struct" else self._with_children(name)
         self._depth -= 1
-        return made
+        return parsed
 
     def end(self) -> None:
         if self._text[self._at :].strip():
@@ -147,7 +147,7 @@ class _Parser:
         self._expect("<")
         fields = []
         while True:
-            # Names of fields may hold anything but the colon.
+            # A field's name may have any character but the colon.
             colon = self._text.find(":", self._at)
             if colon < 0:
                 raise self._wrong()
@@ -188,11 +188,11 @@ class _Parser:
     def _expect(self, characters: str) -> str:
         while self._text[self._at : self._at + 1].isspace():
             self._at += 1
-        found = self._text[self._at : self._at + 1]
-        if not found or found not in characters:
+        character = self._text[self._at : self._at + 1]
+        if not character or character not in characters:
             raise self._wrong()
         self._at += 1
-        return found
+        return character
 
     def _wrong(self) -> ConfigurationError:
         shown = self._text if len(self._text) <= _SHOWN else f"{self._text[:_SHOWN]}…"

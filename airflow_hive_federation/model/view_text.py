@@ -1,12 +1,12 @@
-"""The SQL text of a view, with the names that a database and its tables bear on the target. Pure.
+"""Replaces the names of a database and its tables in a view's SQL text by their names on the target.
 
-The text is parsed by sqlglot, whose identifiers carry their positions: only the identifiers that name the
-database or a renamed table are replaced, and every other byte stays. A second reading, which scans tokens and
-knows nothing of the parser's tree, must find the same references. Where the two disagree, or the text cannot
-be parsed, the view is refused: it is never rewritten in part.
+sqlglot parses the text and gives the position of each identifier: only the identifiers that name the database
+or a renamed table are replaced, and every other byte stays. A second scan, which uses the tokens but not the
+parser's tree, must find the same references. If the two disagree, or the text cannot be parsed, the view is
+rejected: it is never rewritten in part.
 
-A table that gets another name keeps its former one as an alias, so that columns may go on being qualified
-with it (``FROM `db`.`new` `old```).
+A renamed table gets its former name as an alias, so that the columns that are qualified with it stay valid
+(``FROM `db`.`new` `old```).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from airflow_hive_federation.model.view_tree import ViewTree, lower
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*", re.IGNORECASE)
 _LITERALS = frozenset({TokenType.STRING, TokenType.NUMBER, TokenType.RAW_STRING})
-#: Engines that accept ``database.table.column``; Hive 4.2 refuses it (``TypeCheckProcFactory``).
+#: Engines that accept ``database.table.column``; Hive 4.2 rejects it (``TypeCheckProcFactory``).
 _QUALIFIES_BY_DATABASE = frozenset({"spark", "trino"})
 
 
 class UnreadableViewError(ValueError):
-    """A view's text that cannot be rewritten; the message says why, and what to do."""
+    """The error for a view's text that cannot be rewritten; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Renaming:
     """The names that differ between source and target, in lower case.
 
-    :param tables: names on the target by names on the source; only those that differ.
+    :param tables: names on the target by names on the source, if they differ.
     """
 
     source_database: str
@@ -51,12 +51,12 @@ class Renaming:
 
 @dataclass(frozen=True, kw_only=True)
 class SqlContext:
-    """The engine that reads a view's text, and the names that it does not spell out.
+    """The engine that reads a view's text, and the catalog and database of incomplete names.
 
     :param dialect: ``hive``, ``spark`` or ``trino``.
-    :param catalogs: names of the catalog that stands for the metastore, in lower case.
-    :param database: the database of names without one; ``None`` where each reader's session gives it.
-    :param elsewhere: the catalog of names without one, where that is not the metastore's; in lower case.
+    :param catalogs: names of the engine's catalog for the metastore, in lower case.
+    :param database: the database of names without one; ``None`` if each reader's session defines it.
+    :param elsewhere: the catalog of names without one, in lower case, if it is not the metastore's.
     """
 
     dialect: str
@@ -65,7 +65,7 @@ class SqlContext:
     elsewhere: str = ""
 
     def foreign(self, catalog: str) -> str:
-        """Return the catalog of a name (in lower case) if it is not the metastore's; else nothing."""
+        """Return the catalog of a name (in lower case) if it is not the metastore's, or the empty text."""
         if not catalog:
             return self.elsewhere
         return "" if catalog in self.catalogs else catalog
@@ -76,9 +76,9 @@ class SqlContext:
 
 
 def rewritten(sql: str, renaming: Renaming, context: SqlContext) -> str:
-    """The text with the target's names.
+    """Return the text with the target's names.
 
-    :raises UnreadableViewError: the text cannot be parsed, or a name in it may mean two things.
+    :raises UnreadableViewError: if the text cannot be parsed, or a name in it is ambiguous.
     """
     if renaming.changes_nothing:
         return sql
@@ -86,21 +86,21 @@ def rewritten(sql: str, renaming: Renaming, context: SqlContext) -> str:
     if not _may_concern(tokens, renaming):
         return sql
     text = _Text(sql, tokens, renaming, context)
-    made = text.rewritten()
-    if ViewTree(_parsed(made, context.dialect)).references != text.expected:
+    new_sql = text.rewritten()
+    if ViewTree(_parsed(new_sql, context.dialect)).references != text.expected:
         raise UnreadableViewError("its text means other tables once the names in it are replaced")
-    return made
+    return new_sql
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamesRead:
     """The names that a text reads, in lower case.
 
-    :param tables: databases of the metastore, and tables.
-    :param functions: databases, and functions of theirs.
-    :param of_session: tables whose database each reader's session gives.
-    :param elsewhere: catalogs that are not the metastore's, and tables.
-    :param table_functions: there is a function whose result is read as a table.
+    :param tables: pairs of database and table in the metastore.
+    :param functions: pairs of database and function.
+    :param of_session: tables whose database each reader's session defines.
+    :param elsewhere: pairs of catalog and table outside of the metastore.
+    :param table_functions: the text reads the result of a function as a table.
     """
 
     tables: frozenset[tuple[str, str]]
@@ -113,7 +113,7 @@ class NamesRead:
 def names_read(sql: str, context: SqlContext) -> NamesRead:
     """Return the names that a text reads.
 
-    :raises UnreadableViewError: the text cannot be parsed, or its two readings disagree.
+    :raises UnreadableViewError: if the text cannot be parsed, or parser and token scan disagree.
     """
     tokens = _tokens(sql, context.dialect)
     tree = ViewTree(_parsed(sql, context.dialect))
@@ -149,7 +149,7 @@ def names_read(sql: str, context: SqlContext) -> NamesRead:
 
 
 def normal_form(sql: str, dialect: str) -> str:
-    """The text's tokens, names in lower case and without quotes; the text itself where it has no tokens."""
+    """Return the text's tokens with names in lower case and unquoted; the text itself if it has no tokens."""
     try:
         tokens = _tokens(sql, dialect)
     except UnreadableViewError:
@@ -161,7 +161,7 @@ def normal_form(sql: str, dialect: str) -> str:
 
 @dataclass(frozen=True)
 class _Edit:
-    """Characters of the text, from ``start`` up to and without ``end``, and what replaces them."""
+    """A replacement of the text's characters from ``start`` up to, and without, ``end``."""
 
     start: int
     end: int
@@ -169,7 +169,7 @@ class _Edit:
 
 
 class _Text:
-    """One view's text, parsed."""
+    """The parsed text of one view."""
 
     def __init__(self, sql: str, tokens: Sequence[Token], renaming: Renaming, context: SqlContext) -> None:
         self._sql = sql
@@ -180,14 +180,14 @@ class _Text:
         self._tree = ViewTree(_parsed(sql, context.dialect))
         self._edits: dict[int, _Edit] = {}
         self._judged: set[int] = set()
-        #: Names under which the text's tables may qualify columns, by whether they are tables of ours.
+        #: Names of tables and aliases that may qualify columns, and the unaliased tables of our database.
         self._aliases: set[str] = set()
         self._unaliased: set[str] = set()
         #: References of the rewritten text, in the order of the tree.
         self.expected: list[tuple[str, ...]] = []
 
     def rewritten(self) -> str:
-        self._aliases = {lower(one.this) for one in self._tree.aliases if one.this}
+        self._aliases = {lower(alias.this) for alias in self._tree.aliases if alias.this}
         for table in self._tree.tables:
             self._table(table)
         for column in self._tree.columns:
@@ -195,20 +195,20 @@ class _Text:
         for dot in self._tree.dots:
             self._function(dot)
         self._cross_check()
-        made, at = [], 0
-        for edit in sorted(self._edits.values(), key=lambda one: (one.start, one.end)):
-            made += [self._sql[at : edit.start], edit.text]
+        pieces, at = [], 0
+        for edit in sorted(self._edits.values(), key=lambda change: (change.start, change.end)):
+            pieces += [self._sql[at : edit.start], edit.text]
             at = edit.end
-        return "".join([*made, self._sql[at:]])
+        return "".join([*pieces, self._sql[at:]])
 
     # -- references to tables --------------------------------------------------------------------------
 
     def _table(self, table: exp.Table) -> None:
         name, database, catalog = (table.args.get(part) for part in ("this", "db", "catalog"))
         self._judged.update(_starts(name, database, catalog))
-        parts = [lower(one) for one in (catalog, database, name)]
+        parts = [lower(identifier) for identifier in (catalog, database, name)]
         if not isinstance(name, exp.Identifier):
-            # A table function, or more parts than a table has.
+            # A table function, or a name with more parts than a table has.
             if database is not None and self._is_ours(catalog, database):
                 self._replace(database, self._renaming.target_database)
             return
@@ -235,7 +235,7 @@ class _Text:
         database: exp.Expr | None,
         catalog: exp.Expr | None,
     ) -> bool:
-        """Whether a reference means a table of the source database."""
+        """Return whether a reference means a table of the source database."""
         if database is not None:
             return self._is_ours(catalog, database)
         if self._context.database is not None:
@@ -262,7 +262,7 @@ class _Text:
         return False
 
     def _keep_alias(self, table: exp.Table, name: exp.Identifier, new: str) -> None:
-        """Let the former name of a table be its alias, or take away such an alias where it is not needed."""
+        """Add the former name of a table as its alias, or remove such an alias where it is not needed."""
         last = self._number_of(name)
         alias = self._tokens[last + 1] if last + 1 < len(self._tokens) else None
         quote = self._context.quote
@@ -275,7 +275,7 @@ class _Text:
             self._edits[start] = _Edit(start, alias.end + 1, "")
 
     def _end_of_table(self, table: exp.Table, last: int) -> int:
-        """Where a table's alias belongs: behind its name, and in Hive and Spark behind its sample."""
+        """Return the position of a table's alias: after its name, in Hive and Spark after its sample."""
         following = self._tokens[last + 1 : last + 3]
         sampled = bool(following) and following[0].token_type is TokenType.TABLE_SAMPLE
         unusual = {"version", "when", "hints", "partition", "changes", "only"} & {
@@ -309,7 +309,7 @@ class _Text:
         with_catalog = len(parts) > 3 and lower(parts[0]) in self._context.catalogs
         database, table = parts[1:3] if with_catalog else parts[:2]
         if lower(database) != self._renaming.source_database or lower(table) not in self._unaliased:
-            return  # a field of a column
+            return  # the first part is a column, and the others are its fields
         if not with_catalog and lower(database) in self._aliases:
             raise UnreadableViewError(
                 f"in its text, {column.sql()} may begin with the database or with a table of the same name; "
@@ -337,7 +337,7 @@ class _Text:
     # -- edits -----------------------------------------------------------------------------------------
 
     def _replace(self, identifier: exp.Expr, new: str) -> None:
-        """Write another name in an identifier's place, quoted as it was, or where it must be."""
+        """Replace an identifier by another name, with quotes if it had them or the new name needs them."""
         if lower(identifier) == new:
             return
         token = self._tokens[self._number_of(identifier)]
@@ -347,9 +347,9 @@ class _Text:
         self._edits[start] = _Edit(start, end, f"{quote}{new}{quote}" if quoted else new)
 
     def _number_of(self, identifier: exp.Expr) -> int:
-        """Which token an identifier is.
+        """Return the number of an identifier's token.
 
-        :raises UnreadableViewError: there is another token in its place, or none.
+        :raises UnreadableViewError: if another token, or none, is at its position.
         """
         start = _start(identifier)
         number = self._at.get(start)
@@ -357,12 +357,12 @@ class _Text:
             raise UnreadableViewError(f"the place of {identifier.name} in its text is not certain")
         return number
 
-    # -- the second reading ----------------------------------------------------------------------------
+    # -- the check by tokens ---------------------------------------------------------------------------
 
     def _cross_check(self) -> None:
-        """Compare with what tokens alone say.
+        """Compare the parser's references with those of the token scan.
 
-        :raises UnreadableViewError: a reference is in one of the readings only.
+        :raises UnreadableViewError: if only one of the two has a reference.
         """
         ours, renamed = self._renaming.source_database, self._renaming.tables
         for number, token in enumerate(self._tokens[:-1]):
@@ -376,7 +376,7 @@ class _Text:
             if isinstance(table.this, exp.Identifier)
         }
         scanned = {
-            parts[0].start: [one.text.lower() for one in parts] for parts in scanned_tables(self._tokens)
+            parts[0].start: [piece.text.lower() for piece in parts] for parts in scanned_tables(self._tokens)
         }
         for start in parsed.keys() ^ scanned.keys():
             names = parsed.get(start) or scanned[start]
@@ -401,10 +401,10 @@ def _tokens(sql: str, dialect: str) -> list[Token]:
 
 def _parsed(sql: str, dialect: str) -> exp.Expr:
     try:
-        found = Dialect.get_or_raise(dialect).parse(sql)
+        statements = Dialect.get_or_raise(dialect).parse(sql)
     except (SqlglotError, RecursionError) as error:
         raise UnreadableViewError(_unparsed(dialect, error)) from error
-    (tree,) = found if len(found) == 1 else (None,)
+    (tree,) = statements if len(statements) == 1 else (None,)
     if not isinstance(tree, exp.Query) or tree.find(exp.Command):
         raise UnreadableViewError("its text is not one query")
     return tree
@@ -416,7 +416,7 @@ def _unparsed(dialect: str, error: Exception) -> str:
 
 
 def _may_concern(tokens: Sequence[Token], renaming: Renaming) -> bool:
-    """Whether any name in the text could be one that changes."""
+    """Return whether any name in the text may have to change."""
     names = set(renaming.tables)
     if renaming.source_database != renaming.target_database:
         names.add(renaming.source_database)
@@ -435,9 +435,9 @@ def _is_plain(name: str, dialect: str) -> bool:
 
 
 def _start(identifier: exp.Expr) -> int:
-    """Where an identifier begins in the text.
+    """Return the position of an identifier in the text.
 
-    :raises UnreadableViewError: the parser has made it up.
+    :raises UnreadableViewError: if the identifier is not in the text, but was added by the parser.
     """
     if "start" not in identifier.meta:
         raise UnreadableViewError(f"its text implies {identifier.name}, and does not name it")
@@ -445,6 +445,6 @@ def _start(identifier: exp.Expr) -> int:
 
 
 def _starts(*identifiers: exp.Expr | None) -> Iterator[int]:
-    for one in identifiers:
-        if one is not None and "start" in one.meta:
-            yield one.meta["start"]
+    for identifier in identifiers:
+        if identifier is not None and "start" in identifier.meta:
+            yield identifier.meta["start"]

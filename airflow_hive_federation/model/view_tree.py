@@ -1,4 +1,4 @@
-"""The tree of a view's text: its tables, columns and functions, found in one walk. Pure."""
+"""Finds the tables, columns and functions of a view's parsed SQL text in one walk over its tree."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from sqlglot import exp
 
 
 class ViewTree:
-    """The tables, columns and functions of a parsed text, found by one walk.
+    """The tables, columns, functions and aliases of a parsed text, collected by one walk.
 
-    Hints are left out: a name there that is nobody's changes no rows. A walk of its own, for ancestors that
-    are asked for by each expression take the square of a deep text's length.
+    The walk skips hints: an outdated name in a hint changes no rows. It tracks scopes by itself, because a
+    search of the ancestors of each expression takes the square of a deep text's length.
     """
 
     def __init__(self, tree: exp.Expr) -> None:
@@ -23,19 +23,19 @@ class ViewTree:
         self._common: set[int] = set()
         waiting: list[tuple[exp.Expr, _Scope | None]] = [(tree, None)]
         while waiting:
-            one, scope = waiting.pop()
-            if isinstance(one, exp.Hint):
+            node, scope = waiting.pop()
+            if isinstance(node, exp.Hint):
                 continue
-            self._note(one, scope)
-            waiting += reversed(list(_below(one, scope)))
+            self._note(node, scope)
+            waiting += reversed(list(_below(node, scope)))
 
     def is_common(self, table: exp.Table) -> bool:
-        """Tell whether a name without a database is a common table expression's that is in scope there."""
+        """Return whether a name without a database refers to a common table expression in scope."""
         return id(table) in self._common
 
     @property
     def references(self) -> list[tuple[str, ...]]:
-        """Catalog, database and name of each table."""
+        """Return catalog, database and name of each table."""
         return [
             tuple(lower(table.args.get(part)) for part in ("catalog", "db", "this"))
             for table in self.tables
@@ -57,7 +57,7 @@ class ViewTree:
 
 @dataclass(frozen=True)
 class _Scope:
-    """Common table expressions that a place sees: the first ones of a list, and those around it."""
+    """The common table expressions in scope: the first ``first`` of a list, and those of the outer scopes."""
 
     places: Mapping[str, int]
     first: int
@@ -73,11 +73,11 @@ class _Scope:
 
 
 def _below(one: exp.Expr, scope: _Scope | None) -> Iterator[tuple[exp.Expr, _Scope | None]]:
-    """The expressions right below one, each with the scope that it stands in."""
+    """Yield the child expressions of an expression, each with its scope."""
     if isinstance(one, exp.With):
         places = _places(one)
         for number, common in enumerate(one.expressions):
-            # One sees those before it; itself and later ones only if the list is recursive.
+            # An expression can refer to earlier ones; to itself and later ones only if the list is recursive.
             yield common, _Scope(places, len(one.expressions) if one.recursive else number, scope)
         return
     common = one.args.get("with_") or one.args.get("with")
@@ -91,12 +91,12 @@ def _below(one: exp.Expr, scope: _Scope | None) -> Iterator[tuple[exp.Expr, _Sco
 
 def _places(common: exp.With) -> dict[str, int]:
     """Return the first position of each name in a list of common table expressions."""
-    found: dict[str, int] = {}
-    for number, one in enumerate(common.expressions):
-        found.setdefault(one.alias.lower(), number)
-    return found
+    positions: dict[str, int] = {}
+    for number, expression in enumerate(common.expressions):
+        positions.setdefault(expression.alias.lower(), number)
+    return positions
 
 
 def lower(one: exp.Expr | None) -> str:
-    """Return an identifier's name in lower case; nothing for none."""
+    """Return an identifier's name in lower case; the empty text for ``None``."""
     return one.name.lower() if one is not None else ""

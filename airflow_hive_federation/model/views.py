@@ -1,9 +1,9 @@
-"""Views of the source made into views of the target, whichever engine made them. Pure.
+"""Rewrites views of the source for the target, whether Hive, Spark, Trino or Presto created them.
 
-Hive executes ``viewExpandedText``, in which it has spelled out every database, and keeps what was typed
-beside it. Spark keeps the text as it was typed, and in parameters ``view.catalogAndNamespace.*`` the database
-that names without one mean (``CatalogTable.viewCatalogAndNamespace``). Trino and Presto keep JSON, encoded,
-in ``viewOriginalText`` (``io.trino.plugin.hive.ViewReaderUtil``).
+Hive executes ``viewExpandedText``, in which it has added every database's name, and keeps the user's text
+beside it. Spark keeps the user's text, and in parameters ``view.catalogAndNamespace.*`` the database of names
+without one (``CatalogTable.viewCatalogAndNamespace``). Trino and Presto keep encoded JSON in
+``viewOriginalText`` (``io.trino.plugin.hive.ViewReaderUtil``).
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from airflow_hive_federation.model.view_text import (
 )
 
 _NAMESPACE = "view.catalogAndNamespace."
-#: The same, as Spark 2 wrote it.
+#: The parameter of Spark 2 for the same database.
 _DEFAULT_DATABASE = "view.default.database"
 _DOUBLE_QUOTES = "view.sqlConfig.spark.sql.ansi.doubleQuotedIdentifiers"
 _SPARKS_CATALOG = "spark_catalog"
-#: A clause that makes a name of a string (``IDENTIFIER('db.t')``).
+#: A clause that uses a string as a name (``IDENTIFIER('db.t')``).
 _NAME_OF_STRING = re.compile(r"\bidentifier\s*\(", re.IGNORECASE)
 _TRINOS = "presto_view"
 _TRINO_BEGIN, _TRINO_END = "/* Presto View: ", " */"
 
 
 def reason_to_leave_out(view: Any, renaming: Renaming) -> str | None:
-    """Say why a view stays out of the replica; ``None`` if it can be rewritten.
+    """Return the reason why a view stays out of the replica; ``None`` if it can be rewritten.
 
     :param view: wire ``Table`` of the source.
     """
@@ -51,10 +51,10 @@ def reason_to_leave_out(view: Any, renaming: Renaming) -> str | None:
 
 
 def rewrite_view(view: Any, renaming: Renaming) -> None:
-    """Give a view the names of the target, in its texts and parameters.
+    """Replace names by those of the target in a view's texts and parameters.
 
     :param view: wire ``Table``; changed in place.
-    :raises DumpCorruptError: a view that cannot be rewritten, which a dump does not have.
+    :raises DumpCorruptError: if the view cannot be rewritten; a dump never has such a view.
     """
     try:
         rename_in_view(view, renaming)
@@ -67,44 +67,45 @@ def rewrite_view(view: Any, renaming: Renaming) -> None:
 
 
 def rename_in_view(view: Any, renaming: Renaming) -> None:
-    """Give a view other names, in its texts and parameters.
+    """Replace names in a view's texts and parameters.
 
     :param view: wire ``Table``; changed in place, or not at all.
-    :raises UnreadableViewError: its text cannot be rewritten for certain.
+    :raises UnreadableViewError: if its text cannot be rewritten for certain.
     """
-    found = _Rewriting(view, renaming).result()
-    view.viewExpandedText, view.viewOriginalText, view.parameters = found
+    result = _Rewriting(view, renaming).result()
+    view.viewExpandedText, view.viewOriginalText, view.parameters = result
 
 
 def read_by_view(view: Any) -> NamesRead:
     """Return the names that a view's text reads.
 
     :param view: wire ``Table``.
-    :raises UnreadableViewError: which those are is not certain.
+    :raises UnreadableViewError: if the names cannot be found for certain.
     """
     return _Rewriting(view, Renaming(source_database="", target_database="")).names()
 
 
 def text_claim(view: Any) -> str:
-    """The text that readers execute, in a form that is equal where only quotes, case and blanks differ.
+    """Return the text that engines execute, in a form without differences in quotes, case and blanks.
 
-    A failover takes a view there and back, and it may return with other quotes.
+    Failover and failback copy a view to the target and back, and may change its quotes.
 
     :param view: wire ``Table``.
     """
     if not _is_trinos(view):
         return normal_form(view.viewExpandedText or "", "hive")
     try:
-        found = _decoded(view.viewOriginalText or "")
+        definition = _decoded(view.viewOriginalText or "")
     except UnreadableViewError:
         return str(view.viewOriginalText)
     return json.dumps(
-        {**found, "originalSql": normal_form(str(found.get("originalSql")), "trino")}, sort_keys=True
+        {**definition, "originalSql": normal_form(str(definition.get("originalSql")), "trino")},
+        sort_keys=True,
     )
 
 
 class _Rewriting:
-    """One view: its texts and parameters with the target's names."""
+    """The rewriting of one view: its texts and parameters with the target's names."""
 
     def __init__(self, view: Any, renaming: Renaming) -> None:
         self._renaming = renaming
@@ -115,7 +116,7 @@ class _Rewriting:
         self._original: str | None = view.viewOriginalText
 
     def check(self) -> None:
-        """Rewrite what may fail: each cycle asks this of each view."""
+        """Rewrite only the text that may be unreadable, because each cycle checks each view."""
         if not self._renaming.changes_nothing and not (self._is_trinos or self._is_sparks):
             rewritten(self._expanded or "", self._renaming, SqlContext(dialect="hive"))
         else:
@@ -123,8 +124,10 @@ class _Rewriting:
 
     def names(self) -> NamesRead:
         if self._is_trinos:
-            found = _decoded(self._original or "")
-            sql, catalog, schema = (str(found.get(key) or "") for key in ("originalSql", "catalog", "schema"))
+            definition = _decoded(self._original or "")
+            sql, catalog, schema = (
+                str(definition.get(key) or "") for key in ("originalSql", "catalog", "schema")
+            )
             context = SqlContext(
                 dialect="trino",
                 catalogs=frozenset({catalog.lower()} - {""}),
@@ -149,7 +152,7 @@ class _Rewriting:
     # -- Hive ------------------------------------------------------------------------------------------
 
     def _of_hive(self) -> tuple[str | None, str | None]:
-        """Both texts. Hive takes quotes away in the original one, which nobody executes."""
+        """Return both texts; Hive removes quotes in the original text, which it never executes."""
         context = SqlContext(dialect="hive")
         expanded = rewritten(self._expanded or "", self._renaming, context)
         if self._original is None or self._original == self._expanded:
@@ -164,15 +167,15 @@ class _Rewriting:
     def _of_spark(self) -> tuple[str | None, str | None, dict[str, str]]:
         parameters = dict(self._parameters)
         context = self._sparks_context()
-        made: dict[str | None, str | None] = {}
-        # Spark writes the same text twice.
+        rewritten_texts: dict[str | None, str | None] = {}
+        # Spark writes the same text into both fields, so that the set mostly has one text.
         for text in {self._expanded, self._original}:
             self._check_spark(text or "")
-            made[text] = text and rewritten(text, self._renaming, context)
+            rewritten_texts[text] = text and rewritten(text, self._renaming, context)
         if context.database == self._renaming.source_database:
             key = _DEFAULT_DATABASE if _DEFAULT_DATABASE in parameters else f"{_NAMESPACE}part.1"
             parameters[key] = self._renaming.target_database
-        return made[self._expanded], made[self._original], parameters
+        return rewritten_texts[self._expanded], rewritten_texts[self._original], parameters
 
     def _sparks_context(self) -> SqlContext:
         where = self._namespace()
@@ -182,12 +185,12 @@ class _Rewriting:
             dialect="spark",
             catalogs=frozenset({_SPARKS_CATALOG}),
             database=database.lower(),
-            # Names of two parts are of the catalog that was current, too.
+            # Names of two parts belong to the catalog that was current as well.
             elsewhere="" if here else where[0].lower(),
         )
 
     def _namespace(self) -> list[str]:
-        """Catalog and database that names without them mean."""
+        """Return the catalog and database of names without them."""
         if f"{_NAMESPACE}numParts" not in self._parameters:
             return [_SPARKS_CATALOG, self._parameters[_DEFAULT_DATABASE]]
         try:
@@ -212,33 +215,34 @@ class _Rewriting:
     # -- Trino -----------------------------------------------------------------------------------------
 
     def _of_trino(self, text: str) -> str:
-        found = _decoded(text)
-        sql, catalog, schema = (found.get(key) for key in ("originalSql", "catalog", "schema"))
+        definition = _decoded(text)
+        sql, catalog, schema = (definition.get(key) for key in ("originalSql", "catalog", "schema"))
         if not isinstance(sql, str):
             raise UnreadableViewError("its encoded definition has no originalSql; create the view anew")
         ours = self._renaming.source_database
         home = isinstance(catalog, str) and isinstance(schema, str) and schema.lower() == ours
-        # Made in a session of another catalog, its text names ours by a catalog that is not known here.
+        # If the view was created in a session of another catalog, its catalog's name for our metastore is
+        # unknown here.
         context = SqlContext(
             dialect="trino",
             catalogs=frozenset({catalog.lower()} if home else ()),  # type: ignore[union-attr]
             database=ours if home else "",
         )
-        made = rewritten(sql, self._renaming, context)
-        if made != sql and not home:
+        new_sql = rewritten(sql, self._renaming, context)
+        if new_sql != sql and not home:
             raise UnreadableViewError(
                 f"it was made in a session of {catalog}.{schema}, whose names of two parts may be of another "
                 "metastore; create the view anew in a session of its own schema"
             )
-        changed = {**found, "originalSql": made}
+        changed = {**definition, "originalSql": new_sql}
         if home:
             changed["schema"] = self._renaming.target_database
-        if isinstance(found.get("path"), list):
-            changed["path"] = [self._path_element(one, catalog) for one in found["path"]]
-        return text if changed == found else _encoded(changed)
+        if isinstance(definition.get("path"), list):
+            changed["path"] = [self._path_element(element, catalog) for element in definition["path"]]
+        return text if changed == definition else _encoded(changed)
 
     def _path_element(self, one: Any, catalog: Any) -> Any:
-        """An element of the path in which Trino looks for functions."""
+        """Return an element of the path in which Trino looks for functions, with the target's schema."""
         ours = isinstance(one, dict) and one.get("catalogName") == catalog
         if ours and str(one.get("schemaName", "")).lower() == self._renaming.source_database:
             return {**one, "schemaName": self._renaming.target_database}
@@ -252,14 +256,14 @@ def _is_trinos(view: Any) -> bool:
 def _decoded(text: str) -> dict[str, Any]:
     inside = text.removeprefix(_TRINO_BEGIN).removesuffix(_TRINO_END)
     try:
-        found = bounded_json.loads(base64.b64decode(inside, validate=True).decode())
+        definition = bounded_json.loads(base64.b64decode(inside, validate=True).decode())
     except (binascii.Error, ValueError) as error:
         raise UnreadableViewError(
             "its text is not a view as Trino encodes it (a materialized view is not replicated)"
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(definition, dict):
         raise UnreadableViewError("its encoded definition is no JSON object; create the view anew")
-    return found
+    return definition
 
 
 def _encoded(found: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""Which write ids, and which transactions, a reader may see.
+"""Decides which write ids and transactions a reader may see, by Hive's lists of valid ids.
 
-A metastore hands these lists out and Hive carries them about as text; both forms are read and written here.
-The answers are those of Hive's ``ValidReaderWriteIdList``, ``ValidCompactorWriteIdList`` and
-``ValidReadTxnList``, odd corners included, because Hive and we must choose the same directories.
+A metastore returns these lists as structs, and Hive passes them on as text; this module reads and writes both
+forms. Its results equal those of Hive's ``ValidReaderWriteIdList``, ``ValidCompactorWriteIdList`` and
+``ValidReadTxnList``, even in their odd cases, because Hive and this package must choose the same directories.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 UNBOUNDED = 2**63 - 1
 """Java's ``Long.MAX_VALUE``: no high watermark, or no open id."""
 
-#: Characters of a list: some two million ids.
+#: Maximum characters of a list: some two million ids.
 _LONGEST = 1 << 24
 _SHOWN = 1000
 
 
 class RangeState(StrEnum):
-    """How much of a range of ids has a property."""
+    """The part of a range of ids that has a property."""
 
     NONE = "none"
     SOME = "some"
@@ -34,12 +34,12 @@ class RangeState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class _ValidIds:
-    """What write-id lists and transaction lists have in common.
+    """The common base of write-id lists and transaction lists.
 
-    :param high_watermark: highest id known when the list was made; everything above is invisible.
+    :param high_watermark: highest id at the time of the list; all ids above it are invisible.
     :param open_ids: ids at or below it whose transactions were still open, ascending.
     :param aborted_ids: ids at or below it whose transactions were aborted, ascending.
-    :param min_open_id: lowest open id, ``None`` if there is none.
+    :param min_open_id: lowest open id; ``None`` if no id is open.
     """
 
     high_watermark: int
@@ -49,23 +49,23 @@ class _ValidIds:
 
     @cached_property
     def invalid_ids(self) -> tuple[int, ...]:
-        """Open and aborted ids together, ascending."""
+        """Return open and aborted ids together, ascending."""
         return tuple(sorted((*self.open_ids, *self.aborted_ids)))
 
     def is_valid(self, an_id: int) -> bool:
-        """Whether rows of this id are visible."""
+        """Return whether rows of this id are visible."""
         return an_id <= self.high_watermark and not _contains(self.invalid_ids, an_id)
 
     def is_aborted(self, an_id: int) -> bool:
-        """Whether the id is known to be aborted."""
+        """Return whether the list has the id as aborted."""
         return _contains(self.aborted_ids, an_id)
 
     def has_open(self, low: int, high: int) -> bool:
-        """Whether an id of ``low..high``, both included, was open when the list was made."""
+        """Return whether an id of ``low..high``, both included, was open at the time of the list."""
         return _count(self.open_ids, low, high) > 0
 
     def range_state(self, low: int, high: int) -> RangeState:
-        """Say how much of ``low..high``, both included, is visible (``isWriteIdRangeValid``)."""
+        """Return whether none, some or all ids of ``low..high`` are visible (``isWriteIdRangeValid``)."""
         if low > self.high_watermark:
             return RangeState.NONE
         invalid = self.invalid_ids
@@ -75,7 +75,7 @@ class _ValidIds:
         return _share(high - low + 1 - count, high - low + 1)
 
     def range_aborted(self, low: int, high: int) -> RangeState:
-        """Say how much of ``low..high``, both included, is aborted (``isWriteIdRangeAborted``)."""
+        """Return whether none, some or all ids of ``low..high`` are aborted (``isWriteIdRangeAborted``)."""
         if self.high_watermark < low:
             return RangeState.NONE
         return _share(_count(self.aborted_ids, low, high), high - low + 1)
@@ -110,10 +110,10 @@ class ValidWriteIds(_ValidIds):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read Hive's form, ``db.table:high watermark:lowest open:open,…:aborted,…``.
+        """Parse Hive's text form, ``db.table:high watermark:lowest open:open,…:aborted,…``.
 
-        :raises AcidFormatError: if the text is empty or malformed. (Hive takes an empty one as “everything is
-            valid”, which is never what a reader of an ACID table wants; see :meth:`everything`.)
+        :raises AcidFormatError: if the text is empty or malformed. (For Hive an empty text means that all ids
+            are valid, which no reader of an ACID table ever wants; see :meth:`everything`.)
         """
         table, _, rest = text.partition(":")
         return cls(table=None if table.lower() == "null" else table, **_parse(rest, text))  # type: ignore[arg-type]
@@ -131,35 +131,35 @@ class ValidWriteIds(_ValidIds):
         """Build the list from the fields of the metastore's ``TableValidWriteIds``.
 
         :param invalid_ids: open and aborted ids.
-        :param aborted_bits: Java ``BitSet`` bytes; bit *i* says that ``invalid_ids[i]`` is aborted.
+        :param aborted_bits: Java ``BitSet`` bytes; bit *i* is set if ``invalid_ids[i]`` is aborted.
         """
         return cls(table=table, **_from_bits(high_watermark, invalid_ids, aborted_bits, min_open_id))  # type: ignore[arg-type]
 
     @classmethod
     def everything(cls, table: str | None = None) -> Self:
-        """Build a list to which every write id is valid."""
+        """Build a list in which every write id is valid."""
         return cls(table=table, high_watermark=UNBOUNDED)
 
     def text(self) -> str:
-        """Write Hive's form (``ValidReaderWriteIdList.writeToString``)."""
+        """Return Hive's text form (``ValidReaderWriteIdList.writeToString``)."""
         return f"{self.table or 'null'}:{self._text()}"
 
     def cut(self, high_watermark: int) -> Self:
-        """Return the list as it is at a lower high watermark.
+        """Return the list, cut to a lower high watermark.
 
         :raises ConfigurationError: if ``high_watermark`` is above the list's own.
         """
         return type(self)(table=self.table, **self._cut(high_watermark))  # type: ignore[arg-type]
 
     def is_valid_base(self, write_id: int) -> bool:
-        """Whether a compacted base up to ``write_id`` holds nothing that this reader must not see."""
+        """Return whether this reader may see all rows of a compacted base up to ``write_id``."""
         lowest = UNBOUNDED if self.min_open_id is None else self.min_open_id
         return write_id < lowest and write_id <= self.high_watermark
 
     def for_compactor(self) -> CompactorWriteIds:
-        """Return what a compactor may read: everything below the lowest open write id.
+        """Return the write ids that a compactor may read: all below the lowest open write id.
 
-        ``TxnCommonUtils.createValidCompactWriteIdList``.
+        Hive does the same in ``TxnCommonUtils.createValidCompactWriteIdList``.
         """
         top = self.high_watermark if self.min_open_id is None else self.min_open_id - 1
         top = min(top, self.high_watermark)
@@ -169,21 +169,21 @@ class ValidWriteIds(_ValidIds):
 
 @dataclass(frozen=True, kw_only=True)
 class CompactorWriteIds(ValidWriteIds):
-    """The write ids a compactor sees (``ValidCompactorWriteIdList``); the text form is the reader's."""
+    """The write ids that a compactor may read (``ValidCompactorWriteIdList``), in the reader's text form."""
 
     def range_state(self, low: int, high: int) -> RangeState:
-        """All of a range that is resolved, else none of it: half a delta cannot be compacted."""
+        """Return ``ALL`` if no transaction of a range can still change, else ``NONE``: deltas stay whole."""
         del low
         return RangeState.ALL if self.high_watermark >= high else RangeState.NONE
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidTxns(_ValidIds):
-    """The transactions whose results a reader may see (``ValidReadTxnList``)."""
+    """The transactions whose rows a reader may see (``ValidReadTxnList``)."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read Hive's form, ``high watermark:lowest open:open,…:aborted,…``.
+        """Parse Hive's text form, ``high watermark:lowest open:open,…:aborted,…``.
 
         :raises AcidFormatError: if the text is empty or malformed.
         """
@@ -203,11 +203,11 @@ class ValidTxns(_ValidIds):
 
     @classmethod
     def everything(cls) -> Self:
-        """Build a list to which every transaction is valid."""
+        """Build a list in which every transaction is valid."""
         return cls(high_watermark=UNBOUNDED)
 
     def text(self) -> str:
-        """Write Hive's form (``ValidReadTxnList.writeToString``)."""
+        """Return Hive's text form (``ValidReadTxnList.writeToString``)."""
         return self._text()
 
 

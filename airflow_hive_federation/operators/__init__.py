@@ -1,1 +1,1 @@
-"""Airflow operators."""
+"""Provides the Airflow operators."""

@@ -1,4 +1,4 @@
-"""Links from tasks on clusters to what they note in XCom, and these notes."""
+"""Links Airflow tasks on clusters to their XComs, and builds the values of these XComs."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ if TYPE_CHECKING:
     from airflow_hive_federation.clusters.registry import Cluster
     from airflow_hive_federation.clusters.routing.decision import Decision
 
-#: Keys of XComs.
+#: Keys of the XComs.
 ROUTE, COPY = "route", "copy"
 
 
 class RouteLink(BaseOperatorLink):
-    """Shows the route of a task's statements: the clusters, the rules that decided, and why."""
+    """A link to the route of a task's statements: the clusters, the deciding rules, and the reasons."""
 
     name = "Route"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """The page of the task's XComs."""
+        """Return the URL of the task's XCom page."""
         return xcom_page(ti_key)
 
 
 class CopyLink(BaseOperatorLink):
-    """Names the copies that a task made, and where they are."""
+    """A link to the names and directories of the copies that a task made."""
 
     name = "Copy"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """The page of the task's XComs."""
+        """Return the URL of the task's XCom page."""
         return xcom_page(ti_key)
 
 
 def xcom_page(ti_key: Any) -> str:
-    """URL of the page of a task instance's XComs.
+    """Return the URL of the XCom page of a task instance.
 
-    :param ti_key: task instance, or its key.
+    :param ti_key: the task instance, or its key.
     """
     from airflow_hive_federation.hooks.compat import configured
 
     parts = ["dags", ti_key.dag_id, "runs", ti_key.run_id, "tasks", ti_key.task_id]
     if ti_key.map_index is not None and ti_key.map_index >= 0:
         parts += ["mapped", str(ti_key.map_index)]
-    path = "/".join(quote(one, safe="") for one in (*parts, "xcom"))
+    path = "/".join(quote(part, safe="") for part in (*parts, "xcom"))
     return f"{configured('api', 'base_url', '/').rstrip('/')}/{path}"
 
 
 def push(context: Context, key: str, value: Any) -> None:
-    """Note a value for the task's page, unless no task runs."""
+    """Push a value to the XComs of the running task; do nothing if no task runs."""
     task_instance = context.get("ti")
     if task_instance is not None:
         task_instance.xcom_push(key=key, value=value)
 
 
 def route_note(decision: Decision, refused: str = "") -> dict[str, Any]:
-    """The route of one statement for the page: no text of the statement, and no rows.
+    """Return the XCom value for the route of one statement, without the statement's text and rows.
 
-    :param refused: the reason why it was not run.
+    :param refused: the reason why the statement was not run.
     """
     from airflow_hive_federation.clusters.routing.explain import in_words
 
@@ -73,9 +73,9 @@ def route_note(decision: Decision, refused: str = "") -> dict[str, Any]:
 
 
 def copy_note(table: str, cluster: Cluster, copied: list[str], current: list[str] | None) -> dict[str, Any]:
-    """The copy for the page.
+    """Return the XCom value for the copies of one table.
 
-    :param current: objects that were up to date; ``None`` if they were not looked at.
+    :param current: the objects that were up to date; ``None`` if the task did not compare them.
     """
     from airflow_hive_federation.clusters.copies.objects import split_name
     from airflow_hive_federation.storage.filesystem import join
@@ -91,7 +91,7 @@ def copy_note(table: str, cluster: Cluster, copied: list[str], current: list[str
 
 
 def run_of(context: Context) -> tuple[str, str]:
-    """The run of a task that all of its tries share, and the name of the task."""
+    """Return an id of the run that all tries of a task share, and the name of the task."""
     task_instance = context.get("ti")
     if task_instance is None:
         return uuid.uuid4().hex, "a program"

@@ -1,4 +1,4 @@
-"""Clusters of one metastore, as Airflow tasks."""
+"""Assigns, copies, moves and routes the tables of one metastore among clusters, in Airflow tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_hive_federation.errors import RoutingError
 from airflow_hive_federation.hooks.clusters import find_registry
-from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.cluster_links import (
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 class _ClusterOperator(BaseOperator):
     """Base of the operators of clusters.
 
-    :param metastore_conn_id: connection of the metastore. (templated)
-    :param clusters: the registry: path or URI of a JSON file, name of an Airflow variable, or ``metastore``
-        for the metastore's own configuration; see :func:`.hooks.clusters.find_registry`. (templated)
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param clusters: the registry: the path or URI of a JSON file, the name of an Airflow variable, or
+        ``metastore`` for the metastore's own configuration; see :func:`.hooks.clusters.find_registry`.
+        (templated)
     """
 
     template_fields: Sequence[str] = ("metastore_conn_id", "clusters")
@@ -58,7 +59,7 @@ class _ClusterOperator(BaseOperator):
 
     @contextmanager
     def _open(self) -> Iterator[tuple[MetastoreClient, ClusterRegistry, dict[str, Any]]]:
-        """The metastore, the registry, and the storage options of the connection."""
+        """Open the metastore, the registry, and the storage options of the connection."""
         hook = HiveMetastoreHook(self.metastore_conn_id)
         with as_airflow_error(), hook.client() as client:
             options = hook.storage_options
@@ -66,15 +67,15 @@ class _ClusterOperator(BaseOperator):
 
 
 class AssignClusterOperator(_ClusterOperator):
-    """Makes a cluster the primary of all tables that have none. No data moves.
+    """Makes a cluster the primary of all tables that have no primary yet. No data moves.
 
-    Returns the report: ``changed``, ``unchanged``, ``elsewhere`` and ``skipped`` tables. A task that was
-    interrupted is finished by running it again.
+    Returns the report: ``changed``, ``unchanged``, ``elsewhere`` and ``skipped`` tables. If the task is
+    interrupted, another run finishes it.
 
-    :param cluster: its name; the default cluster if ``None``. (templated)
-    :param databases: names; all databases if ``None``. (templated)
-    :param undo: take the tables of the cluster out of it instead, but for those that have copies.
-    :param dry_run: write nothing, and report what would be changed.
+    :param cluster: the name of the cluster; the default cluster if ``None``. (templated)
+    :param databases: the names of the databases; all databases if ``None``. (templated)
+    :param undo: remove the tables from the cluster instead, except those that have copies.
+    :param dry_run: write nothing, and report the tables that would be changed.
     """
 
     template_fields: Sequence[str] = (*_ClusterOperator.template_fields, "cluster", "databases")
@@ -107,8 +108,8 @@ class AssignClusterOperator(_ClusterOperator):
                 dry_run=self.only_report,
                 progress=self._tell,
             )
-        for name, why in report.skipped.items():
-            self.log.warning("%s is left as it is, because %s", name, why)
+        for name, reason in report.skipped.items():
+            self.log.warning("%s is left as it is, because %s", name, reason)
         return report.to_json()
 
     def _tell(self, seen: int, total: int) -> None:
@@ -116,21 +117,22 @@ class AssignClusterOperator(_ClusterOperator):
 
 
 class CopyToClusterOperator(_ClusterOperator):
-    """Copies a table, or partitions of it, to a secondary cluster, unless they are up to date there.
+    """Copies a table, or partitions of it, to a secondary cluster, unless the copies there are up to date.
 
     Returns the report: ``copied`` and ``current`` objects, ``files``, ``size_bytes`` and ``removed``
-    directories. The XCom ``copy`` names the copy and its directory, and the link of the task leads there. A
-    task that was interrupted is taken up by the next try.
+    directories. The XCom ``copy`` names the copy and its directory, and the link of the task leads to that
+    XCom. If the task is interrupted, its next try continues the copy.
 
-    :param table: ``database.table``. (templated)
+    :param table: the table, as ``database.table``. (templated)
     :param cluster: the cluster to copy to. (templated)
-    :param partitions: names, ``day=2026-01-01``; all if neither they nor ``where`` are given. (templated)
-    :param where: a condition on partition keys, ``day >= '2026-01-01'``. (templated)
-    :param move_from: copy only what has copies in this cluster, and drop these afterwards: the copies move.
-        Returns the report of the move: ``moved`` objects, ``files``, ``size_bytes`` and ``removed``
-        directories. (templated)
-    :param drop: drop the copies there instead.
-    :param spark_conn_id: connection of the Spark that copies; by default that of the cluster. (templated)
+    :param partitions: names of partitions, ``day=2026-01-01``; all partitions if neither ``partitions`` nor
+        ``where`` is given. (templated)
+    :param where: a condition on partition keys, such as ``day >= '2026-01-01'``. (templated)
+    :param move_from: copy only the objects that have copies in this cluster, and drop those copies
+        afterwards: the copies move. The task then returns the report of the move: ``moved`` objects,
+        ``files``, ``size_bytes`` and ``removed`` directories. (templated)
+    :param drop: drop the copies in ``cluster`` instead of making them.
+    :param spark_conn_id: the connection of the Spark that copies; by default the cluster's own. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -184,9 +186,9 @@ class CopyToClusterOperator(_ClusterOperator):
             )
             run_copy = self._spark.copy_runner()
             if self.move_from is not None:
-                places = self.move_from, self.cluster
+                clusters = self.move_from, self.cluster
                 return move_copies(
-                    client, registry, self.table, *places, run_copy=run_copy, **chosen
+                    client, registry, self.table, *clusters, run_copy=run_copy, **chosen
                 ).to_json()
             report = copy_to_cluster(client, registry, self.table, self.cluster, run_copy, **chosen)
             note = copy_note(report.table, cluster, report.copied, report.current)
@@ -210,16 +212,17 @@ class CopyToClusterOperator(_ClusterOperator):
 class KeepCopiesOperator(_ClusterOperator):
     """Keeps copies in a secondary cluster current, by the metastore's notification events.
 
-    A run looks at the partitions that changed since the last run. All are compared if there was none, if
-    events are missing, if the rule is another one, and after ``compare_hours``. Returns the report:
-    ``because``, the reason why all were compared, ``copied`` objects, ``files``, ``size_bytes``. The XCom
-    ``copy`` names the copy and its directory. A task that was interrupted is taken up by the next try.
+    A run compares the partitions that changed since the last run. It compares all partitions on the first
+    run, if events are missing, if the rule has changed, and after ``compare_hours``. Returns the report:
+    ``because``, the reason why all partitions were compared, ``copied`` objects, ``files`` and
+    ``size_bytes``. The XCom ``copy`` names the copy and its directory. If the task is interrupted, its next
+    try continues.
 
-    :param rule: ``last 30 days of sales.orders in C2``, ``last 7 days of web.clicks by day in C2``, or
-        ``all of sales.items in C2``. (templated)
-    :param compare_hours: hours after which all is compared, whatever the events name: Spark writes files of
-        its own tables without an event.
-    :param spark_conn_id: connection of the Spark that copies; by default that of the cluster. (templated)
+    :param rule: the rule, such as ``last 30 days of sales.orders in C2``, ``last 7 days of web.clicks by day
+        in C2``, or ``all of sales.items in C2``. (templated)
+    :param compare_hours: hours after which all partitions are compared, whatever the events name: Spark
+        writes files of its own tables without an event.
+    :param spark_conn_id: the connection of the Spark that copies; by default the cluster's own. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -268,14 +271,14 @@ class KeepCopiesOperator(_ClusterOperator):
 
 
 class ChangePrimaryOperator(_ClusterOperator):
-    """Makes a cluster with fresh copies of a table, and of all its partitions, its primary.
+    """Makes a cluster the primary of a table; its copies of the table and of all partitions must be fresh.
 
-    Returns the report: ``cluster``, ``former``, ``moved`` objects and ``removed`` directories. A task that
-    was interrupted is ended by the next try.
+    Returns the report: ``cluster``, ``former``, ``moved`` objects and ``removed`` directories. If the task is
+    interrupted, its next try finishes the change.
 
-    :param table: ``database.table``. (templated)
+    :param table: the table, as ``database.table``. (templated)
     :param cluster: the secondary cluster that becomes the primary. (templated)
-    :param keep_former: the former primary becomes a secondary; otherwise its files are removed.
+    :param keep_former: make the former primary a secondary; otherwise its files are removed.
     """
 
     template_fields: Sequence[str] = (*_ClusterOperator.template_fields, "table", "cluster")
@@ -296,24 +299,26 @@ class ChangePrimaryOperator(_ClusterOperator):
 
 
 class RoutedSqlOperator(_ClusterOperator):
-    """Runs statements by Spark, each in the cluster that has all that it needs.
+    """Runs SQL statements with Spark, each in the cluster that holds all the data it needs.
 
-    A statement is routed when it begins, after those before it have ended. Spark reads every table at its
-    place in that cluster, and new tables are created there. ``USE CLUSTER name`` fixes the cluster for the
-    statements that follow, ``USE CLUSTER`` routes again. Returns one route per statement: ``cluster``,
-    ``rule``, ``reason``, and ``columns`` and ``rows``. The XCom ``route`` has the routes in words, that of a
-    refused statement too, and the link of the task leads there.
+    Each statement is routed after the statements before it have ended. Spark reads every table at its
+    location in that cluster, and creates new tables in that cluster. ``USE CLUSTER name`` fixes the cluster
+    for the statements that follow; ``USE CLUSTER`` without a name ends that. Returns one route per statement:
+    ``cluster``, ``rule``, ``reason``, ``columns`` and ``rows``. The XCom ``route`` holds the routes in words,
+    also that of a refused statement, and the link of the task leads to it.
 
-    :param sql: the statements, or a file of them. (templated)
-    :param cluster: the cluster to begin with, as ``USE CLUSTER`` does. (templated)
-    :param database: the database to begin with. (templated)
+    :param sql: the statements, or the name of a file that holds them. (templated)
+    :param cluster: the cluster of the first statements, as if by ``USE CLUSTER``. (templated)
+    :param database: the current database of the first statements. (templated)
     :param policy: ``strict`` refuses statements whose tables are not known for certain; ``default`` runs
         them in the default cluster.
-    :param check_files: list files before a copy is used; see :class:`.clusters.running.LiveRouter`.
-    :param max_rows: rows of each query that are returned.
-    :param history: URI of the directory in which statements are recorded, without their literals, for
-        ``hive-federation cluster advise``; by default one below the root of the default cluster. (templated)
-    :param record: record them.
+    :param check_files: list the files of primary and copy before a copy is used; see
+        :class:`.clusters.running.LiveRouter`.
+    :param max_rows: the most rows that are returned per query.
+    :param history: the URI of the directory that records the statements, without their literals, for
+        ``hive-federation cluster advise``; by default a directory below the root of the default cluster.
+        (templated)
+    :param record: record the statements.
     """
 
     template_fields: Sequence[str] = (

@@ -1,4 +1,4 @@
-"""Compaction of Hive ACID tables, as Airflow tasks."""
+"""Compacts Hive ACID tables in Airflow tasks, without a Hive engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_hive_federation.hooks.compat import AirflowFailException
-from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 
 class _CompactionOperator(LineageOperator, BaseOperator):
-    """What both operators have in common: a metastore, and Spark.
+    """Base of the operators of compaction, which need a metastore and Spark.
 
-    :param metastore_conn_id: connection of the metastore. (templated)
-    :param spark_conn_id: connection of the apache-spark provider; ``None`` merges in the task's own process.
-    :param compression: of ORC files: ``zlib``, ``zstd`` (not for Hive 3), ``snappy``, ``lz4``; by default
-        each table's own, by its property ``orc.compress``.
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param spark_conn_id: the connection of the apache-spark provider; ``None`` merges in the task's own
+        process.
+    :param compression: the compression of ORC files: ``zlib``, ``zstd`` (not for Hive 3), ``snappy`` or
+        ``lz4``; by default the table's property ``orc.compress``.
     """
 
     template_fields: Sequence[str] = ("metastore_conn_id",)
@@ -47,7 +48,7 @@ class _CompactionOperator(LineageOperator, BaseOperator):
         self._spark: SparkPipelineHook | None = None
 
     def merge_runner(self, hook: HiveMetastoreHook) -> MergeRunner:
-        """What merges the bucket files."""
+        """Return the function that merges the bucket files."""
         options = hook.storage_options
         if self.spark_conn_id is None:
             from airflow_hive_federation.compaction.runners import in_threads
@@ -64,7 +65,7 @@ class _CompactionOperator(LineageOperator, BaseOperator):
         )
 
     def tell(self, report: CompactionReport) -> None:
-        """Log what became of a request."""
+        """Log the outcome of a compaction request."""
         name = f"{report.table} {report.partition}".strip()
         self.log.info(
             "%s compaction of %s: %s. %s %d rows, %d deleted, %d bytes in %.1f s",
@@ -79,8 +80,8 @@ class _CompactionOperator(LineageOperator, BaseOperator):
         )
 
     def note_lineage(self, hook: HiveMetastoreHook, reports: Sequence[CompactionReport]) -> None:
-        """Note the tables that were compacted: read and written, the same rows."""
-        names = sorted({one.table for one in reports if one.state == "compacted"})
+        """Record the compacted tables as lineage: each was read and written, with the same rows."""
+        names = sorted({report.table for report in reports if report.state == "compacted"})
         tables = [
             TableDataset(namespace=namespace(hook.settings), database=database, table=table)
             for database, _, table in (name.partition(".") for name in names)
@@ -88,23 +89,24 @@ class _CompactionOperator(LineageOperator, BaseOperator):
         self.lineage = Lineage(inputs=tables, outputs=tables)
 
     def on_kill(self) -> None:
-        """Stop the Spark job; the compaction's transaction is aborted."""
+        """Stop the Spark job; the transaction of the compaction is aborted."""
         if self._spark:
             self._spark.on_kill()
 
 
 class CompactTableOperator(_CompactionOperator):
-    """Compacts a table, or partitions of it, with no Hive engine.
+    """Compacts a table, or partitions of it, without a Hive engine.
 
-    Fails if one of the partitions fails; one that has nothing to compact is no failure. Returns a mapping
-    ``{"id", "table", "partition", "kind", "state", "message", "directories", "rows", …}`` for each partition.
+    The task fails if a partition fails; a partition with nothing to compact is no failure. Returns one
+    mapping ``{"id", "table", "partition", "kind", "state", "message", "directories", "rows", …}`` per
+    partition.
 
-    :param table: ``database.table``. (templated)
+    :param table: the table, as ``database.table``. (templated)
     :param kind: ``major`` or ``minor``. (templated)
-    :param partitions: names of partitions (``day=2026-01-01/hour=7``); all by default. (templated)
-    :param wait: compact now. Otherwise the requests are put in the queue for whoever serves it, and their
-        numbers returned.
-    :param pool_name: without ``wait``, pool of the workers that shall serve them. (templated)
+    :param partitions: names of partitions (``day=2026-01-01/hour=7``); by default all partitions. (templated)
+    :param wait: compact now. Otherwise put the requests in the metastore's queue for a compaction worker, and
+        return their numbers.
+    :param pool_name: without ``wait``, the pool of workers that shall serve the requests. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -144,7 +146,7 @@ class CompactTableOperator(_CompactionOperator):
                     requested = request_compaction(
                         client, self.table, kind, partitions=self.partitions, pool_name=self.pool_name
                     )
-                return [asdict(one) for one in requested]
+                return [asdict(request) for request in requested]
             reports = compact_table(
                 hook.settings,
                 self.table,
@@ -164,16 +166,16 @@ class CompactTableOperator(_CompactionOperator):
 
 
 class CompactionWorkerOperator(_CompactionOperator):
-    """Serves the metastore's compaction queue for a time, so that a cluster with no Hive engine compacts.
+    """Serves the metastore's compaction queue for a while, so that a cluster without a Hive engine compacts.
 
-    A request that fails is marked so in the queue (SHOW COMPACTIONS) and does not fail the task. Returns how
-    many requests ended in each state.
+    A failed request is marked as failed in the queue (SHOW COMPACTIONS) and does not fail the task. Returns
+    the number of requests per final state.
 
-    :param timeout_s: no request is begun after so many seconds.
-    :param max_compactions: so many requests at most.
+    :param timeout_s: seconds after which no further request is begun.
+    :param max_compactions: the most requests that are served.
     :param until_empty: end as soon as the queue is empty.
-    :param pool_name: pool to serve; by default the requests that name none. (templated)
-    :param batch: requests whose bucket files are merged by one Spark job.
+    :param pool_name: the pool to serve; by default requests that name no pool. (templated)
+    :param batch: the number of requests whose bucket files one Spark job merges.
     :param poll_s: seconds between two looks at an empty queue.
     """
 

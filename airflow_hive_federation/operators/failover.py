@@ -1,27 +1,28 @@
-"""Failover of a replicated database, as Airflow tasks; the cycle in between is the usual one."""
+"""Fails a replicated database over, in Airflow tasks; the cycle between them is the usual one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.hooks.failing import as_airflow_error
-from airflow_hive_federation.operators.ends import EndsOperator
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
+from airflow_hive_federation.operators.replication_base import ReplicationOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class FailoverStartOperator(EndsOperator):
-    """Marks the source of a replication as one that is being left, and waits for its open transactions.
+class FailoverStartOperator(ReplicationOperator):
+    """Marks the source of a replication as being left, and waits for its open transactions.
 
-    The marks are ``repl.failover.endpoint``, and ``readonly``, which Hive's ``EnforceReadOnlyDatabaseHook``
-    heeds. Transactions that have not ended after the policy's ``open_txn_timeout_s`` are aborted. A cycle and
-    a verification follow, then :class:`FailoverOperator`.
+    The marks are the database properties ``repl.failover.endpoint`` and ``readonly``, which Hive's
+    ``EnforceReadOnlyDatabaseHook`` heeds. Transactions that have not ended after the policy's
+    ``open_txn_timeout_s`` are aborted. Afterwards run a cycle and a verification, then
+    :class:`FailoverOperator`.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
     ui_color = "#f0d8e8"
@@ -35,20 +36,21 @@ class FailoverStartOperator(EndsOperator):
                 start_failover(source_pool, target_pool, policy, progress=self.log.info)
 
 
-class FailoverOperator(EndsOperator):
+class FailoverOperator(ReplicationOperator):
     """Switches the roles: the source becomes a replica of the target, and the target may be written.
 
-    Nobody sees two sides that may be written. Fails, and changes nothing, if the source was written to since
-    the last cycle. Killed anywhere, its next run goes on. Returns ``{"converged", "database", "replica",
-    "event_id", "policy", "word"}``; ``policy`` is that of the way back, whose increments need no bootstrap.
-    With ``source_lost`` returns ``{"converged": False, "database", "event_id", "removed", "word"}``.
+    At no moment may both sides be written. The task fails, and changes nothing, if the source was written to
+    since the last cycle. If the task is killed at any point, its next run continues. Returns ``{"converged",
+    "database", "replica", "event_id", "policy", "word"}``; ``policy`` is the policy of the way back, which
+    needs no bootstrap. With ``source_lost``, it returns ``{"converged": False, "database", "event_id",
+    "removed", "word"}``.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :param source_lost: the source does not answer and will not: let the target go as far as it has got. Fails
-        if the source answers.
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param source_lost: the source does not answer and never will: make the target writable in its present
+        state. The task fails if the source answers.
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
     ui_color = "#f0d8e8"
@@ -69,16 +71,17 @@ class FailoverOperator(EndsOperator):
                 return switch_roles(source_pool, target_pool, policy, progress=self.log.info).to_json()
 
 
-class FailoverRollbackOperator(EndsOperator):
-    """Takes :class:`FailoverStartOperator` back: the source may be written again, and replication goes on.
+class FailoverRollbackOperator(ReplicationOperator):
+    """Undoes :class:`FailoverStartOperator`: the source may be written again, and replication continues.
 
-    Fails if the roles are switched, or if the target was let go by a take-over: both could be written then.
+    The task fails if the roles are switched, or if a take-over made the target writable: then both sides
+    could be written.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :param target_lost: roll back although the target does not answer, because it never will.
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param target_lost: the target does not answer and never will: roll back all the same.
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
     ui_color = "#f0d8e8"

@@ -1,4 +1,4 @@
-"""Streaming ingest, as an Airflow task."""
+"""Streams files and query results into Hive tables, in an Airflow task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk import BaseHook, BaseOperator
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
 
@@ -21,38 +21,42 @@ if TYPE_CHECKING:
 
 
 class StreamingIngestOperator(LineageOperator, BaseOperator):
-    """Streams files, or the rows of a database's query, into a transactional table, exactly once.
+    """Streams files, or the rows of a database query, into a transactional Hive table, exactly once.
 
-    A run takes what no earlier run of the same ``name`` has taken, and goes on where the last one stopped:
-    the position is kept with the table, and moved by the commit of the records themselves. Returns a mapping
-    ``{"files", "records", "dead_letters", "transactions", "position", …}``.
+    A run ingests the records that no earlier run of the same ``name`` has ingested, and begins where the last
+    run stopped: the table holds the position, and the transaction that commits the records moves it. Returns
+    a mapping ``{"files", "records", "dead_letters", "transactions", "position", …}``.
 
-    :param table: ``database.table``. (templated)
-    :param inputs: URIs of files, of directories or prefixes, or with ``*`` in the last part. (templated)
-    :param source_conn_id: connection of a database with a hook for SQL, in place of files. (templated)
-    :param sql: its query, or the name of its table. (templated)
-    :param order_by: columns of the answer: a unique key without nulls that only grows. Those that are no
-        columns of the Hive table are not written. (templated)
-    :param file_format: ``csv`` (delimited, never quoted), ``json``, ``regex`` or ``parquet``.
-    :param name: names the position. Two inputs of one table need two names. By default ``files``, or
-        ``query``. (templated)
-    :param delimiter: of the fields of ``csv``.
-    :param header: the first line of each ``csv`` file names its columns.
-    :param regex: expression whose groups are the columns, for ``regex``.
-    :param partition: values of the one partition to write to; without, they are the records' last fields.
+    :param table: the table, as ``database.table``. (templated)
+    :param inputs: URIs of files, of directories or of prefixes, or URIs with ``*`` in the last part.
         (templated)
-    :param commit_records: commit after so many records, or
-    :param commit_bytes: so many bytes of input, or
-    :param commit_seconds: so many seconds, whatever comes first.
-    :param transaction_batch_size: transactions that share files.
-    :param malformed: of files: ``raise``, or ``null`` for nulls in place of what cannot be read.
-    :param max_record_bytes: bytes that a record of a text file may have.
-    :param dead_letters: URI of a file that takes bad records, one of each run; without, the first one fails
-        the task. (templated)
-    :param dead_letter_limit: bad records at most in a run.
-    :param compaction: ``minor`` or ``major``: a compaction of what was written to is asked for in the end.
-    :param metastore_conn_id: connection of the metastore. (templated)
-    :raises ConfigurationError: neither files nor a query, or both.
+    :param source_conn_id: the connection of a database that Airflow has an SQL hook for, instead of files.
+        (templated)
+    :param sql: the query, or the name of a table, of that database. (templated)
+    :param order_by: columns of the query: together a unique key without nulls that only grows. Columns that
+        the Hive table lacks are not written. (templated)
+    :param file_format: ``csv`` (delimited, never quoted), ``json``, ``regex`` or ``parquet``.
+    :param name: the name of the position. Two inputs of one table need two names. By default ``files`` or
+        ``query``. (templated)
+    :param delimiter: the delimiter between the fields of ``csv``.
+    :param header: the first line of each ``csv`` file names its columns.
+    :param regex: for ``regex``, the expression whose groups are the columns.
+    :param partition: the values of the one partition to write to; by default the last fields of each record.
+        (templated)
+    :param commit_records: the number of records after which to commit;
+    :param commit_bytes: the bytes of input after which to commit;
+    :param commit_seconds: the seconds after which to commit; the first of the three limits that is reached
+        counts.
+    :param transaction_batch_size: the number of transactions that share files.
+    :param malformed: for files: ``raise``, or ``null``, which writes nulls in place of values that cannot be
+        read.
+    :param max_record_bytes: the most bytes of one record of a text file.
+    :param dead_letters: the URI of a file for bad records, one file per run; without it, the first bad record
+        fails the task. (templated)
+    :param dead_letter_limit: the most bad records per run.
+    :param compaction: ``minor`` or ``major``: request such a compaction of the written partitions at the end.
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :raises ConfigurationError: neither files nor a query is given, or both are.
     """
 
     template_fields: Sequence[str] = (
@@ -127,7 +131,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
             metastore = HiveMetastoreHook(self.metastore_conn_id)
             ingest = self._ingest_files if self.sql is None else self._ingest_query
             report = ingest(metastore)
-            where = namespace(metastore.settings)
+            hive_uri = namespace(metastore.settings)
         self.log.info(
             "%s: %d records of %s in %d transactions, %.1f s; %d bad records put aside",
             report.table,
@@ -139,7 +143,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         )
         database, _, table = report.table.partition(".")
         self.lineage = Lineage(
-            outputs=[TableDataset(namespace=where, database=database, table=table, rows=report.records)]
+            outputs=[TableDataset(namespace=hive_uri, database=database, table=table, rows=report.records)]
         )
         return report.to_json()
 
@@ -172,8 +176,8 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         )
 
     def _fields(self, request: type[DataclassInstance]) -> dict[str, Any]:
-        """The fields of a request; each is one of the operator's."""
-        found = {field.name: getattr(self, field.name) for field in fields(request)}
+        """Return the fields of a request, each of which is an attribute of the operator."""
+        values = {field.name: getattr(self, field.name) for field in fields(request)}
         if self.name is None:
-            del found["name"]
-        return found
+            del values["name"]
+        return values

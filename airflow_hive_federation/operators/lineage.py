@@ -1,7 +1,8 @@
-"""What tasks tell about the tables they read and write: Airflow's assets, and OpenLineage's datasets.
+"""Reports the tables that tasks read and write, as Airflow's assets and OpenLineage's datasets.
 
 A table is ``hive://host:port/database/table`` as an asset, and ``database.table`` in the namespace
-``hive://host:port`` as a dataset, as OpenLineage names Hive's. Host and port are the first of the connection.
+``hive://host:port`` as a dataset, as OpenLineage names Hive's tables. Host and port are those of the
+connection's first URI.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
     from airflow_hive_federation.metastore import MetastoreSettings
 
-#: Asset aliases through which tasks update the assets of tables, which are known only when they run.
+#: Asset aliases through which tasks update the assets of tables, which are known only at run time.
 REPLICATED = AssetAlias("hive_replication")
 SYNCED = AssetAlias("hive_remotes")
 
-#: Name of the run facet that lists tables which a task left out.
+#: Name of the run facet that lists the tables that a task left out.
 SKIPPED_TABLES = "hiveFederation_skippedTables"
 
 _PORT = 9083
@@ -31,13 +32,13 @@ _PORT = 9083
 
 @dataclass(frozen=True, kw_only=True)
 class TableDataset:
-    """A table as lineage names it.
+    """A table under the names that lineage uses.
 
     :param namespace: ``hive://host:port``.
-    :param database: its database.
-    :param table: its name.
-    :param rows: rows that were written to it, where that is known.
-    :param size_bytes: bytes that were written to it, where that is known.
+    :param database: the database of the table.
+    :param table: the name of the table.
+    :param rows: the number of rows written to it, if known.
+    :param size_bytes: the number of bytes written to it, if known.
     """
 
     namespace: str
@@ -48,15 +49,15 @@ class TableDataset:
 
     @property
     def asset(self) -> Asset:
-        """The table as an asset."""
+        """The table as an Airflow asset."""
         return Asset(f"{self.namespace}/{quote(self.database)}/{quote(self.table)}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """The data sets that a task has read and written.
+    """The datasets that a task has read and written.
 
-    :param skipped: tables of the source that the task left out, with the reason.
+    :param skipped: the tables of the source that the task left out, with the reasons.
     """
 
     inputs: list[TableDataset] = field(default_factory=list)
@@ -65,28 +66,28 @@ class Lineage:
 
 
 class LineageOperator:
-    """An operator that tells OpenLineage what it has read and written: ``self.lineage``, when it is known."""
+    """A mixin that reports ``self.lineage``, the tables read and written, to OpenLineage."""
 
     lineage: Lineage | None = None
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """Called by the OpenLineage provider, where there is one."""
+        """Return the task's lineage; the OpenLineage provider, if installed, calls this method."""
         from airflow.providers.common.compat.openlineage.facet import InputDataset
         from airflow.providers.openlineage.extractors import OperatorLineage
 
         lineage = self.lineage or Lineage()
         return OperatorLineage(
             inputs=[
-                InputDataset(namespace=one.namespace, name=f"{one.database}.{one.table}")
-                for one in lineage.inputs
+                InputDataset(namespace=dataset.namespace, name=f"{dataset.database}.{dataset.table}")
+                for dataset in lineage.inputs
             ],
-            outputs=[_output(one) for one in lineage.outputs],
+            outputs=[_output(dataset) for dataset in lineage.outputs],
             run_facets={SKIPPED_TABLES: _skipped(lineage.skipped)} if lineage.skipped else {},
         )
 
 
 def namespace(settings: MetastoreSettings) -> str:
-    """The namespace of a metastore's tables."""
+    """Return the namespace of a metastore's tables."""
     first = urlsplit(settings.uris[0])
     return f"hive://{first.hostname}:{first.port or _PORT}"
 
@@ -96,9 +97,9 @@ def announce(
 ) -> None:
     """Update the assets of tables: DAGs that are scheduled on them start when the task has succeeded.
 
-    :param context: the task's context; it has no outlets outside Airflow.
-    :param alias: among the task's outlets.
-    :param extra: what consumers are told.
+    :param context: the task's context; outside Airflow it has no outlets.
+    :param alias: an alias among the task's outlets.
+    :param extra: the extra of the asset events, which consumers read.
     """
     if "outlet_events" in context:
         for table in tables:
@@ -106,7 +107,7 @@ def announce(
 
 
 def _skipped(tables: Mapping[str, str]) -> Any:
-    # OpenLineage's client serialises facets that are attrs classes, and brings attrs with it.
+    # OpenLineage's client serialises attrs classes as facets, and depends on attrs.
     import attr
     from airflow.providers.common.compat.openlineage.facet import RunFacet
 

@@ -1,4 +1,4 @@
-"""Remote tables and databases, as Airflow tasks."""
+"""Creates, refreshes, describes and drops remote tables and databases, in Airflow tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
-from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.operators.lineage import (
@@ -29,10 +29,10 @@ KindName = Literal["table", "database"]
 
 
 class _RemoteOperator(BaseOperator):
-    """What all of them have in common.
+    """Base of the operators of remotes.
 
-    :param metastore_conn_id: connection of the local metastore. (templated)
-    :param database: database of tables that are named without one. (templated)
+    :param metastore_conn_id: the connection of the local metastore. (templated)
+    :param database: the database of tables whose names contain none. (templated)
     """
 
     template_fields: Sequence[str] = ("metastore_conn_id", "database")
@@ -50,8 +50,8 @@ class _RemoteOperator(BaseOperator):
         self.database = database
 
     def _name_left_out(self, report: SyncReport) -> None:
-        for name, why in report.skipped.items():
-            self.log.warning("%s is left out: %s", name, why)
+        for name, reason in report.skipped.items():
+            self.log.warning("%s is left out: %s", name, reason)
 
 
 class _CreateRemoteOperator(_RemoteOperator):
@@ -102,35 +102,36 @@ class _CreateRemoteOperator(_RemoteOperator):
 
 
 class CreateRemoteTableOperator(_CreateRemoteOperator):
-    """Makes a table of another metastore or catalog a local one (``CREATE REMOTE TABLE``).
+    """Links a table of another metastore or catalog into the local metastore (``CREATE REMOTE TABLE``).
 
-    Returns what was done: ``{"remote", "event_id", "created", "partitions_added", …}``.
+    Returns a report: ``{"remote", "event_id", "created", "partitions_added", …}``.
 
-    :param remote: local name, ``[database.]table``. (templated)
-    :param connected_to: name at the remote; by default the local one. (templated)
-    :param via: factory, by class or short name; by default ``thrift``. (templated)
-    :param properties: of the factory. Secrets come by a connection, which a property names. (templated)
-    :param if_not_exists: leave a remote of that name alone, and go on with one that is not complete.
+    :param remote: the local name, ``[database.]table``. (templated)
+    :param connected_to: the name at the remote; by default the local name. (templated)
+    :param via: the class or short name of the factory; by default ``thrift``. (templated)
+    :param properties: the properties of the factory. A property names the Airflow connection that holds the
+        secrets. (templated)
+    :param if_not_exists: leave an existing remote of that name as it is, and complete one that is incomplete.
     """
 
     kind: KindName = "table"
 
 
 class CreateRemoteDatabaseOperator(_CreateRemoteOperator):
-    """Makes a database of another metastore or catalog a local one, with all its tables.
+    """Links a database of another metastore or catalog, with all its tables, into the local metastore.
 
-    Parameters and result are those of :class:`CreateRemoteTableOperator`.
+    The parameters and the result are those of :class:`CreateRemoteTableOperator`.
     """
 
     kind: KindName = "database"
 
 
 class DropRemoteOperator(_RemoteOperator):
-    """Drops a remote; the remote's data and definitions stay. Returns whether there was one.
+    """Drops a remote; the remote's data and definitions stay. Returns whether the remote existed.
 
-    :param remote: local name. (templated)
+    :param remote: the local name. (templated)
     :param kind: ``table`` or ``database``. (templated)
-    :param if_exists: do nothing where there is none.
+    :param if_exists: do nothing if the remote does not exist.
     """
 
     template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "remote", "kind")
@@ -152,17 +153,17 @@ class DropRemoteOperator(_RemoteOperator):
 
 
 class SyncRemoteOperator(LineageOperator, _RemoteOperator):
-    """Brings a remote to what it stands for: what its events name, or all where there are none.
+    """Refreshes a remote: the tables that its events name, or all tables if it has no events.
 
-    Tables that were changed, or have other partitions, update their assets,
-    ``hive://host:port/database/table`` of the local metastore, with ``event_id`` and ``remote`` in the
-    event's extra. Returns what was done, as :class:`CreateRemoteTableOperator` does.
+    Tables whose definition or partitions changed update their assets, ``hive://host:port/database/table`` of
+    the local metastore, with ``event_id`` and ``remote`` in the event's extra. Returns the same report as
+    :class:`CreateRemoteTableOperator`.
 
-    :param remote: local name. (templated)
+    :param remote: the local name. (templated)
     :param kind: ``table`` or ``database``. (templated)
-    :param on_dropped: what becomes of links whose table is gone: ``drop``, ``keep`` or ``fail``. By default
-        tables of a remote database are dropped, and a remote table fails.
-    :param whole: compare everything, even where events tell what changed.
+    :param on_dropped: the treatment of links whose table is gone: ``drop``, ``keep`` or ``fail``. By default,
+        such tables of a remote database are dropped, and such a remote table fails the task.
+    :param whole: compare all tables, even if events name the changes.
     """
 
     template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "remote", "kind")
@@ -210,9 +211,9 @@ class SyncRemoteOperator(LineageOperator, _RemoteOperator):
 class DescribeRemoteOperator(_RemoteOperator):
     """Describes a remote. Returns ``{"columns": […], "rows": [[…]]}``.
 
-    :param remote: local name. (templated)
+    :param remote: the local name. (templated)
     :param kind: ``table`` or ``database``. (templated)
-    :param extended: with location, formats and parameters.
+    :param extended: add location, formats and parameters.
     """
 
     template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "remote", "kind")
@@ -234,12 +235,12 @@ class DescribeRemoteOperator(_RemoteOperator):
 
 
 class RemoteSqlOperator(_RemoteOperator):
-    """Runs statements of remotes: ``CREATE REMOTE TABLE …``, ``SHOW REMOTES``, several with semicolons.
+    """Runs statements of remotes (``CREATE REMOTE TABLE …``, ``SHOW REMOTES``), separated by semicolons.
 
-    All are parsed before the first is run; the first that fails ends it. Returns the answers, each
-    ``{"columns": […], "rows": [[…]]}``.
+    All statements are parsed before the first one runs; the first failure ends the run. Returns one answer
+    per statement, each ``{"columns": […], "rows": [[…]]}``.
 
-    :param sql: the statements, or a file of them. (templated)
+    :param sql: the statements, or the name of a file that holds them. (templated)
     """
 
     template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "sql")

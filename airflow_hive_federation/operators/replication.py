@@ -1,4 +1,4 @@
-"""Replication of Hive databases, as Airflow tasks."""
+"""Replicates a Hive database in Airflow tasks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranchOperator
-from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
+from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
-from airflow_hive_federation.operators.ends import EndsOperator, SparkEndsOperator
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
     Lineage,
@@ -22,28 +21,30 @@ from airflow_hive_federation.operators.lineage import (
     announce,
     namespace,
 )
+from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-#: Tables dumped side by side, each over a connection of its own.
+#: The number of tables dumped side by side, each over a connection of its own.
 _DUMP_CONNECTIONS = 8
 _DECIDE = "decide"
 
 
 class ReplicationBranchOperator(BaseBranchOperator):
-    """Decides by the state of the target: a bootstrap until it is published, increments from then on.
+    """Chooses a bootstrap until the target is published, and increments from then on.
 
-    Returns the id of the task that was chosen; what leads to the other is skipped.
+    Returns the id of the chosen task; the other branch is skipped.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :param bootstrap_task_id: first task of the bootstrap.
-    :param increment_task_id: first task of an increment.
-    :param problem: text of an error that was found in the policy before; the task fails with it. (templated)
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param bootstrap_task_id: the first task of the bootstrap.
+    :param increment_task_id: the first task of an increment.
+    :param problem: the text of an error that was found in the policy earlier; the task fails with it.
+        (templated)
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
     template_fields: Sequence[str] = ("policy", "target_conn_id", "problem")
@@ -85,16 +86,17 @@ class ReplicationBranchOperator(BaseBranchOperator):
 
 
 class BootstrapDumpOperator(BaseOperator):
-    """Writes the bootstrap dump of a database: metadata, snapshot and file lists, no data.
+    """Writes the bootstrap dump of a database: metadata, snapshot and file lists, but no data.
 
     Returns ``{"dump", "event_id", "tables", "partitions", "files", "size_bytes", "lease", "skipped"}``, which
-    :class:`ReplicationLoadOperator` takes; ``skipped`` says why tables are not replicated.
+    :class:`ReplicationLoadOperator` takes; ``skipped`` holds the tables that are not replicated, with the
+    reasons.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param start: what :class:`OpenTransactionsDrainSensor` returned; without it the operator waits itself.
-        (templated)
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param start: the result of :class:`OpenTransactionsDrainSensor`; without it, this operator waits for open
+        transactions itself. (templated)
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
     template_fields: Sequence[str] = ("policy", "source_conn_id", "start")
@@ -131,18 +133,18 @@ class BootstrapDumpOperator(BaseOperator):
             return asdict(summary)
 
 
-class IncrementalDumpOperator(EndsOperator):
-    """Writes the dump of what has happened on the source since the target's last event.
+class IncrementalDumpOperator(ReplicationOperator):
+    """Dumps the changes of the source since the last event that the target has applied.
 
     Returns ``{"dump", "from_id", "event_id", "events", "tables", "files", "size_bytes", "transactions",
     "lease", "lost", "idle", "skipped", "retained", "dropped"}``, which :class:`ReplicationLoadOperator`
-    takes. If there is nothing to do (``idle``), no dump is written.
+    takes. If nothing has changed (``idle``), no dump is written.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore, which says where the increment begins.
-        (templated)
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore, which holds the event at which the
+        increment begins. (templated)
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
     ui_color = "#d8e8f0"
@@ -159,15 +161,15 @@ class IncrementalDumpOperator(EndsOperator):
             return asdict(summary)
 
 
-class _DumpUsingOperator(SparkEndsOperator):
-    """What the operators have in common that work on a dump.
+class _DumpUsingOperator(SparkReplicationOperator):
+    """Base of the operators that use a dump.
 
-    :param dump: what an operator of this module returned, the URI of a dump, or a list of these of which the
-        latest holds. (templated)
+    :param dump: the result of an operator of this module, the URI of a dump, or a list of these, of which the
+        latest is used. (templated)
     """
 
-    template_fields: Sequence[str] = (*SparkEndsOperator.template_fields, "dump")
-    template_fields_renderers = {**SparkEndsOperator.template_fields_renderers, "dump": "json"}
+    template_fields: Sequence[str] = (*SparkReplicationOperator.template_fields, "dump")
+    template_fields_renderers = {**SparkReplicationOperator.template_fields_renderers, "dump": "json"}
 
     def __init__(self, *, dump: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -175,23 +177,23 @@ class _DumpUsingOperator(SparkEndsOperator):
 
 
 class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
-    """Loads a dump, a bootstrap's or an increment's: Spark copies its files, the target takes what changed.
+    """Loads a bootstrap or incremental dump: Spark copies its files, and the target receives the changes.
 
-    Killed anywhere, its next run copies only what is missing and ends in the same state. Where nothing is to
-    be copied, Spark is not started. Tables that the cycle changed update their assets,
+    If the task is killed at any point, its next run copies only the missing files and ends in the same state.
+    Spark starts only if files are to be copied. Tables that the cycle changed update their assets,
     ``hive://host:port/database/table`` of the target, with ``event_id``, ``policy`` and ``source`` in the
-    event's extra. Returns ``{"dump", "database", "event_id", "tables", "partitions",
-    "functions", "idle", "skipped"}``; ``skipped`` is a run facet of OpenLineage, too. The task is skipped if
-    ``dump`` is a list of tasks that were all skipped.
+    event's extra. Returns ``{"dump", "database", "event_id", "tables", "partitions", "functions", "idle",
+    "skipped"}``; ``skipped`` is also a run facet of OpenLineage. The task is skipped if ``dump`` is a list of
+    tasks that were all skipped.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :param dump: what :class:`BootstrapDumpOperator` or :class:`IncrementalDumpOperator` returned, the URI of
-        a dump, or a list of these of which the latest holds. (templated)
-    :param spark_conn_id: connection of the apache-spark provider. (templated)
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param dump: the result of :class:`BootstrapDumpOperator` or :class:`IncrementalDumpOperator`, the URI of
+        a dump, or a list of these, of which the latest is used. (templated)
+    :param spark_conn_id: the connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the copy job. (templated)
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
     ui_color = "#d8e8f0"
@@ -201,7 +203,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.replication.cycle import load_dump, load_idle
-        from airflow_hive_federation.replication.replica.homes import changed_tables
+        from airflow_hive_federation.replication.replica.table_index import changed_tables
 
         with as_airflow_error():
             source, target, policy = self.ends()
@@ -229,24 +231,25 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
 
 
 class VerifyReplicaOperator(_DumpUsingOperator):
-    """Compares a loaded dump with the target: definitions, file digests, write ids and counted rows.
+    """Compares a loaded dump with the target: definitions, file digests, write ids and row counts.
 
-    Of an increment, files and rows of the tables are compared that it changed; if it changed none, Spark is
-    not started. Fails with every difference named. Returns ``{"database", "event_id", "tables": [{"name",
-    "source_rows", "target_rows", "digest_equal", …}], "not_compared", "differences"}``.
+    After an increment, it compares the files and rows of the changed tables only; if no table changed, Spark
+    does not start. The task fails with an error that names every difference. Returns ``{"database",
+    "event_id", "tables": [{"name", "source_rows", "target_rows", "digest_equal", …}], "not_compared",
+    "differences"}``.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :param dump: what an operator of this module returned, the URI of a dump, or a list of these of which the
-        latest holds. (templated)
-    :param spark_conn_id: connection of the apache-spark provider. (templated)
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param dump: the result of an operator of this module, the URI of a dump, or a list of these, of which the
+        latest is used. (templated)
+    :param spark_conn_id: the connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the job that reads both sides. (templated)
-    :param whole: compare files and rows of all tables, whatever the dump's own cycle changed.
-    :param row_digests: compare digests of all rows, not only their number; reads rows whole.
-    :param fail: fail if there are differences; otherwise they are in what is returned, for
+    :param whole: compare files and rows of all tables, not only of those that the dump's cycle changed.
+    :param row_digests: compare digests of all rows, not only their number; this reads all columns.
+    :param fail: fail if source and target differ; otherwise return the differences, for
         :class:`RepairReplicaOperator`.
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
     ui_color = "#f0e8d8"
@@ -260,7 +263,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
         self.fail = fail
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.replication.replica.homes import changed_tables
+        from airflow_hive_federation.replication.replica.table_index import changed_tables
         from airflow_hive_federation.replication.verify.verify import verify_replica
 
         with as_airflow_error():
@@ -283,29 +286,30 @@ class VerifyReplicaOperator(_DumpUsingOperator):
                 )
             if self.fail:
                 report.raise_if_different()
-            for found in (*report.differences, *report.failures):
-                self.log.warning("%s", found)
+            for difference in (*report.differences, *report.failures):
+                self.log.warning("%s", difference)
             return report.to_json()
 
 
-class RepairReplicaOperator(SparkEndsOperator):
-    """Mends what differs between a target and its source, and verifies again; fails with what is left.
+class RepairReplicaOperator(SparkReplicationOperator):
+    """Repairs the differences between a target and its source, verifies again, and fails if any remain.
 
-    A repair is a cycle: what is new on the source comes with it. Where nothing differs, nothing is done.
-    Returns what :class:`VerifyReplicaOperator` does, and ``{"mended", "mended_tables", "replaced_tables"}``.
+    A repair is a cycle: it also brings the new changes of the source. If nothing differs, it does nothing.
+    Returns the result of :class:`VerifyReplicaOperator`, and ``{"mended", "mended_tables",
+    "replaced_tables"}``.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :param report: what :class:`VerifyReplicaOperator` returned (with ``fail=False``): only the tables that it
-        names are read and mended. Without it, all tables are verified. (templated)
-    :param spark_conn_id: connection of the apache-spark provider. (templated)
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param report: the result of :class:`VerifyReplicaOperator` (with ``fail=False``): only the tables that it
+        names are read and repaired. Without a report, all tables are verified. (templated)
+    :param spark_conn_id: the connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the jobs. (templated)
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
-    template_fields: Sequence[str] = (*SparkEndsOperator.template_fields, "report")
-    template_fields_renderers = {**SparkEndsOperator.template_fields_renderers, "report": "json"}
+    template_fields: Sequence[str] = (*SparkReplicationOperator.template_fields, "report")
+    template_fields_renderers = {**SparkReplicationOperator.template_fields_renderers, "report": "json"}
     ui_color = "#f0d8d8"
 
     def __init__(self, *, report: Any = None, **kwargs: Any) -> None:
@@ -318,9 +322,9 @@ class RepairReplicaOperator(SparkEndsOperator):
         with as_airflow_error():
             source, target, policy = self.ends()
             spark = self.spark(policy)
-            # Tables whose rows could not be read are not mended, but fail the task if they still cannot be.
-            named = {*self.report["differing"], *self.report.get("unread", ())} if self.report else None
-            if named is not None and not named:
+            # Tables with unreadable rows are not repaired, but fail the task if they are still unreadable.
+            tables = {*self.report["differing"], *self.report.get("unread", ())} if self.report else None
+            if tables is not None and not tables:
                 self.log.info("The report names no difference: nothing is done.")
                 return {**self.report, "mended": [], "mended_tables": [], "replaced_tables": []}
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool() as target_pool:
@@ -330,7 +334,7 @@ class RepairReplicaOperator(SparkEndsOperator):
                     policy,
                     run_copy=spark.copy_runner(policy),
                     run_verify=spark.verify_runner(),
-                    tables=named,
+                    tables=tables,
                     progress=self.log.info,
                 )
             repaired.report.raise_if_different()
@@ -356,9 +360,9 @@ def _lineage(
 
 
 def dump_uri(dump: Any) -> str:
-    """The URI in what a replication operator returned, or the URI itself.
+    """Return the URI of the dump in the result of a replication operator, or the URI itself.
 
-    :raises ConfigurationError: neither.
+    :raises ConfigurationError: ``dump`` is neither.
     """
     uri = dump.get("dump") if isinstance(dump, Mapping) else dump
     if not uri or not isinstance(uri, str):
@@ -369,16 +373,16 @@ def dump_uri(dump: Any) -> str:
 
 
 def latest_dump(dump: Any) -> Any:
-    """Of several dumps' summaries, that of the latest event: a task that was skipped returned none."""
+    """Return the summary of the latest event among several dumps; a skipped task returned none."""
     if isinstance(dump, str | Mapping) or not isinstance(dump, Iterable):
         return dump
-    found = [one for one in dump if one]
-    # The last one wins where two are of one event.
-    return max(reversed(found), key=_event_id) if found else None
+    summaries = [summary for summary in dump if summary]
+    # Of two summaries with the same event, the later in the list wins.
+    return max(reversed(summaries), key=_event_id) if summaries else None
 
 
 def is_idle(dump: Any) -> bool:
-    """Whether a dump's summary says that there is nothing to do."""
+    """Return whether a dump's summary says that nothing has changed."""
     return isinstance(dump, Mapping) and bool(dump.get("idle"))
 
 
@@ -399,19 +403,19 @@ def replicate_database(
 ) -> TaskGroup:
     """Build the task group that keeps one database in step with its source.
 
-    Each run is a cycle: ``decide`` looks at the target, and where it is not published yet, ``drain`` and
-    ``dump`` begin a bootstrap, otherwise ``increment`` dumps what has changed since; then ``load`` and
-    ``verify``.
+    Each run is a cycle. ``decide`` looks at the target: until the target is published, ``drain`` and ``dump``
+    begin a bootstrap; afterwards ``increment`` dumps the changes since the last cycle. Then ``load`` and
+    ``verify`` run.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping, where templates are allowed.
-    :param source_conn_id: connection of the source's metastore; may be a template.
-    :param target_conn_id: connection of the target's metastore; may be a template.
-    :param spark_conn_id: connection of the apache-spark provider; may be a template.
+    :param source_conn_id: the connection of the source's metastore; may be a template.
+    :param target_conn_id: the connection of the target's metastore; may be a template.
+    :param spark_conn_id: the connection of the apache-spark provider; may be a template.
     :param spark_conf: Spark properties of the jobs.
     :param deferrable: wait for open transactions in the triggerer instead of a worker slot.
-    :param verify_whole: compare files and rows of all tables in every run, not only of those that changed.
-    :param group_id: id of the group; ``replicate_<policy name>`` by default.
-    :raises ConfigurationError: the policy has a field that is not known or lacks one, or its name is a
+    :param verify_whole: compare files and rows of all tables in every run, not only of the changed tables.
+    :param group_id: the id of the group; ``replicate_<policy name>`` by default.
+    :raises ConfigurationError: the policy has an unknown field or lacks a required one, or its name is a
         template and no ``group_id`` is given.
     """
     fields = policy_fields(policy)
@@ -436,9 +440,9 @@ def replicate_database(
 
 
 def _skip_unless_chosen(context: Context) -> None:
-    """Skip the way that ``decide`` has not chosen.
+    """Skip the first task of the branch that ``decide`` has not chosen.
 
-    In a mapped task group Airflow does not (https://github.com/apache/airflow/issues/67265).
+    Airflow does not skip it in a mapped task group (https://github.com/apache/airflow/issues/67265).
     """
     ti: Any = context["ti"]
     decide = f"{ti.task_id.rpartition('.')[0]}.{_DECIDE}"
@@ -458,11 +462,11 @@ def cycle_tasks(
     called: str | None = None,
     problem: Any = None,
 ) -> None:
-    """Make the tasks of a cycle in the task group at hand.
+    """Create the tasks of a cycle in the current task group.
 
-    :param fields: fields of the policy; values may be templates, or arguments of a mapped task group.
-    :param spark: arguments of the tasks that use Spark.
-    :param called: in a mapped task group, template of what an instance is called in the UI.
+    :param fields: the fields of the policy; values may be templates, or arguments of a mapped task group.
+    :param spark: the arguments of the tasks that use Spark.
+    :param called: in a mapped task group, the template of an instance's name in the UI.
     :param problem: see :class:`ReplicationBranchOperator`.
     """
     task: dict[str, Any] = {} if called is None else {"map_index_template": called}
@@ -488,9 +492,9 @@ def cycle_tasks(
     load = ReplicationLoadOperator(
         task_id="load",
         dump=[dump.output, increment.output],
-        # One of the two is skipped. By a rule that asks for one success, Airflow judges a mapped task without
-        # instances by all instances before it: one that failed would stop the others' loads.
-        # (https://github.com/apache/airflow/issues/39801)
+        # One of the two tasks before this one is skipped. By a trigger rule that asks for one success,
+        # Airflow judges a mapped task without instances by all instances before it: one failed instance would
+        # stop the loads of the others. (https://github.com/apache/airflow/issues/39801)
         trigger_rule=TriggerRule.NONE_FAILED,
         **ends,
         **spark,

@@ -1,4 +1,4 @@
-"""Replication of several Hive databases in one DAG: a mapped task group, one instance a policy."""
+"""Replicates several Hive databases in one DAG: a mapped task group has one instance per policy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator, task_group
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.hooks.failing import as_airflow_error, error_text
+from airflow_hive_federation.hooks.error_translation import as_airflow_error, error_text
 from airflow_hive_federation.hooks.policy_fields import NAMES, policy_fields, rendered_policy
 from airflow_hive_federation.operators.replication import cycle_tasks
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.definitions._internal.node import DAGNode
 
-#: What an instance of a mapped task group is called in the UI: after its policy.
+#: The name of an instance of the mapped task group in the UI: that of its policy.
 _CALLED = "{{ task.policy['name'] if task.policy is defined else task.database }}"
-#: Beside the fields of a policy: why its tasks are to fail, or ``None``.
+#: Key, beside the fields of a policy, of the error with which its tasks are to fail, or ``None``.
 _PROBLEM = "problem"
 
 
 class ReplicationPoliciesOperator(BaseOperator):
-    """Reads policies and returns the fields of each, all of them: what :func:`replicate_databases` maps.
+    """Reads policies and returns all fields of each, over which :func:`replicate_databases` maps.
 
-    A policy that cannot be carried out does not fail this task, which the other policies need: its own first
-    task fails, with the error. Such a policy has a field that is not known or missing, or a value that cannot
-    be, or shares its name or its target database with another one, which fails too.
+    An invalid policy does not fail this task, which the other policies need: the policy's own first task
+    fails, with the error. A policy is invalid if it has an unknown field, a missing field or an impossible
+    value, or if it shares its name or its target database with another policy, which fails too.
 
-    :param policies: a list of policies, each by its fields or, where ``defaults`` say the rest, by the name
-        of the database; or the same as JSON, as a Variable has it; or the path of a ``.toml`` file with
-        ``[[policies]]``, or of a ``.json`` file. (templated)
-    :param defaults: fields of all policies that do not have them. A policy without a ``name`` is called after
-        its target database, or its source database. (templated)
+    :param policies: a list of policies, each a mapping of its fields or, if ``defaults`` hold the other
+        fields, the name of the database; or the same as JSON, for instance from an Airflow Variable; or the
+        path of a ``.toml`` file with ``[[policies]]``, or of a ``.json`` file. (templated)
+    :param defaults: fields for all policies that lack them. A policy without a ``name`` takes the name of its
+        target database, or of its source database. (templated)
     :raises ConfigurationError: the list of policies cannot be read.
     """
 
@@ -50,12 +50,12 @@ class ReplicationPoliciesOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         with as_airflow_error():
-            found = mapped_policies(read_policies(self.policies), self.defaults)
-        self.log.info("%d policies: %s", len(found), ", ".join(one["name"] for one in found))
-        for one in found:
-            if one[_PROBLEM]:
-                self.log.error("Policy %s is not carried out. %s", one["name"], one[_PROBLEM])
-        return found
+            policies = mapped_policies(read_policies(self.policies), self.defaults)
+        self.log.info("%d policies: %s", len(policies), ", ".join(policy["name"] for policy in policies))
+        for policy in policies:
+            if policy[_PROBLEM]:
+                self.log.error("Policy %s is not carried out. %s", policy["name"], policy[_PROBLEM])
+        return policies
 
 
 def replicate_databases(
@@ -69,12 +69,12 @@ def replicate_databases(
     verify_whole: bool = False,
     group_id: str = "replicate",
 ) -> DAGNode:
-    """Build the mapped task group that keeps several databases in step: one instance a policy.
+    """Build the mapped task group that keeps several databases in step, with one instance per policy.
 
-    Each instance is what :func:`~.replication.replicate_database` builds. One that fails holds up no other:
-    a task of an instance waits for tasks of the same instance only.
+    Each instance has the tasks of :func:`~.replication.replicate_database`. A failed instance does not hold
+    up the others: a task waits for tasks of its own instance only.
 
-    :param policies: output of a :class:`ReplicationPoliciesOperator`.
+    :param policies: the output of a :class:`ReplicationPoliciesOperator`.
 
     The other parameters are those of :func:`~.replication.replicate_database`.
     """
@@ -91,7 +91,7 @@ def replicate_databases(
             called=_CALLED,
         )
 
-    # Airflow makes the arguments of a mapped group from the function's signature: the fields of a policy.
+    # Airflow derives the arguments of a mapped group from the function's signature: the fields of a policy.
     arguments = [Parameter(name, Parameter.KEYWORD_ONLY) for name in sorted({*NAMES, _PROBLEM})]
     replicate.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     group = task_group(group_id=group_id, tooltip="Replicates Hive databases")(replicate)
@@ -100,40 +100,40 @@ def replicate_databases(
 
 
 def read_policies(given: Any) -> list[Any]:
-    """The policies in what an operator was given; see :class:`ReplicationPoliciesOperator`.
+    """Return the policies in an operator's argument; see :class:`ReplicationPoliciesOperator`.
 
-    :raises ConfigurationError: it cannot be read as such.
+    :raises ConfigurationError: the argument holds no list of policies.
     """
     try:
-        found = _loaded(given.strip()) if isinstance(given, str) else given
+        policies = _loaded(given.strip()) if isinstance(given, str) else given
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"The replication policies cannot be read: {error}.",
             remedy="Give a JSON list, or the path of a .toml or .json file.",
         ) from error
-    if isinstance(found, Mapping):
-        found = found.get("policies")
-    if not isinstance(found, Sequence) or isinstance(found, str):
+    if isinstance(policies, Mapping):
+        policies = policies.get("policies")
+    if not isinstance(policies, Sequence) or isinstance(policies, str):
         raise ConfigurationError(
             f"{given!r} is no list of replication policies.",
             remedy="Give a list of policies, or of names of databases.",
         )
-    return list(found)
+    return list(policies)
 
 
 def mapped_policies(given: Sequence[Any], defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """All fields of each policy, and the ``problem`` of one that cannot be carried out."""
-    found = [_judged_policy(one, defaults) for one in given]
-    carried_out = [one for one in found if not one[_PROBLEM]]
+    """Return all fields of each policy, and the ``problem`` of each invalid policy."""
+    policies = [_judged_policy(policy, defaults) for policy in given]
+    valid = [policy for policy in policies if not policy[_PROBLEM]]
     for field in ("name", "target_database"):
-        values = [str(one[field] or one["source_database"]).lower() for one in carried_out]
-        for one, value in zip(carried_out, values, strict=True):
+        values = [str(policy[field] or policy["source_database"]).lower() for policy in valid]
+        for policy, value in zip(valid, values, strict=True):
             if values.count(value) > 1:
                 error = ConfigurationError(
                     f"Several replication policies have the {field} {value}.", remedy="Give each its own."
                 )
-                one[_PROBLEM] = error_text(error)
-    return found
+                policy[_PROBLEM] = error_text(error)
+    return policies
 
 
 def _judged_policy(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,16 +141,16 @@ def _judged_policy(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
         return {**complete_policy(given, defaults), _PROBLEM: None}
     except ConfigurationError as error:
         fields = given if isinstance(given, Mapping) else {"source_database": str(given)}
-        known = {name: fields.get(name) for name in ("name", "target_database", "source_database")}
-        # Airflow's UI calls the instance by it.
-        known["name"] = next((str(value) for value in known.values() if value), "(without a name)")
-        return {**dict.fromkeys(sorted(NAMES)), **known, _PROBLEM: error_text(error)}
+        names = {name: fields.get(name) for name in ("name", "target_database", "source_database")}
+        # Airflow's UI shows this name for the instance.
+        names["name"] = next((str(value) for value in names.values() if value), "(without a name)")
+        return {**dict.fromkeys(sorted(NAMES)), **names, _PROBLEM: error_text(error)}
 
 
 def complete_policy(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """All fields of a policy; ``None`` where a field's default applies.
+    """Return all fields of a policy; ``None`` means that a field's default applies.
 
-    :raises ConfigurationError: a field is not known or missing, or a value cannot be.
+    :raises ConfigurationError: a field is unknown or missing, or a value is impossible.
     """
     if not isinstance(given, str | Mapping):
         raise ConfigurationError(

@@ -12,7 +12,7 @@ from airflow_hive_federation.replication.dump import increment as increment_dump
 from airflow_hive_federation.replication.dump import retention
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
-from airflow_hive_federation.replication.dump.mends import Mend
+from airflow_hive_federation.replication.dump.repair_plan import RepairPlan
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
@@ -22,9 +22,9 @@ from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_history import IDLE, CycleRecord
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_target, publish_target
-from airflow_hive_federation.replication.replica.homes import Homes
 from airflow_hive_federation.replication.replica.markers import TargetState
 from airflow_hive_federation.replication.replica.position import read_position
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -46,7 +46,7 @@ def dump_next_increment(
     target: MetastorePool,
     policy: ReplicationPolicy,
     *,
-    mend: Mend | None = None,
+    mend: RepairPlan | None = None,
     threads: int = 8,
     progress: Callable[[str], None] = logger.info,
 ) -> IncrementSummary:
@@ -156,7 +156,7 @@ def load_idle(
         partitions=0,
         functions=0,
         idle=True,
-        skipped=Homes(DumpDirectory(position.dump, policy.storage_options)).skipped,
+        skipped=TableIndex(DumpDirectory(position.dump, policy.storage_options)).skipped,
     )
 
 

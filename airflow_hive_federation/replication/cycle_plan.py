@@ -23,8 +23,8 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, IDLE, INCREMENT
 from airflow_hive_federation.replication.replica.database import expected_layout, find_layout
 from airflow_hive_federation.replication.replica.differences import definition_differences
-from airflow_hive_federation.replication.replica.homes import Homes
 from airflow_hive_federation.replication.replica.position import TargetPosition, read_position
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.transactions.lease import LeaseKeeper, end_lease
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class _Comparison:
         self._layout = find_layout(client, policy)
         TargetPlaces(directory, self._layout).check_others(client)
         self._position: TargetPosition = read_position(client, policy)
-        self._before = Homes(DumpDirectory(self._manifest["previous"], policy.storage_options))
+        self._before = TableIndex(DumpDirectory(self._manifest["previous"], policy.storage_options))
 
     def tables(self) -> Iterator[PlannedTable]:
         for facts in self._manifest["tables"]:

@@ -44,8 +44,8 @@ from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_layout
 from airflow_hive_federation.replication.replica.differences import metadata_differences
-from airflow_hive_federation.replication.replica.homes import Homes
 from airflow_hive_federation.replication.replica.position import loaded_dump
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import parse_location
 from airflow_hive_federation.transactions.lease import end_lease
 
@@ -318,7 +318,7 @@ class _Switch:
         directory = DumpDirectory(dumped.dump, self.policy.storage_options)
         with self.source.client() as client:
             layout = find_layout(client, self.back)
-            differences = metadata_differences(client, layout, Homes(directory))
+            differences = metadata_differences(client, layout, TableIndex(directory))
         if differences:
             lines = "\n  ".join(map(str, differences))
             raise FailoverError(

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
-from airflow_hive_federation.replication.dump.mends import mend_of
+from airflow_hive_federation.replication.dump.repair_plan import repair_plan_of
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.differences import RETAINED, Difference
@@ -105,7 +105,9 @@ def repair_replica(
         if not mendable:
             break
         # A difference that was seen before needs more than another look at its table.
-        mend = mend_of(mendable, again={difference.table for difference in mendable if difference in seen})
+        mend = repair_plan_of(
+            mendable, again={difference.table for difference in mendable if difference in seen}
+        )
         progress(f"{policy.target_database}: mending {', '.join(sorted(mend.tables))}")
         dumped = dump_next_increment(source, target, policy, mend=mend, progress=progress)
         load_dump(source, target, policy, dumped.dump, run_copy=run_copy, progress=progress, on_step=on_step)

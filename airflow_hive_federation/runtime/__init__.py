@@ -1,1 +1,1 @@
-"""The runtime finds a Java and the cache directory of this machine."""
+"""Finds Java and the cache directory of this machine, and removes secrets from environments."""

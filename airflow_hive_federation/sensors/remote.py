@@ -1,4 +1,4 @@
-"""Waiting for what happens at a remote."""
+"""Waits in Airflow sensors for changes and new partitions at a remote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk import BaseSensorOperator
 
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowSkipException
-from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
+from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.triggers.remote import RemoteTrigger
@@ -18,16 +18,16 @@ from airflow_hive_federation.triggers.remote import RemoteTrigger
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-#: The deferral outlives the trigger's own deadline by this many seconds.
+#: Seconds by which the deferral outlives the trigger's own deadline.
 _GRACE_S = 60.0
 
 
 class _RemoteSensor(BaseSensorOperator):
-    """What both have in common.
+    """Base of the sensors of remotes.
 
-    :param remote: local name of the remote. (templated)
-    :param metastore_conn_id: connection of the local metastore. (templated)
-    :param database: database of a table that is named without one. (templated)
+    :param remote: the local name of the remote. (templated)
+    :param metastore_conn_id: the connection of the local metastore. (templated)
+    :param database: the database of a table whose name contains none. (templated)
     :param deferrable: wait in the triggerer instead of a worker slot.
     """
 
@@ -81,12 +81,12 @@ class _RemoteSensor(BaseSensorOperator):
                 deadline_s=time.time() + timeout_s,
             ),
             method_name="execute_complete",
-            # The trigger ends by itself; this only catches a triggerer that is gone.
+            # The trigger ends by itself; this timeout only catches a triggerer that has died.
             timeout=timedelta(seconds=timeout_s + _GRACE_S),
         )
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
-        """Called when the trigger has seen it, given up, or failed."""
+        """Finish the task after the trigger's event, or raise its error or timeout."""
         if event["state"] == "error":
             raise airflow_error(event["message"], retryable=event["retryable"])
         if event["state"] == "timeout":
@@ -97,16 +97,16 @@ class _RemoteSensor(BaseSensorOperator):
 class RemotePartitionSensor(_RemoteSensor):
     """Waits until a partition exists at the remote of a remote table.
 
-    The remote itself is asked: the link may not have the partition before it is refreshed.
+    The sensor queries the remote itself, because the link may lack the partition until it is refreshed.
 
-    :param partition: its name, ``day=2026-01-01/hour=7``. (templated)
-    :param where: instead of a name, a condition on partition keys that one of them shall meet, as Hive's
-        metastore takes it: ``day >= '2026-01-01' AND site = 'a'``. (templated)
+    :param partition: the name of the partition, ``day=2026-01-01/hour=7``. (templated)
+    :param where: instead of a name, a condition on partition keys that one partition has to meet, in the
+        syntax of Hive's metastore: ``day >= '2026-01-01' AND site = 'a'``. (templated)
 
     The other parameters are ``remote``, ``metastore_conn_id``, ``database``, ``deferrable``, and those of
     Airflow's sensors.
 
-    :raises ValueError: without either, or with both.
+    :raises ValueError: neither ``partition`` nor ``where`` is given, or both are.
     """
 
     def __init__(self, *, partition: str | None = None, where: str | None = None, **kwargs: Any) -> None:
@@ -118,10 +118,11 @@ class RemotePartitionSensor(_RemoteSensor):
 
 
 class RemoteTableChangedSensor(_RemoteSensor):
-    """Waits until a remote has changed since its link was refreshed last.
+    """Waits until a remote has changed since the last refresh of its link.
 
-    By the remote's events, and where it has none by comparing its definition with the link. A
-    ``SyncRemoteOperator`` after it takes the change over, and the next run waits for the next one.
+    It detects changes by the remote's events or, if the remote has none, by comparing its definition with the
+    link. A ``SyncRemoteOperator`` after this sensor refreshes the link, so that the next run waits for the
+    next change.
 
     :param kind: ``table`` or ``database``. (templated)
 

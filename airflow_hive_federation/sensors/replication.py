@@ -1,4 +1,4 @@
-"""Waiting for a replica to be near enough to its source."""
+"""Waits in an Airflow sensor until a replica is close enough to its source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator
 
 from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
-from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
+from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.replication.policy import ReplicationPolicy, duration_s
 from airflow_hive_federation.triggers.replication import ReplicationLagTrigger, told
@@ -18,28 +18,28 @@ from airflow_hive_federation.triggers.replication import ReplicationLagTrigger, 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-#: The deferral outlives the trigger's own deadline by this many seconds.
+#: Seconds by which the deferral outlives the trigger's own deadline.
 _GRACE_S = 600.0
 
 
 class ReplicationLagSensor(BaseSensorOperator):
-    """Waits until a target lacks nothing that is older than ``max_lag``.
+    """Waits until a target lacks no change that is older than ``max_lag``.
 
-    Returns ``{"events", "seconds"}``: how many events of the source's database the target lacks, and the age
-    of the oldest. Files of external tables change without events and do not count.
+    Returns ``{"events", "seconds"}``: the number of events of the source's database that the target lacks,
+    and the age of the oldest. Files of external tables change without events and do not count.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :param max_lag: seconds, or text as Hive writes it (``15m``); 0 waits for everything. (templated)
-    :param max_lag_events: how many events may be missing; any number by default.
-    :param poll_interval: seconds between two questions to the metastores.
-    :param wait: how long to wait before the task fails: seconds, or text as Hive writes it. (templated)
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param max_lag: seconds, or text in Hive's form (``15m``); 0 waits until nothing is missing. (templated)
+    :param max_lag_events: the number of events that may be missing; by default any number.
+    :param poll_interval: seconds between two queries of the metastores.
+    :param wait: the time to wait before the task fails: seconds, or text in Hive's form. (templated)
     :param deferrable: wait in the triggerer instead of a worker slot.
 
     Of the parameters of Airflow's sensors, ``poke_interval``, ``timeout``, ``mode`` and ``soft_fail`` have no
     effect.
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
     template_fields: Sequence[str] = ("policy", "source_conn_id", "target_conn_id", "max_lag", "wait")
@@ -82,7 +82,7 @@ class ReplicationLagSensor(BaseSensorOperator):
                 poll_s=self.poll_interval,
                 deadline_s=time.time() + wait_s,
             )
-            # Once here, where an error shows at once; most of the time that is all.
+            # The first query runs in the worker, so that an error appears at once; mostly it is the only one.
             lag = trigger.ask()
             if trigger.is_near(lag):
                 return lag
@@ -102,7 +102,7 @@ class ReplicationLagSensor(BaseSensorOperator):
         raise self._too_late(lag)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any] | None:
-        """Called when the trigger says that the target is near, or that the time is over."""
+        """Return the lag; the trigger resumes the task here when the target is close or the time is over."""
         if event["state"] == "error":
             raise airflow_error(event["message"], retryable=event["retryable"])
         if event["state"] == "timeout":

@@ -1,4 +1,4 @@
-"""Waiting for the transactions that a bootstrap has to wait for."""
+"""Waits in an Airflow sensor for the open transactions that a bootstrap has to wait for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator
 
-from airflow_hive_federation.hooks.failing import airflow_error, as_airflow_error
+from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.replication.policy import duration_s
 from airflow_hive_federation.triggers.transactions import OpenTransactionsDrainTrigger
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
     from airflow_hive_federation.replication.dump.drain import DrainStart
 
-#: The deferral outlives the trigger's own deadline by this many seconds.
+#: Seconds by which the deferral outlives the trigger's own deadline.
 _GRACE_S = 600.0
 
 
 class OpenTransactionsDrainSensor(BaseSensorOperator):
-    """Notes the source's last event id, then waits until the transactions open at that moment have ended.
+    """Records the source's last event id, then waits until the transactions open at that moment have ended.
 
-    Only transactions count that hold write ids of the database's tables or write locks in it. What is left
-    after the timeout is aborted; transactions that begin later, and those of other databases, stay untouched.
-    The end of a transaction is noticed within two seconds.
+    Only transactions count that hold write ids of the database's tables or write locks in the database. Those
+    still open after the timeout are aborted; transactions that begin later, and those of other databases,
+    stay untouched. The sensor notices the end of a transaction within two seconds.
 
     Returns ``{"database", "event_id", "transactions", "moment_ms", "aborted"}``, which
     :class:`BootstrapDumpOperator` takes.
 
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param database: database to be dumped. (templated)
-    :param open_txn_timeout: how long to wait before aborting: seconds, or text as Hive writes it (``1h``)
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param database: the database to be dumped. (templated)
+    :param open_txn_timeout: the time to wait before aborting: seconds, or text in Hive's form (``1h``)
         (``hive.repl.bootstrap.dump.open.txn.timeout``). (templated)
     :param deferrable: wait in the triggerer instead of a worker slot.
 
     Of the parameters of Airflow's sensors, ``poke_interval``, ``timeout``, ``mode`` and ``soft_fail`` have no
-    effect: how often to ask and what happens at the end is part of what this sensor does.
+    effect: this sensor has its own interval, and its own action at the timeout.
     """
 
     template_fields: Sequence[str] = ("source_conn_id", "database", "open_txn_timeout")
@@ -67,7 +67,7 @@ class OpenTransactionsDrainSensor(BaseSensorOperator):
             return self._wait(client)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Called when the trigger says that all have ended, or that the time is over."""
+        """Abort the transactions still open; the trigger resumes the task here."""
         from airflow_hive_federation.replication.dump.drain import DrainStart, abort_remaining
 
         if event["state"] == "error":
@@ -80,7 +80,7 @@ class OpenTransactionsDrainSensor(BaseSensorOperator):
     def _wait(self, client: MetastoreClient) -> dict[str, Any]:
         from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 
-        # Rendered templates are text, and "None" where a parameter is left empty.
+        # Rendered templates are text, and "None" if a parameter is left empty.
         timeout = str(self.open_txn_timeout).strip()
         timeout_s = duration_s("1h" if timeout in {"", "None"} else timeout)
         start = begin_drain(client, str(self.database).lower())
@@ -99,7 +99,7 @@ class OpenTransactionsDrainSensor(BaseSensorOperator):
                     deadline_s=time.time() + timeout_s,
                 ),
                 method_name="execute_complete",
-                # The trigger ends by itself; this only catches a triggerer that is gone.
+                # The trigger ends by itself; this timeout only catches a triggerer that has died.
                 timeout=timedelta(seconds=timeout_s + _GRACE_S),
             )
         aborted = drain(

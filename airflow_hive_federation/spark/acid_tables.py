@@ -22,7 +22,7 @@ from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.formats.plain import plain_table
-from airflow_hive_federation.tables.read.places import PartitionState
+from airflow_hive_federation.tables.read.partition_scans import PartitionState
 from airflow_hive_federation.tables.read.reader import visible_rows
 
 _CATALOG = "spark_catalog"

@@ -102,7 +102,7 @@ def _rows(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, An
     from airflow_hive_federation.metastore.wire import from_json
     from airflow_hive_federation.model.types import Column
     from airflow_hive_federation.tables.read.formats.plain import plain_table
-    from airflow_hive_federation.tables.read.places import PartitionState
+    from airflow_hive_federation.tables.read.partition_scans import PartitionState
     from airflow_hive_federation.tables.read.reader import visible_rows
 
     table: Any = from_json(types.Table, plan["table"])

@@ -1,1 +1,1 @@
-"""File systems by URI: opening, listing, copying, digests."""
+"""Opens, lists, copies, publishes and digests files by URI, on local disks, HDFS and object stores."""

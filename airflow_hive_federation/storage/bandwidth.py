@@ -1,4 +1,4 @@
-"""A cap on bytes per second."""
+"""Limits the bytes per second that a process reads."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Callable
 
 
 class TokenBucket:
-    """Hands out bytes at a steady rate; shared by the threads of one process.
+    """A token bucket that grants bytes at a steady rate to the threads of one process.
 
-    The bucket holds at most one second's bytes. Taking more than it holds puts it in debt, which the taker
-    and everybody after wait off: chunks larger than a second's bytes are possible, and the average holds.
+    The bucket holds at most the bytes of one second. A thread may take more than it holds, and all threads
+    then wait until the rate has made up for it: so chunks may be larger than the bytes of one second, and the
+    average rate stays the same.
 
     :param bytes_per_s: the rate, at least 1.
-    :param clock: seconds, monotonic.
-    :param sleep: waits so many seconds.
+    :param clock: returns monotonic seconds.
+    :param sleep: waits for a number of seconds.
     """
 
     def __init__(
@@ -31,12 +32,12 @@ class TokenBucket:
         self._clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
-        # Empty at first: many tasks that each begin with a full bucket would burst past the job's cap.
+        # The bucket starts empty: many tasks with full buckets at the start would exceed the job's limit.
         self._tokens = 0.0
         self._filled_at = clock()
 
     def take(self, size_bytes: int) -> float:
-        """Wait until ``size_bytes`` may pass; return the seconds waited."""
+        """Wait until ``size_bytes`` are granted; return the seconds waited."""
         with self._lock:
             now = self._clock()
             self._tokens = min(self._rate, self._tokens + (now - self._filled_at) * self._rate)

@@ -1,8 +1,8 @@
-"""Copying one file so that a reader of the target sees all of it or nothing.
+"""Copies a file so that a reader of the target sees all of it or nothing.
 
-The bytes go to a hidden name beside the target, are digested on the way, and get the target's name by a
-rename once there are as many as were listed. A copy that is killed leaves a hidden file, which the next run
-sweeps.
+The copy writes to a hidden name beside the target, digests the bytes on the way, checks their number against
+the listing, and renames the hidden file to the target. A copy that is killed leaves a hidden file, which the
+next run removes.
 """
 
 from __future__ import annotations
@@ -48,23 +48,24 @@ from airflow_hive_federation.storage.publishing import (
 )
 from airflow_hive_federation.storage.sources import SourceRoots
 
-#: Writes the rows of a source file that a valid write-id list lets through to a new file:
-#: (source URI, URI to write, the list in Hive's text form, storage options).
+#: A function that writes the visible rows of a source file, according to a valid write-id list, to a new
+#: file: (source URI, URI to write, the list in Hive's text form, storage options).
 Rewrite = Callable[[str, str, str, Mapping[str, Any] | None], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CopySettings:
-    """How files are copied.
+    """Settings of a copy: storage options, durability, fence and permissions.
 
     :param options: storage options, see :func:`.filesystem.options_for`.
-    :param run_id: marks the temporary names of one run, so that another can tell them from its own.
-    :param sync: wait until the bytes are on the disk (``fsync``) before the file gets its name, and for the
-        name; stores other than local file systems (NFS included) do so of their own.
-    :param rewrite: copies files that hold rows of aborted write ids; without it they are refused.
-    :param fence: asked before a file gets its name: a copy of a cycle that is over publishes nothing.
-    :param preserve: what the copy keeps of its source's owner, group and mode.
-    :param sources: where files may be copied from; ``None`` believes whoever names them.
+    :param run_id: id in the temporary names of one run, by which other runs recognize them.
+    :param sync: wait until the bytes are on the disk (``fsync``) before the file is renamed, and then until
+        the name is; stores other than local file systems (NFS included) do so anyway.
+    :param rewrite: function that copies files with rows of aborted write ids; without it they are refused.
+    :param fence: fence that is checked before a file is published: a copy of a cycle that has ended
+        publishes nothing.
+    :param preserve: owner, group and mode that the copy keeps of its source.
+    :param sources: directories that files may be copied from; ``None`` copies any file.
     """
 
     options: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -83,23 +84,24 @@ def copy_file(
     expected_digest: str | None = None,
     bandwidth: TokenBucket | None = None,
 ) -> CopyOutcome:
-    """Copy one file; an identical one that is there already is left as it is.
+    """Copy a file, unless the target is identical already.
 
-    :param item: what to copy.
-    :param settings: how.
-    :param expected_digest: lower-case hexadecimal SHA-256 the copy must have, where it is known.
-    :param bandwidth: caps the bytes read from the source.
-    :raises SourceNotAllowedError: the source lies elsewhere than ``settings`` allow, or a link leads there.
-    :raises FileVanishedError: the source is gone, or changed while it was copied.
-    :raises StoragePermissionError: the source cannot be read, or the target not written.
-    :raises StorageFullError: the target's store is full.
-    :raises DigestMismatchError: the source's bytes are not those of ``expected_digest``.
-    :raises ConfigurationError: the item wants rows left out and ``settings`` has no ``rewrite``.
-    :raises CycleLostError: the copy's cycle is over; see :class:`~.fence.Fence`.
-    :raises StorageError: anything else a store refused. In all cases the target is what it was before.
+    :param item: source and target of the copy.
+    :param settings: settings of the copy.
+    :param expected_digest: lower-case hexadecimal SHA-256 that the copy must have, if it is known.
+    :param bandwidth: limit of the bytes read from the source per second.
+    :raises SourceNotAllowedError: if the source, or the target of a link, lies outside of the directories
+        that ``settings`` allow.
+    :raises FileVanishedError: if the source is gone, or changed during the copy.
+    :raises StoragePermissionError: if the source cannot be read, or the target not written.
+    :raises StorageFullError: if the target's store is full.
+    :raises DigestMismatchError: if the source's bytes do not have ``expected_digest``.
+    :raises ConfigurationError: if the copy has to leave out rows and ``settings`` has no ``rewrite``.
+    :raises CycleLostError: if the copy's cycle is over; see :class:`~.fence.Fence`.
+    :raises StorageError: if a store fails otherwise. After every error the target is unchanged.
     """
     settings = settings or CopySettings()
-    # Before the file: a change manager's directory says nothing of the one that the file lay in.
+    # Directories first: a change manager's directory does not have the modes of the file's original one.
     preserved = make_directories(item, settings.preserve, settings.options)
     try:
         outcome = _copy(item, settings, expected_digest, bandwidth)
@@ -118,14 +120,14 @@ def _copy(
         settings.sources.check(item.source, "the file to copy")
     if item.visible_write_ids is not None:
         return _rewrite_file(item, settings)
-    found = _identical_target(item, settings, expected_digest, bandwidth)
-    if found is not None:
+    identical = _identical_target(item, settings, expected_digest, bandwidth)
+    if identical is not None:
         _keep(item, settings)
         preserved = _settle(item.target, item, settings)
         return CopyOutcome(
             target=item.target,
             size_bytes=item.size_bytes,
-            digest=found,
+            digest=identical,
             copied=False,
             preserved=preserved,
         )
@@ -154,13 +156,13 @@ def survey_targets(
     sweep_runs_before: str | None = None,
     threads: int = 8,
 ) -> dict[str, int]:
-    """Sizes in bytes of the files in directories, by URI, once abandoned temporary files are swept.
+    """Remove abandoned temporary files, and return the sizes in bytes of the files in directories, by URI.
 
-    :param directories: URIs, not searched deeper; those that do not exist have no files.
+    :param directories: URIs of directories, without their subdirectories; missing ones have no files.
     :param sweep_runs_before: remove temporary files of runs with a smaller id than this; ``None`` removes
-        none. (A run that is thought dead never sweeps what its successors write: their ids are greater.)
-    :param threads: directories looked at side by side.
-    :raises StorageError: a directory cannot be listed.
+        none. (A run that is taken for dead never removes files of its successors: their ids are greater.)
+    :param threads: number of directories that are read in parallel.
+    :raises StorageError: if a directory cannot be listed.
     """
 
     def survey(directory: str) -> dict[str, int]:
@@ -171,23 +173,23 @@ def survey_targets(
 
     sizes: dict[str, int] = {}
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="survey") as workers:
-        for found in workers.map(survey, directories):
-            sizes.update(found)
+        for directory_sizes in workers.map(survey, directories):
+            sizes.update(directory_sizes)
     return sizes
 
 
-# -- an identical file is there already ------------------------------------------------------------------
+# -- the target exists already and is identical ----------------------------------------------------------
 
 
 def _identical_target(
     item: CopyItem, settings: CopySettings, expected_digest: str | None, bandwidth: TokenBucket | None
 ) -> str | None:
-    """The digest of the target, if it is what the copy would make."""
+    """Return the digest of the target if it is identical to the copy; ``None`` otherwise."""
     if _size_or_none(item.target, settings.options) != item.size_bytes:
         return None
-    there = digest_file(item.target, options=settings.options).digest
-    wanted = expected_digest
-    if wanted is None:
+    target_digest = digest_file(item.target, options=settings.options).digest
+    source_digest = expected_digest
+    if source_digest is None:
         source = digest_file(
             item.source,
             size_bytes=item.size_bytes,
@@ -195,12 +197,12 @@ def _identical_target(
             options=settings.options,
             sources=settings.sources,
         )
-        wanted = source.digest
-    return there if there == wanted else None
+        source_digest = source.digest
+    return target_digest if target_digest == source_digest else None
 
 
 def _keep(item: CopyItem, settings: CopySettings) -> None:
-    """Wait for a file that was found: who made it may not have waited, or was killed before."""
+    """Sync an existing file: the process that created it may have been killed before it did so."""
     path = local_path(item.target)
     if path is not None and settings.sync:
         with storage_errors(item.target):
@@ -225,7 +227,7 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
             remedy="Copy it with a rewriting function.",
             path=item.source,
         )
-    # A file of a streaming batch may have grown since: rows after the snapshot are not in the write-id list.
+    # A file of a streaming batch may have grown: rows after the snapshot are not in the write-id list.
     found_bytes = file_size(item.source, options=settings.options)
     check_length(item.source, item.size_bytes, min(found_bytes, item.size_bytes))
     temporary = temporary_uri(item.target, settings.run_id)
@@ -237,11 +239,11 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
         _reserve(temporary, creation_mode([item.source], settings.options) | 0o600, settings.options)
         settings.rewrite(item.source, temporary, item.visible_write_ids, settings.options)
         if settings.sources is not None:
-            # It is opened by name there: a link that was put in its place meanwhile is found now.
+            # ``rewrite`` opens the source by name: this check finds a link that has replaced it meanwhile.
             settings.sources.check(item.source, "the file to copy")
-        made = digest_file(temporary, options=settings.options)
-        same = _size_or_none(item.target, settings.options) == made.size_bytes and (
-            digest_file(item.target, options=settings.options).digest == made.digest
+        written_digest = digest_file(temporary, options=settings.options)
+        same = _size_or_none(item.target, settings.options) == written_digest.size_bytes and (
+            digest_file(item.target, options=settings.options).digest == written_digest.digest
         )
         if not same:
             preserved = _settle(temporary, item, settings)
@@ -260,15 +262,15 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
             remove_quietly(filesystem, path)
     return CopyOutcome(
         target=item.target,
-        size_bytes=made.size_bytes,
-        digest=made.digest,
+        size_bytes=written_digest.size_bytes,
+        digest=written_digest.digest,
         copied=not same,
         preserved=preserved,
     )
 
 
 def _reserve(uri: str, mode: int, options: Mapping[str, Any] | None) -> None:
-    """Make an empty file, and its directory: what opens it to write keeps the mode that it has."""
+    """Create an empty file with a mode, which the later writer keeps, and its directory."""
     filesystem, path = open_filesystem(uri, options)
     with storage_errors(uri):
         if (local := local_path(uri)) is not None:
@@ -281,7 +283,7 @@ def _reserve(uri: str, mode: int, options: Mapping[str, Any] | None) -> None:
 
 
 def _settle(at: str, item: CopyItem, settings: CopySettings) -> bool:
-    """Give a file what its source has of owner, group and mode, where its store has them."""
+    """Set owner, group and mode of a file according to its source, if its store has them."""
     return settle(at, item.target, item.source, settings.preserve, settings.options)
 
 
@@ -289,7 +291,7 @@ def _settle(at: str, item: CopyItem, settings: CopySettings) -> bool:
 
 
 class _LocalFile:
-    """An unbuffered local file whose errors name the target."""
+    """An unbuffered local file whose errors have the target's URI."""
 
     def __init__(self, path: str, uri: str, mode: int) -> None:
         self._uri = uri
@@ -312,13 +314,13 @@ class _LocalFile:
             os.fsync(self._descriptor)
 
     def close(self) -> None:
-        # NFS tells of a full disk only now.
+        # NFS reports a full disk only here.
         with storage_errors(self._uri):
             os.close(self._descriptor)
 
 
 class _RemoteFile:
-    """A file of an fsspec store whose errors name the target."""
+    """A file of an fsspec store whose errors have the target's URI."""
 
     def __init__(self, file: Any, uri: str, at: str) -> None:
         self._file = file
@@ -327,13 +329,13 @@ class _RemoteFile:
 
     def write(self, chunk: memoryview) -> None:
         with storage_errors(self._uri):
-            # Drivers keep what they are given; the buffer behind `chunk` is about to be overwritten.
+            # Drivers keep a reference to the bytes, but the next chunk overwrites the buffer of `chunk`.
             self._file.write(bytes(chunk))
 
 
 @contextmanager
 def _target(item: CopyItem, settings: CopySettings) -> Iterator[_LocalFile | _RemoteFile]:
-    """Yield a file that gets its name when the block ends well."""
+    """Yield a file that is renamed to the target if the block raises no error."""
     uri = item.target
     path = local_path(uri)
     hidden = temporary_uri(uri, settings.run_id)
@@ -376,7 +378,7 @@ def _sweep(
         return
     abandoned = [name for name in names if (run := temporary_run(name)) is not None and is_abandoned(run)]
     for name in abandoned:
-        # Its owner, dying, may remove it first.
+        # The dying process that owns it may remove it first.
         with suppress(FileVanishedError):
             _remove(join(directory, name), options)
 

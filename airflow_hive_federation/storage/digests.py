@@ -1,4 +1,4 @@
-"""SHA-256 of files, and the buffer they are read through."""
+"""Computes the SHA-256 of files, and reads files in chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 from airflow_hive_federation.storage.sources import SourceRoots
 
-#: Bytes read at once. Below 1 MiB stores with latency suffer, above 8 MiB nothing is gained.
+#: Bytes per read. Below 1 MiB, stores with latency are slower; above 8 MiB, no store is faster.
 CHUNK_BYTES = 4 * 1024 * 1024
 
 _buffers = threading.local()
@@ -21,7 +21,7 @@ _buffers = threading.local()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileToDigest:
-    """One file whose digest is wanted.
+    """A file to digest.
 
     :param uri: URI of the file.
     :param size_bytes: its length when it was listed.
@@ -57,11 +57,11 @@ def digest_file(
 
     :param uri: URI of the file.
     :param size_bytes: the length it must have; ``None`` takes any.
-    :param bandwidth: caps the reading.
+    :param bandwidth: limit of the bytes read per second.
     :param options: storage options, see :func:`.filesystem.options_for`.
-    :param sources: where the file may lie; ``None`` reads any.
-    :raises FileVanishedError: it is gone, or has another length.
-    :raises StorageError: it cannot be read.
+    :param sources: directories that the file may lie in; ``None`` reads any file.
+    :raises FileVanishedError: if the file is gone, or has another length.
+    :raises StorageError: if the file cannot be read.
     """
     sha = hashlib.sha256()
     read = 0
@@ -79,11 +79,11 @@ def digest_file(
 def read_chunks(
     uri: str, *, options: Mapping[str, Any] | None = None, sources: SourceRoots | None = None
 ) -> Iterator[memoryview]:
-    """Yield a file's bytes in chunks of one buffer that the next chunk overwrites.
+    """Yield a file's bytes in chunks, all of which use one buffer: each chunk overwrites the one before.
 
-    :param sources: where the file may lie; ``None`` reads any.
-    :raises SourceNotAllowedError: it lies elsewhere.
-    :raises StorageError: it cannot be read.
+    :param sources: directories that the file may lie in; ``None`` reads any file.
+    :raises SourceNotAllowedError: if the file lies elsewhere.
+    :raises StorageError: if the file cannot be read.
     """
     local = local_path(uri)
     view = _buffer()
@@ -93,7 +93,7 @@ def read_chunks(
         if local is not None and sources is not None:
             source: Any = sources.opened(uri)
         elif local is not None:
-            # No buffering: one copy less, and `readinto` a large buffer is one system call a chunk.
+            # No buffering: it saves one copy, and `readinto` a large buffer is one system call per chunk.
             source = open(local, "rb", buffering=0)  # noqa: SIM115, PTH123
         else:
             filesystem, path = open_filesystem(uri, options)
@@ -104,9 +104,9 @@ def read_chunks(
 
 
 def check_length(uri: str, expected_bytes: int, read_bytes: int) -> None:
-    """Refuse a file that is not as long as its listing said.
+    """Refuse a file whose length differs from its listing.
 
-    :raises FileVanishedError: what was listed is not what was read.
+    :raises FileVanishedError: if the lengths differ.
     """
     if expected_bytes != read_bytes:
         raise FileVanishedError(

@@ -1,10 +1,11 @@
-"""What survives a crash of the machine: bytes, names and directories of its own file systems, NFS included.
+"""Syncs files, names and directories of local file systems (NFS included), so that they survive a crash.
 
-A file system may write a rename to its disk before the bytes of the file that is renamed, and forget a name
-that nobody waited for. So whoever publishes waits (``fsync(2)``): for the file, then renames it, then for the
-directory that has its name. The other stores acknowledge only what they keep.
+A file system may write a rename to its disk before the bytes of the renamed file, and lose a name that no
+process has synced. So a publisher calls ``fsync(2)`` for the file, then renames it, then calls ``fsync(2)``
+for the directory that has its name. Other stores acknowledge only files that they keep.
 
-Errors of waiting are final: after one, the kernel may have dropped the bytes, and asking again would succeed.
+Errors of ``fsync(2)`` are final: after one, the kernel may have dropped the bytes, and a second call would
+succeed.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from typing import Any
 
 from airflow_hive_federation.storage.filesystem import local_path, storage_errors
 
-#: Errors of file systems that cannot wait for a directory; some of FUSE, and CIFS, keep names themselves.
+#: Errors of file systems that cannot sync a directory; CIFS and some FUSE file systems keep names themselves.
 _NO_DIRECTORIES = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
 def sync_open_file(file: Any) -> None:
-    """Wait until a local file that is open for writing is on the disk, what Python buffers included.
+    """Wait until a local file that is open for writing is on the disk, including Python's buffer.
 
     :param file: file object with a descriptor.
-    :raises OSError: the disk failed, or is full (NFS and quotas say so now).
+    :raises OSError: if the disk failed, or is full (NFS and quotas report this only here).
     """
     file.flush()
     os.fsync(file.fileno())
 
 
 def sync_file(path: str | Path) -> None:
-    """Wait until the bytes of a local file that somebody has written are on the disk.
+    """Wait until the bytes of a closed local file are on the disk, whichever process wrote them.
 
     :raises OSError: as :func:`sync_open_file`.
     """
@@ -42,7 +43,7 @@ def sync_file(path: str | Path) -> None:
 def sync_directory(path: str | Path) -> None:
     """Wait until the names in a local directory are on the disk.
 
-    :raises OSError: it is not there, or the disk failed.
+    :raises OSError: if the directory does not exist, or the disk failed.
     """
     try:
         _sync(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -52,9 +53,9 @@ def sync_directory(path: str | Path) -> None:
 
 
 def sync_directories(uris: Iterable[str]) -> None:
-    """Wait, once each, for the names in those of some directories that are local.
+    """Wait until the names in the local ones of these directories are on the disk, once per directory.
 
-    :raises StorageError: one is not there, or its disk failed.
+    :raises StorageError: if a directory does not exist, or its disk failed.
     """
     for uri in sorted(set(uris)):
         path = local_path(uri)
@@ -64,7 +65,7 @@ def sync_directories(uris: Iterable[str]) -> None:
 
 
 def sync_tree(path: str | Path) -> None:
-    """Wait for all files and directories of a local tree, each directory after what lies in it.
+    """Wait until all files and directories of a local tree are on the disk, each directory after its content.
 
     :raises OSError: as :func:`sync_open_file`.
     """
@@ -75,41 +76,43 @@ def sync_tree(path: str | Path) -> None:
 
 
 def make_directories(path: str | Path, mode: int = 0o777) -> None:
-    """Make a local directory and those above it that are missing, so that their names are on the disk.
+    """Create a local directory and its missing parents, so that their names are on the disk.
 
-    :param mode: of each directory that is made, less the umask.
-    :raises OSError: one cannot be made.
+    :param mode: mode of each new directory, before the umask.
+    :raises OSError: if a directory cannot be created.
     """
-    for one in missing_directories(path):
-        make_directory(one, mode)
+    for directory in missing_directories(path):
+        make_directory(directory, mode)
 
 
 def make_directory(path: str | Path, mode: int = 0o777) -> None:
-    """Make a local directory in one that is there; its name is on the disk when this returns.
+    """Create a local directory in an existing one; its name is on the disk when this returns.
 
-    :param mode: of the directory, less the umask, if it is not there yet.
-    :raises OSError: it cannot be made.
+    :param mode: mode of a new directory, before the umask.
+    :raises OSError: if the directory cannot be created.
     """
     try:
         Path(path).mkdir(mode=mode)
     except FileExistsError:
-        # By somebody who may not have waited for it yet.
+        # Another process created it, and may not have synced its name yet.
         if not Path(path).is_dir():
             raise
     sync_directory(Path(path).parent)
 
 
 def missing_directories(path: str | Path) -> Iterator[Path]:
-    """Those of a local directory and the ones above it that are not there, outermost first."""
-    yield from reversed([one for one in (Path(path), *Path(path).parents) if not one.exists()])
+    """Yield the missing ones of a local directory and its parents, outermost first."""
+    yield from reversed(
+        [directory for directory in (Path(path), *Path(path).parents) if not directory.exists()]
+    )
 
 
 def rename(source: str | Path, target: str | Path) -> None:
-    """Give a local file or directory another name, and wait for it.
+    """Rename a local file or directory, and wait until the new name is on the disk.
 
     Its bytes must be on the disk already; see :func:`sync_open_file` and :func:`sync_tree`.
 
-    :raises OSError: it cannot be renamed.
+    :raises OSError: if it cannot be renamed.
     """
     Path(source).replace(target)
     sync_directory(Path(target).parent)

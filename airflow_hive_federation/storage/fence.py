@@ -1,8 +1,8 @@
-"""A fence of copies: a file with a number, which only grows.
+"""Keeps copy jobs of earlier cycles from publishing files, by a fence: a file with a growing number.
 
-Whoever begins to change a target raises the fence to a number of its own. A copy job notes the number it was
-started with, and publishes no file once the fence stands higher. So a job that outlives its cycle (its driver
-was killed or suspended, its cluster goes on) changes nothing any more when another cycle has begun.
+Each cycle that begins to change a target raises the fence to a number of its own. A copy job keeps the number
+of its start, and publishes no file after the fence has been raised. So a job that outlives its cycle (its
+driver was killed or suspended, its cluster goes on) changes nothing after another cycle has begun.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from airflow_hive_federation.storage.filesystem import join, reading
 from airflow_hive_federation.storage.publishing import write_atomically
 from airflow_hive_federation.waiting import boot_time_s
 
-#: Name of the file beside a copy plan that says which fence the plan is carried out behind.
+#: Name of the file beside a copy plan that has the URI and the number of the plan's fence.
 TICKET = "fence.json"
-#: A look at the fence holds for so many seconds: one more or less does not matter beside a copy, and a store
-#: is not asked for every file.
+#: Seconds for which a check of the fence is valid: a second more or less does not matter for a copy, and the
+#: store need not answer a request per file.
 _LOOK_S = 1.0
 
 
 def read_fence(uri: str, options: Mapping[str, Any] | None = None) -> int:
-    """Return the number that the fence stands at; 0 if there is none yet.
+    """Return the present number of the fence; 0 if the file does not exist yet.
 
-    :raises DumpCorruptError: the file is no fence.
-    :raises StorageError: the store cannot be read.
+    :raises DumpCorruptError: if the file is no fence.
+    :raises StorageError: if the store cannot be read.
     """
     try:
         with reading(uri, options) as file:
@@ -47,20 +47,20 @@ def read_fence(uri: str, options: Mapping[str, Any] | None = None) -> int:
 
 
 def raise_fence(uri: str, epoch: int, options: Mapping[str, Any] | None = None) -> None:
-    """Set the fence to a number, which is higher than the present one.
+    """Set the fence to a number that is higher than the present one.
 
-    :raises StorageError: the store cannot be written.
+    :raises StorageError: if the store cannot be written.
     """
     write_atomically(uri, [f"{epoch}\n".encode()], options)
 
 
 def write_ticket(directory: str, uri: str, epoch: int, options: Mapping[str, Any] | None = None) -> None:
-    """Note beside a copy plan which fence it is carried out behind.
+    """Write the fence of a copy plan into a file beside the plan.
 
     :param directory: URI of the plan's directory.
-    :param uri: the fence.
-    :param epoch: its number now.
-    :raises StorageError: the store cannot be written.
+    :param uri: URI of the fence.
+    :param epoch: its present number.
+    :raises StorageError: if the store cannot be written.
     """
     text = json.dumps({"fence": uri, "epoch": epoch}, sort_keys=True) + "\n"
     write_atomically(join(directory, TICKET), [text.encode()], options)
@@ -68,10 +68,10 @@ def write_ticket(directory: str, uri: str, epoch: int, options: Mapping[str, Any
 
 @dataclass(frozen=True, kw_only=True)
 class Fence:
-    """What a copy is carried out behind; sent to the executors.
+    """The fence of a copy, with the number at its start; the driver sends it to the executors.
 
-    :param uri: the fence; empty for copies that no cycle is responsible for.
-    :param epoch: the number at which the copy may go on.
+    :param uri: URI of the fence; empty for copies without a cycle.
+    :param epoch: the number at which the copy may continue.
     :param options: storage options.
     """
 
@@ -80,33 +80,33 @@ class Fence:
     options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def check(self) -> None:
-        """Make sure that no other cycle has begun since; to be called just before a file is published.
+        """Check that no other cycle has begun since; call it immediately before publishing a file.
 
-        :raises CycleLostError: another cycle has raised the fence, or the fence is gone.
-        :raises StorageError: the fence cannot be read.
+        :raises CycleLostError: if another cycle has raised the fence, or the fence is gone.
+        :raises StorageError: if the fence cannot be read.
         """
         if not self.uri or _seen_lately(self.uri) == self.epoch:
             return
-        found = read_fence(self.uri, self.options)
-        if found != self.epoch:
+        present = read_fence(self.uri, self.options)
+        if present != self.epoch:
             raise CycleLostError(
                 f"This copy belongs to cycle {self.epoch} of its policy; the fence {self.uri} stands at "
-                f"{found or 'nothing'}: another cycle has begun, and nothing more is copied.",
+                f"{present or 'nothing'}: another cycle has begun, and nothing more is copied.",
                 remedy="Let the other cycle end. If there is none, run the cycle again.",
                 policy="",
                 holder="",
                 reason="fenced",
             )
         with _LOOKS_LOCK:
-            _LOOKS[self.uri] = (boot_time_s(), found)
+            _LOOKS[self.uri] = (boot_time_s(), present)
 
 
 def fence_of(plan_uri: str, options: Mapping[str, Any] | None = None) -> Fence:
-    """Return the fence of a copy plan; one that lets everything pass where none is noted.
+    """Return the fence of a copy plan; without a file beside the plan, a fence that stops nothing.
 
     :param plan_uri: URI of the plan.
-    :raises DumpCorruptError: the note beside the plan cannot be read.
-    :raises StorageError: the store cannot be read.
+    :raises DumpCorruptError: if the file beside the plan cannot be read.
+    :raises StorageError: if the store cannot be read.
     """
     uri = join(plan_uri.rstrip("/").rpartition("/")[0], TICKET)
     try:
@@ -125,13 +125,13 @@ def fence_of(plan_uri: str, options: Mapping[str, Any] | None = None) -> Fence:
         ) from error
 
 
-#: Per process: fence → moment of the last look, and the number seen.
+#: Per process: URI of a fence → time of the last check, and the number then.
 _LOOKS: dict[str, tuple[float, int]] = {}
 _LOOKS_LOCK = threading.Lock()
 
 
 def _seen_lately(uri: str) -> int | None:
-    # A machine that was suspended has to look again: its clock has gone on.
+    # This clock goes on while a machine is suspended, so that the machine checks the fence again afterwards.
     with _LOOKS_LOCK:
         moment_s, epoch = _LOOKS.get(uri, (float("-inf"), 0))
     return epoch if boot_time_s() - moment_s < _LOOK_S else None

@@ -1,9 +1,9 @@
-"""URIs as Hive writes them, the file systems behind them, and their errors made ours.
+"""Parses Hive's URIs, opens their file systems, and translates their errors to those of this package.
 
 A Hive location is the text of a Hadoop ``Path`` (``org.apache.hadoop.fs.Path.toString``): nothing in it is
 percent-encoded, so ``%``, ``?`` and ``#`` are ordinary characters (a partition value with a colon lies in the
-directory ``p=a%3Ab``), and URL parsers must not be let loose on it. ``file:/x``, ``file:///x`` and ``/x`` are
-the same place.
+directory ``p=a%3Ab``), and URL parsers would misread it. ``file:/x``, ``file:///x`` and ``/x`` are the same
+location.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.model.files import hidden_name
 
-#: Hadoop's and fsspec's names of one store, and ours.
+#: Hadoop's and fsspec's schemes, and the ones that this package uses for the same stores.
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "local": "file"}
 
-#: Stores where a file appears, whole, when its upload is committed, and where a rename is a copy.
+#: Stores in which a file appears, complete, at the commit of its upload, and in which a rename is a copy.
 OBJECT_STORES = frozenset({"s3", "gs", "abfs"})
 
 #: Stores whose files have owners, groups and modes.
 WITH_MODES = frozenset({"file", "hdfs"})
 
-#: What to install for a scheme whose driver is missing.
+#: Command that installs the driver of a scheme.
 _EXTRAS = {
     "s3": "pip install 'airflow-hive-federation[s3]'",
     "hdfs": "pip install 'airflow-hive-federation[hdfs]'",
@@ -51,10 +51,10 @@ _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Location:
-    """A URI taken apart.
+    """Scheme, authority and path of a URI.
 
-    :param scheme: ``file``, ``s3``, ``hdfs``, …; Hadoop's variants of a name unified.
-    :param authority: bucket, or host and port; empty where there is none.
+    :param scheme: ``file``, ``s3``, ``hdfs``, …; one name for Hadoop's variants of it.
+    :param authority: bucket, or host and port; empty if the URI has none.
     :param path: absolute path without a trailing ``/``, except for the root itself.
     """
 
@@ -64,7 +64,7 @@ class Location:
 
     @property
     def is_local(self) -> bool:
-        """The path is one of the machine's own (a network mount included)."""
+        """Return whether the path is local to the machine (a network mount included)."""
         return self.scheme == "file"
 
     def __str__(self) -> str:
@@ -74,10 +74,10 @@ class Location:
 
 
 def parse_location(uri: str) -> Location:
-    """Take a URI, or a bare local path, apart and normalise it.
+    """Parse and normalise a URI or a bare local path.
 
-    :raises ConfigurationError: it is no URI, a ``file`` URI of another host, or has a name ``.`` or ``..``,
-        or a NUL character, which no file system takes.
+    :raises ConfigurationError: if it is no URI, is a ``file`` URI of another host, or has a name ``.`` or
+        ``..``, or a NUL character, which no file system accepts.
     """
     _refuse_nul(uri)
     match = _URI.fullmatch(uri)
@@ -86,7 +86,7 @@ def parse_location(uri: str) -> Location:
             raise ConfigurationError(
                 f"{uri!r} is not a URI.", remedy="Write scheme://authority/path, or a path."
             )
-        # Somebody's own: their shell writes them relative.
+        # A user may give a relative path in the shell.
         path = uri if uri.startswith("/") else os.path.abspath(uri)  # noqa: PTH100 - Path keeps '..'
         return Location(scheme="file", authority="", path=_clean(path))
     scheme = match["scheme"].lower()
@@ -104,12 +104,12 @@ def parse_location(uri: str) -> Location:
 
 
 def canonical(uri: str) -> str:
-    """The one spelling of a URI: ``file:/x``, ``s3`` for ``s3a``, single slashes and none at the end."""
+    """Return the canonical form of a URI: ``file:/x``, ``s3`` for ``s3a``, single slashes, no final slash."""
     return str(parse_location(uri))
 
 
 def is_below(uri: str, base: str) -> bool:
-    """Whether ``uri`` is ``base`` or lies below it."""
+    """Return whether ``uri`` is ``base`` or lies below it."""
     inner, outer = _comparable(uri), _comparable(base)
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
@@ -117,8 +117,8 @@ def is_below(uri: str, base: str) -> bool:
 def join(uri: str, *parts: str) -> str:
     """Append path parts, each relative and with ``/`` between names.
 
-    :raises ConfigurationError: a part has a name ``.`` or ``..``, which would lead elsewhere, or a NUL
-        character.
+    :raises ConfigurationError: if a part has a name ``.`` or ``..``, which could leave the directory, or a
+        NUL character.
     """
     for part in parts:
         _refuse_nul(part)
@@ -127,12 +127,11 @@ def join(uri: str, *parts: str) -> str:
 
 
 def join_below(root: str, *parts: str) -> str:
-    """Append path parts as :func:`join` does, and make sure that the result lies below the root.
+    """Append path parts as :func:`join` does, and check that the result lies below the root.
 
-    Names that a metastore or a dump gives become paths of a target here: the last line of defence, whatever
-    was checked before.
+    Here names from a metastore or a dump become paths of a target: this is the last check, after all others.
 
-    :raises ConfigurationError: it does not.
+    :raises ConfigurationError: if the result does not lie below the root.
     """
     uri = join(root, *parts)
     if not uri.startswith(f"{root.rstrip('/')}/"):
@@ -145,9 +144,9 @@ def join_below(root: str, *parts: str) -> str:
 
 
 def relative(uri: str, base: str) -> str:
-    """The path of ``uri`` below ``base``; empty for ``base`` itself.
+    """Return the path of ``uri`` below ``base``; empty for ``base`` itself.
 
-    :raises ConfigurationError: it does not lie there.
+    :raises ConfigurationError: if ``uri`` does not lie below ``base``.
     """
     if not is_below(uri, base):
         raise ConfigurationError(f"{uri} does not lie below {base}.", path=uri)
@@ -155,10 +154,10 @@ def relative(uri: str, base: str) -> str:
 
 
 def refuse_hidden(uri: str, what: str, *, remedy: str) -> None:
-    """Refuse a directory of tables that Hive would read as empty.
+    """Refuse a directory whose tables Hive would read as empty.
 
-    :param what: the directory in a sentence.
-    :raises HiddenLocationError: a name in its path begins with ``.`` or ``_``.
+    :param what: the directory's description for the error.
+    :raises HiddenLocationError: if a name in its path begins with ``.`` or ``_``.
     """
     name = hidden_name(parse_location(uri).path)
     if name is not None:
@@ -171,17 +170,17 @@ def refuse_hidden(uri: str, what: str, *, remedy: str) -> None:
 
 
 def local_path(uri: str) -> str | None:
-    """The machine's own path behind a URI; ``None`` for other stores."""
+    """Return the local path of a URI; ``None`` for other stores."""
     location = parse_location(uri)
     return location.path if location.is_local else None
 
 
 def options_for(uri: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The fsspec options for a URI.
+    """Return the fsspec options for a URI.
 
-    :param options: either options for every URI (``{"key": …, "secret": …}``), or, where source and target
-        want different ones, a mapping from URI prefixes to options (``{"s3://a": {…}, "s3://b": {…}}``); the
-        longest prefix that ``uri`` lies below wins, and no options apply where none does.
+    :param options: either options for every URI (``{"key": …, "secret": …}``), or, if source and target need
+        different ones, a mapping from URI prefixes to options (``{"s3://a": {…}, "s3://b": {…}}``); the
+        longest prefix of ``uri`` applies, and no options if the mapping has none.
     """
     if not options:
         return {}
@@ -192,12 +191,12 @@ def options_for(uri: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def open_filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
-    """The fsspec file system of a URI, and the path it knows the URI by.
+    """Return the fsspec file system of a URI, and the URI's path in that file system.
 
     :param uri: URI or bare local path.
     :param options: see :func:`options_for`.
-    :raises ConfigurationError: nothing is installed that speaks the scheme, or it does not take the options.
-    :raises StorageError: the store cannot be reached.
+    :raises ConfigurationError: if no driver for the scheme is installed, or it does not accept the options.
+    :raises StorageError: if the store cannot be reached.
     """
     location = parse_location(uri)
     chosen = options_for(uri, options)
@@ -221,10 +220,10 @@ def open_filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple
 
 @contextmanager
 def reading(uri: str, options: Mapping[str, Any] | None = None) -> Iterator[Any]:
-    """Open a file for reading bytes, buffered.
+    """Open a file for buffered reading of bytes.
 
-    :raises FileVanishedError: it does not exist.
-    :raises StorageError: it cannot be opened.
+    :raises FileVanishedError: if it does not exist.
+    :raises StorageError: if it cannot be opened.
     """
     path = local_path(uri)
     with storage_errors(uri):
@@ -239,13 +238,13 @@ def reading(uri: str, options: Mapping[str, Any] | None = None) -> Iterator[Any]
 
 @contextmanager
 def storage_errors(path: str) -> Iterator[None]:
-    """Translate what a file system raises inside the block, once, into the errors of this package.
+    """Translate the errors of a file system in the block to errors of this package.
 
-    :param path: URI named in the error.
-    :raises FileVanishedError: nothing is there (ENOENT).
-    :raises StoragePermissionError: no right (EACCES, EPERM), or mounted read-only (EROFS).
-    :raises StorageFullError: no space (ENOSPC), quota (EDQUOT) or file size limit (EFBIG) left.
-    :raises StorageError: anything else the store could not do.
+    :param path: URI for the error.
+    :raises FileVanishedError: if the file does not exist (ENOENT).
+    :raises StoragePermissionError: if the store denies the access (EACCES, EPERM), or is read-only (EROFS).
+    :raises StorageFullError: if the space (ENOSPC), quota (EDQUOT) or file size limit (EFBIG) is used up.
+    :raises StorageError: for any other error of the store.
     """
     try:
         yield
@@ -262,7 +261,7 @@ def storage_errors(path: str) -> Iterator[None]:
 
 
 def protocols(filesystem: Any) -> tuple[str, ...]:
-    """The schemes that an fsspec file system is known by."""
+    """Return the schemes of an fsspec file system."""
     protocol = filesystem.protocol
     return (protocol,) if isinstance(protocol, str) else tuple(protocol)
 
@@ -289,8 +288,8 @@ def _key(location: Location) -> str:
 def _refuse_dots(path: str) -> None:
     """Refuse paths with names ``.`` or ``..``.
 
-    Hadoop's ``Path`` has none: it resolves them. Whoever writes one into a metastore or a dump by other means
-    would have files read, written or removed outside the directories that these belong to.
+    Hadoop's ``Path`` never has them, because it resolves them. A user who writes one into a metastore or a
+    dump by other means could have files read, written or removed outside of their directories.
     """
     if "." in path and not {".", ".."}.isdisjoint(path.split("/")):
         raise ConfigurationError(
@@ -317,7 +316,7 @@ def _clean(path: str) -> str:
 
 def _comparable(uri: str) -> str:
     location = parse_location(uri)
-    # Host names know no case; bucket names have none.
+    # Host names are not case-sensitive; bucket names have no upper case.
     return f"{location.scheme}://{location.authority.lower()}{location.path}"
 
 
@@ -356,10 +355,10 @@ def _user() -> str:
 
 
 def _driver_errors() -> tuple[type[Exception], ...]:
-    """Errors of drivers that do not derive from OSError; a driver that is not loaded raises nothing."""
-    found: list[type[Exception]] = []
+    """Return the drivers' error classes that do not derive from OSError; an unloaded driver raises none."""
+    classes: list[type[Exception]] = []
     for module, name in (("botocore.exceptions", "BotoCoreError"), ("aiohttp", "ClientError")):
         loaded = sys.modules.get(module)
         if loaded is not None:
-            found.append(getattr(loaded, name))
-    return tuple(found)
+            classes.append(getattr(loaded, name))
+    return tuple(classes)

@@ -1,12 +1,13 @@
-"""HDFS by ``hdfs-native``: a client in Rust, without a JVM, as a file system of fsspec's.
+"""Accesses HDFS as an fsspec file system by ``hdfs-native``, a client in Rust, without a JVM.
 
-Its own fsspec class takes paths apart as URLs, so that a name with ``?`` or ``#`` is another one; it knows no
-modes at creation, and its errors are Java's traces. This class passes paths as they are and translates errors
-once.
+The driver's own fsspec class parses paths as URLs, so that it misreads a name with ``?`` or ``#``; it sets no
+modes at creation, and its errors are Java's traces. The class here passes paths unchanged and translates the
+errors.
 
 Closing a file that has a block takes up to half a second: the client asks the NameNode whether the file is
 complete, the DataNode has not reported the block yet, and the client asks again after 0.5 s (Java's client
-after 0.4 s). It is so for every client. Per file of 1 kB, on a NameNode and DataNode of two busy cores:
+after 0.4 s). All clients have this wait. Seconds per file of 1 kB, on a NameNode and DataNode of two busy
+cores:
 
 ==============================  ==========  =================
 client                          one by one  eight side by side
@@ -16,9 +17,9 @@ Java (``hdfs dfs -put``)        0.29 s      0.045 s
 WebHDFS                         0.33 s      0.094 s
 ==============================  ==========  =================
 
-libhdfs is Java's client behind a C interface, and needs Hadoop and a JVM in each worker. So hdfs-native is
-used, and files are written side by side. A NameNode that is configured with a
-``dfs.namenode.file.close.num-committed-allowed`` of 1 spares the wait.
+libhdfs is Java's client behind a C interface, and needs Hadoop and a JVM in each worker. So this package uses
+hdfs-native, and writes files in parallel. A NameNode with ``dfs.namenode.file.close.num-committed-allowed``
+set to 1 avoids the wait.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ from airflow_hive_federation.errors import (
     StorageUnavailableError,
 )
 
-#: Hadoop's variable that names the user where there is no Kerberos.
+#: Hadoop's environment variable for the user, without Kerberos.
 USER_VARIABLE = "HADOOP_USER_NAME"
 _UMASK = "fs.permissions.umask-mode"
 _BUFFER_BYTES = 1 << 20
 _LOGIN = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
-#: Half a minute for a NameNode that does not answer; by default the client goes on for three minutes.
+#: Settings that give up after half a minute without an answer of the NameNode; the default is three minutes.
 _PATIENCE = {"dfs.client.failover.max.attempts": "8", "dfs.client.failover.sleep.max.millis": "5000"}
-#: The driver's text of an error of the NameNode's: class, and message with Java's trace, as Rust shows them.
+#: The driver's text for an error of the NameNode, in Rust's notation: class, and message with Java's trace.
 _JAVA = re.compile(r'(?:Fatal)?RPCError\("(?P<java>[\w.$]+)", "(?P<text>.*)"\)?', re.DOTALL)
 _UNAVAILABLE = {"SafeModeException", "StandbyException", "RetriableException", "ConnectException"}
 _FULL = re.compile(r"\w*Quota\w*ExceededException|MaxDirectoryItemsExceededException")
@@ -62,9 +63,9 @@ class AclLine:
     """One entry of an access list.
 
     :param type: ``user``, ``group``, ``mask`` or ``other``.
-    :param scope: ``access``, or ``default`` for what is made in a directory.
-    :param permissions: such as ``r-x``.
-    :param name: of the user or group; empty for the owner, and the owner's group.
+    :param scope: ``access``, or ``default`` for new files and directories in a directory.
+    :param permissions: permissions such as ``r-x``.
+    :param name: name of the user or group; empty for the owner, and the owner's group.
     """
 
     type: str
@@ -77,8 +78,8 @@ class AclLine:
 class HdfsAccess:
     """Owner, group, mode and access list of a file or directory.
 
-    :param mode: where there is an access list, the mask stands in the place of the group's rights.
-    :param acl: as HDFS gives it: without the entries that the mode holds; sorted.
+    :param mode: mode, in which an access list's mask replaces the group's rights.
+    :param acl: sorted entries of the access list, without those that the mode holds, in HDFS's own form.
     """
 
     owner: str
@@ -88,18 +89,18 @@ class HdfsAccess:
 
 
 class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
-    """One HDFS, or name service, as one user.
+    """The file system of one HDFS, or name service, for one user.
 
     :param authority: host and port of a NameNode, or a name service; empty for ``fs.defaultFS``.
     :param config_dir: directory of ``core-site.xml`` and ``hdfs-site.xml``; by default ``HADOOP_CONF_DIR``.
     :param settings: Hadoop's settings, and ``kerberos_principal``, ``kerberos_keytab``, ``kerberos_cache``.
-    :raises ImportError: hdfs-native is not installed.
-    :raises TypeError: an option is neither a setting of Hadoop's nor one of these.
+    :raises ImportError: if hdfs-native is not installed.
+    :raises TypeError: if an option is neither a setting of Hadoop nor one of these.
     """
 
     protocol = "hdfs"
     root_marker = "/"
-    # Its clients are cached, by process and user, for all threads; fsspec would have one per thread.
+    # This module caches clients by process and user for all threads; fsspec would create one per thread.
     cachable = False
 
     def __init__(self, authority: str = "", *, config_dir: str | None = None, **settings: Any) -> None:
@@ -113,18 +114,18 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._umask = int(config.get(_UMASK, "022"), 8)
         self._client = _client(self._uri if authority else None, config, config_dir, login)
 
-    # -- looking -----------------------------------------------------------------------------------------
+    # -- reading metadata --------------------------------------------------------------------------------
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Describe a file or directory.
+        """Return the metadata of a file or directory.
 
-        :raises FileNotFoundError: there is none.
+        :raises FileNotFoundError: if it does not exist.
         """
         with self._errors(path):
             return _details(self._client.get_file_info(path))
 
     def exists(self, path: str, **_: Any) -> bool:
-        """Whether there is a file or directory; what cannot be asked is an error."""
+        """Return whether a file or directory exists; raise an error if HDFS does not answer."""
         try:
             self.info(path)
         except FileNotFoundError:
@@ -132,15 +133,15 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return True
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        """List a directory, or describe a file."""
+        """List a directory, or return the metadata of a file."""
         with self._errors(path):
-            found = [_details(status) for status in self._client.list_status(path, False)]
-        return found if detail else [entry["name"] for entry in found]
+            entries = [_details(status) for status in self._client.list_status(path, False)]
+        return entries if detail else [entry["name"] for entry in entries]
 
     def access(self, path: str) -> HdfsAccess:
-        """Return who may do what with a file or directory.
+        """Return owner, group, mode and access list of a file or directory.
 
-        :raises FileNotFoundError: there is none.
+        :raises FileNotFoundError: if it does not exist.
         """
         with self._errors(path):
             status = self._client.get_file_info(path)
@@ -154,7 +155,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 entries = self._client.get_acl_status(path).entries
         except StorageError as error:
             if error.facts.get("java") == "AclException":
-                # Access lists are switched off: there are none.
+                # The NameNode has access lists switched off.
                 return ()
             raise
         return tuple(
@@ -169,15 +170,15 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
     # -- changing ----------------------------------------------------------------------------------------
 
     def mkdir(self, path: str, create_parents: bool = True, *, mode: int = 0o777, **_: Any) -> None:
-        """Make a directory; one that is there stays as it is.
+        """Create a directory; an existing one is unchanged.
 
-        :param mode: less the umask.
+        :param mode: mode before the umask.
         """
         with self._errors(path):
             self._client.mkdirs(path, mode & ~self._umask, create_parents)
 
     def makedirs(self, path: str, exist_ok: bool = False, *, mode: int = 0o777) -> None:
-        """Make a directory and those above it that are missing."""
+        """Create a directory and its missing parents."""
         if not exist_ok and self.exists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self.mkdir(path, mode=mode)
@@ -185,8 +186,8 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def mv(self, path1: str, path2: str, *, overwrite: bool = False, **_: Any) -> None:
         """Rename a file or directory.
 
-        :param overwrite: replace, in one step, a file or an empty directory that has the name.
-        :raises FileExistsError: the name is taken.
+        :param overwrite: replace, in one step, an existing file or empty directory of the new name.
+        :raises FileExistsError: if the new name exists.
         """
         with self._errors(path1):
             self._client.rename(path1, path2, overwrite)
@@ -194,7 +195,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def rm_file(self, path: str) -> None:
         """Remove a file or an empty directory.
 
-        :raises FileNotFoundError: there is none.
+        :raises FileNotFoundError: if it does not exist.
         """
         self._remove(path, recursive=False)
 
@@ -208,17 +209,17 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self._remove(self._strip_protocol(each), recursive=recursive)
 
     def set_mode(self, path: str, mode: int) -> None:
-        """Set a mode."""
+        """Set the mode of a file or directory."""
         with self._errors(path):
             self._client.set_permission(path, mode)
 
     def set_owner(self, path: str, *, owner: str | None = None, group: str | None = None) -> None:
-        """Set owner and group, as far as they are given."""
+        """Set the owner, the group or both."""
         with self._errors(path):
             self._client.set_owner(path, owner, group)
 
     def set_acl(self, path: str, access: HdfsAccess) -> None:
-        """Give a file or directory the mode and the access list of another one."""
+        """Set the mode and the access list of a file or directory to those of another one."""
         native = _native()
         if access.acl:
             entries = [native.AclEntry(*line) for line in acl_specification(access)]
@@ -227,7 +228,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         elif self._acl(path):
             with self._errors(path):
                 self._client.remove_acl(path)
-        # For the sticky bit, which no entry has.
+        # The entries do not have the sticky bit, so that the mode is set as well.
         self.set_mode(path, access.mode)
 
     def _remove(self, path: str, *, recursive: bool) -> None:
@@ -254,7 +255,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
             overwrites = mode == "wb"
             allowed = permission & ~self._umask
             if overwrites and self.exists(path):
-                # The NameNode makes another file, which is to be as open as the one that it replaces.
+                # The NameNode creates a new file, which has to keep the mode of the one that it replaces.
                 allowed = self.info(path)["permission"] & 0o777
             options = _native().WriteOptions(permission=allowed, overwrite=overwrites, create_parent=False)
             return HdfsWriter(_Writer(self, path, self._client.create(path, options)))
@@ -266,14 +267,14 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 class HdfsWriter(io.BufferedWriter):
-    """A file that is being written. Its bytes are safe when it is closed, or after :meth:`hsync`."""
+    """A file open for writing, whose bytes are durable after :meth:`close` or :meth:`hsync`."""
 
     def __init__(self, raw: _Writer) -> None:
         super().__init__(raw, _BUFFER_BYTES)
         self._native = raw
 
     def hsync(self) -> None:
-        """Make what was written so far last, and visible to readers."""
+        """Make the bytes written so far durable, and visible to readers."""
         self.flush()
         self._native.hsync()
 
@@ -302,7 +303,7 @@ class _Writer(io.RawIOBase):
 
 
 class _Reader(io.RawIOBase):
-    """The driver's reader aborts where somebody seeks beyond the end: positions are kept here."""
+    """A reader that keeps the position itself, because the driver's reader aborts on seeks beyond the end."""
 
     def __init__(self, filesystem: HdfsFileSystem, path: str, inner: Any) -> None:
         self._filesystem, self._path, self._inner = filesystem, path, inner
@@ -344,9 +345,9 @@ class _Reader(io.RawIOBase):
 
 
 def acl_specification(access: HdfsAccess) -> list[tuple[str, str, str, str | None]]:
-    """Return all entries of an access list, those that its mode stands for included.
+    """Return all entries of an access list, including those that the mode holds.
 
-    :return: type, scope, permissions and name of each.
+    :return: type, scope, permissions and name of each entry.
     """
     lines = [(line.type, line.scope, line.permissions, line.name or None) for line in access.acl]
     lines.append(("user", "access", _letters(access.mode >> 6), None))
@@ -361,13 +362,13 @@ def acl_specification(access: HdfsAccess) -> list[tuple[str, str, str, str | Non
 
 @contextmanager
 def native_errors(uri: str) -> Iterator[None]:
-    """Translate the driver's errors inside the block; those for what is there or not stay Python's own.
+    """Translate the driver's errors in the block, except Python's errors for missing or existing files.
 
-    :raises StoragePermissionError: the NameNode grants no right.
-    :raises StorageFullError: a quota is used up.
-    :raises StorageUnavailableError: no NameNode answers, none is active, it is in safe mode, or no DataNode
-        takes a block.
-    :raises StorageError: anything else.
+    :raises StoragePermissionError: if the NameNode denies the permission.
+    :raises StorageFullError: if a quota is used up.
+    :raises StorageUnavailableError: if no NameNode answers, none is active, the NameNode is in safe mode, or
+        no DataNode accepts a block.
+    :raises StorageError: for any other error.
     """
     try:
         yield
@@ -428,7 +429,7 @@ _REMEDIES = {
 
 
 def _first_line(text: str) -> str:
-    # In Rust's form of a text, the end of a line is a backslash and an n.
+    # In Rust's notation of a text, a line break is a backslash and an n.
     return re.split(r"\n|\\n|\s+at org\.apache", text, maxsplit=1)[0].replace('\\"', '"').strip().rstrip(".")
 
 
@@ -453,7 +454,7 @@ def _native() -> Any:
 
 
 class _Clients:
-    """Clients by process, user and settings: each has connections and threads of its own."""
+    """The clients by process, user and settings; each client has connections and threads of its own."""
 
     known: ClassVar[dict[tuple[object, ...], Any]] = {}
     lock = threading.Lock()

@@ -1,7 +1,7 @@
-"""Recursive listings, in parallel where that pays.
+"""Lists directories recursively, in parallel on stores with latency.
 
-Directories are the unit of parallel work. On a local disk the interpreter's lock makes one thread the fastest
-(100,000 files in 0.3 s, and 0.6 s with eight threads), on a store with latency the threads win.
+Each thread lists one directory at a time. On a local disk the interpreter's lock makes one thread the fastest
+(100,000 files in 0.3 s, and 0.6 s with eight threads); on a store with latency several threads are faster.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from airflow_hive_federation.storage.publishing import TEMPORARY_PREFIX
 #: Keys of fsspec's file details that hold the modification time, best first.
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "created")
 
-#: So often is a directory listed in which others remove things.
+#: Number of attempts at listing a directory in which other processes remove files.
 _TRIES = 20
 _PAUSE_S = 0.02
 
-#: Directories of one scan: (files, paths of sub-directories); both relative to the listing's root.
+#: Result of scanning one directory: (files, paths of subdirectories); both relative to the listing's root.
 _Scan = tuple[list[FileEntry], list[str]]
 
 
@@ -48,28 +48,30 @@ def list_files(
 ) -> list[FileEntry]:
     """List the files below a directory, sorted by path.
 
-    Left out: checksum files of Hadoop's local file system (``.<name>.crc``, see
-    ``org.apache.hadoop.fs.ChecksumFileSystem.getChecksumFile``), and temporary files of our own copies.
-    Other hidden files are listed.
+    The list leaves out checksum files of Hadoop's local file system (``.<name>.crc``, see
+    ``org.apache.hadoop.fs.ChecksumFileSystem.getChecksumFile``), and temporary files of our own copies. It
+    has other hidden files.
 
-    When something below the directory goes meanwhile, all is listed anew: what replaced it may not be in the
-    answer either.
+    If a file or directory below is removed meanwhile, the function lists everything again: the list may also
+    lack the file that replaced it.
 
     :param uri: URI of the directory.
     :param options: storage options, see :func:`.filesystem.options_for`.
-    :param threads: directories listed side by side, on stores other than the local one.
-    :param missing_ok: a directory that does not exist has no files, instead of being an error.
-    :param empty_directories: list these too, with a ``/`` at the end, where the store has such.
-    :raises FileVanishedError: the directory does not exist, or something below it went each of many times.
-    :raises StorageError: it cannot be listed, or is a file.
+    :param threads: number of directories that are listed in parallel, on stores other than the local one.
+    :param missing_ok: return no files if the directory does not exist, instead of raising an error.
+    :param empty_directories: list empty directories too, with a ``/`` at the end, if the store has any.
+    :raises FileVanishedError: if the directory does not exist, or files vanished during every attempt.
+    :raises StorageError: if it cannot be listed, or is a file.
     """
     for tries_left in reversed(range(_TRIES)):
         try:
-            found = _listed(uri, options, threads)
-            wanted = found if empty_directories else (one for one in found if not one.path.endswith("/"))
-            return sorted(wanted, key=_path_of)
+            entries = _listed(uri, options, threads)
+            listed = (
+                entries if empty_directories else (entry for entry in entries if not entry.path.endswith("/"))
+            )
+            return sorted(listed, key=_path_of)
         except FileVanishedError as error:
-            # A file right in the directory is told by the directory's name too.
+            # The error also has the directory's URI if a file directly in the directory vanished.
             is_gone = error.facts.get("path") == uri and not is_there(uri, options=options)
             if is_gone and missing_ok:
                 return []
@@ -87,33 +89,32 @@ def list_many(
     missing_ok: bool = False,
     empty_directories: bool = False,
 ) -> dict[str, list[FileEntry]]:
-    """List several directories; the answer has the order of ``uris``.
-
-    Otherwise as :func:`list_files`.
+    """List several directories as :func:`list_files` does, in the order of ``uris``.
 
     :raises FileVanishedError: as :func:`list_files`.
     """
-    wanted = list(dict.fromkeys(uris))
-    if all(local_path(uri) is not None for uri in wanted):
+    directories = list(dict.fromkeys(uris))
+    if all(local_path(uri) is not None for uri in directories):
         return {
-            uri: list_files(uri, missing_ok=missing_ok, empty_directories=empty_directories) for uri in wanted
+            uri: list_files(uri, missing_ok=missing_ok, empty_directories=empty_directories)
+            for uri in directories
         }
 
     def listed(uri: str) -> list[FileEntry]:
-        # One thread each: the directories asked for are the parallelism.
+        # One thread per directory, because the directories of ``uris`` are listed in parallel.
         return list_files(
             uri, options=options, threads=1, missing_ok=missing_ok, empty_directories=empty_directories
         )
 
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="listing") as workers:
-        return dict(zip(wanted, workers.map(listed, wanted), strict=True))
+        return dict(zip(directories, workers.map(listed, directories), strict=True))
 
 
 def file_size(uri: str, *, options: Mapping[str, Any] | None = None) -> int:
-    """Length of one file in bytes.
+    """Return the length of a file in bytes.
 
-    :raises FileVanishedError: it does not exist.
-    :raises StorageError: it is a directory, or cannot be looked at.
+    :raises FileVanishedError: if it does not exist.
+    :raises StorageError: if it is a directory, or its length cannot be read.
     """
     local = local_path(uri)
     with storage_errors(uri):
@@ -131,11 +132,11 @@ def file_size(uri: str, *, options: Mapping[str, Any] | None = None) -> int:
 
 
 def list_directory(uri: str, *, options: Mapping[str, Any] | None = None) -> dict[str, int]:
-    """Names and sizes in bytes of the files right in a directory, temporary ones included.
+    """Return names and sizes in bytes of the files directly in a directory, including temporary files.
 
-    A directory that does not exist has none.
+    A directory that does not exist has no files.
 
-    :raises StorageError: it cannot be listed.
+    :raises StorageError: if it cannot be listed.
     """
     local = local_path(uri)
     try:
@@ -152,10 +153,10 @@ def list_directory(uri: str, *, options: Mapping[str, Any] | None = None) -> dic
 
 
 def is_there(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
-    """Whether a file or directory exists; in an object store, whether anything lies below it.
+    """Return whether a file or directory exists; in an object store, whether an object lies below it.
 
     :param options: storage options.
-    :raises StorageError: the store does not say.
+    :raises StorageError: if the store fails.
     """
     filesystem, path = open_filesystem(uri, options)
     with storage_errors(uri):
@@ -164,10 +165,10 @@ def is_there(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
 
 
 def has_entries(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
-    """Whether a directory exists and anything lies in it.
+    """Return whether a directory exists and is not empty.
 
     :param options: storage options.
-    :raises StorageError: it cannot be listed.
+    :raises StorageError: if it cannot be listed.
     """
     local = local_path(uri)
     try:
@@ -209,8 +210,8 @@ def _list_local(uri: str) -> list[FileEntry]:
     while waiting:
         prefix = waiting.pop()
         with storage_errors(f"{uri.rstrip('/')}/{prefix}" if prefix else uri):
-            found, below = _scan_local(root, prefix)
-        files += found
+            scanned, below = _scan_local(root, prefix)
+        files += scanned
         waiting += below
     return files
 
@@ -231,7 +232,7 @@ def _scan_local(root: str, prefix: str) -> _Scan:
     return files or _empty(prefix, below), below
 
 
-# -- object stores: keys are listed flat, a thousand an answer -------------------------------------------
+# -- object stores: keys are listed without a hierarchy, a thousand per answer ---------------------------
 
 
 def _list_keys(uri: str, options: Mapping[str, Any] | None) -> list[FileEntry]:
@@ -250,7 +251,7 @@ def _list_keys(uri: str, options: Mapping[str, Any] | None) -> list[FileEntry]:
     ]
 
 
-# -- other stores: a tree walked by threads --------------------------------------------------------------
+# -- other stores: threads walk the tree -----------------------------------------------------------------
 
 
 def _list_tree(uri: str, options: Mapping[str, Any] | None, threads: int) -> list[FileEntry]:
@@ -285,17 +286,17 @@ def _empty(prefix: str, below: list[str]) -> list[FileEntry]:
 
 
 def _walk(scan: Callable[[str], _Scan], threads: int) -> list[FileEntry]:
-    """Scan from the root, ``""``, downwards, each directory as soon as it is known."""
+    """Scan all directories from the root (``""``) downwards, each as soon as it is known."""
     files: list[FileEntry] = []
     lock = threading.Lock()
     waiting: list[Future[None]] = []
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="listing") as workers:
 
         def visit(prefix: str) -> None:
-            found, below = scan(prefix)
+            scanned, below = scan(prefix)
             with lock:
-                files.extend(found)
-                # Added before this visit ends, so the loop below cannot run out of visits too early.
+                files.extend(scanned)
+                # Added before this visit ends, so that the loop below cannot end too early.
                 waiting.extend(workers.submit(visit, path) for path in below)
 
         waiting.append(workers.submit(visit, ""))

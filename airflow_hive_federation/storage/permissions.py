@@ -1,8 +1,8 @@
-"""Who may read a copy: never more than may read its source, unless somebody asks for it.
+"""Sets the permissions of copies, so that a copy grants nobody more than its source, unless a policy does.
 
-The machine's own file systems (network mounts included) and HDFS have owners and modes, and HDFS has access
-lists besides. Object stores have none. Users of a machine have numbers and those of HDFS have names, so that
-owners are not kept between the two.
+Local file systems (network mounts included) and HDFS have owners and modes, and HDFS also has access lists.
+Object stores have neither. Users of a machine have numbers and those of HDFS have names, so that a copy
+between the two does not keep owners.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ from airflow_hive_federation.storage.filesystem import (
 if TYPE_CHECKING:
     from airflow_hive_federation.storage.hdfs import HdfsAccess
 
-#: What a copy may keep of its source, as ``distcp -p``: owner, group, permissions, access list.
+#: Letters of the attributes that a copy may keep of its source: owner (u), group (g), permissions (p) and
+#: access list (a), the same letters as for ``distcp -p``.
 PRESERVABLE = "ugpa"
 
-#: A directory that we write to stays ours to write to.
+#: Mode bits that a directory always has, so that its owner can write the copies into it.
 _OURS = 0o700
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preserve:
-    """What a copy keeps of its source's permissions.
+    """The permissions that a copy keeps of its source.
 
-    Without any of it, a copy belongs to whoever makes it, and its mode is the source's less the umask.
+    Without any letter, a copy belongs to the user of the copy job, and its mode is the source's mode without
+    the bits of the umask.
 
-    :param letters: of :data:`PRESERVABLE`: ``u`` the owner, ``g`` the group, ``p`` the whole mode,
+    :param letters: letters of :data:`PRESERVABLE`: ``u`` the owner, ``g`` the group, ``p`` the whole mode,
         ``a`` the access list of HDFS, with the mode.
-    :param strictly: what cannot be kept is an error; else the copy is made, and counted.
+    :param strictly: raise an error if an attribute cannot be kept; otherwise the file is copied and counted.
     """
 
     letters: str = ""
@@ -56,10 +58,10 @@ class Preserve:
 
 
 def check_preserved(preserve: Preserve, items: Iterable[CopyItem]) -> None:
-    """Refuse what cannot be kept between two stores.
+    """Refuse attributes that a copy between two stores cannot keep.
 
-    :raises ConfigurationError: a letter is unknown; a store has permissions that its driver cannot read; or
-        the source's owners or access lists are none of the target's store.
+    :raises ConfigurationError: if a letter is unknown, a store has permissions that its driver cannot read,
+        or the target's store does not have the source's owners or access lists.
     """
     unknown = sorted(set(preserve.letters) - set(PRESERVABLE))
     if unknown:
@@ -99,7 +101,7 @@ def _check_pair(preserve: Preserve, source: Location, target: Location, uri: str
 
 
 def creation_mode(sources: Iterable[str], options: Mapping[str, Any] | None = None) -> int:
-    """The mode to create a file with that is made of others: what all of them allow, before the umask."""
+    """Return the mode, before the umask, of a file made from others: the rights that all of them grant."""
     mode = 0o666
     for uri in sources:
         access = _access(uri, options)
@@ -110,14 +112,15 @@ def creation_mode(sources: Iterable[str], options: Mapping[str, Any] | None = No
 def settle(
     at: str, uri: str, source: str, preserve: Preserve, options: Mapping[str, Any] | None = None
 ) -> bool:
-    """Bring a file that is there to what its source allows; return whether all of it could be kept.
+    """Set the permissions of an existing file according to its source; return whether all could be kept.
 
-    :param at: the file's URI now, before it has its name or after that; in a store without modes, nothing is
-        done.
-    :param uri: the file's URI, for the error.
+    In a store without modes, the function does nothing.
+
+    :param at: the file's present URI, temporary or final.
+    :param uri: the file's final URI, for the error.
     :param source: URI of the source.
     :param options: storage options.
-    :raises StoragePermissionError: we may not, and ``preserve`` is strict.
+    :raises StoragePermissionError: if this is not permitted, and ``preserve`` is strict.
     """
     place = _place(at, options)
     access = _access(source, options) if place is not None else None
@@ -125,10 +128,10 @@ def settle(
 
 
 def make_directories(item: CopyItem, preserve: Preserve, options: Mapping[str, Any] | None = None) -> bool:
-    """Make the directories of a target that correspond to the source's, with their modes.
+    """Create the directories of a target that correspond to the source's, with the modes of the source's.
 
-    :return: whether all of what ``preserve`` asks for could be kept.
-    :raises StoragePermissionError: they cannot be made, or not be given what ``preserve`` asks for.
+    :return: whether the directories have all attributes of ``preserve``.
+    :raises StoragePermissionError: if they cannot be created, or cannot get the attributes of ``preserve``.
     """
     kept = True
     pairs = [(_place(uri, options), uri, source) for uri, source in directory_pairs(item)]
@@ -140,7 +143,7 @@ def make_directories(item: CopyItem, preserve: Preserve, options: Mapping[str, A
             continue
         access = _access(source, options)
         if not place.exists():
-            # A source's directory that is gone meanwhile allowed nobody knows what.
+            # If the source's directory is gone, its mode is unknown, and only the owner may enter the copy.
             place.make_directory(((access.mode if access else 0) | _OURS) & 0o777)
         if preserve and access:
             kept = _settled(place, uri, access, preserve, keep=_OURS) and kept
@@ -148,16 +151,22 @@ def make_directories(item: CopyItem, preserve: Preserve, options: Mapping[str, A
 
 
 def directory_pairs(item: CopyItem) -> Iterator[tuple[str, str]]:
-    """URIs of directories of an item's target, outermost first, each with the one of the source like it.
+    """Yield the directories of an item's target, outermost first, each with the source directory like it.
 
-    There are none where one of the stores has no modes. A hidden directory of the target that the source has
-    not takes after the next one.
+    The function yields none if one of the stores has no modes. A hidden directory that only the target has
+    is paired with the innermost directory of the source.
     """
     target, source = parse_location(item.target), parse_location(item.source)
     if not {target.scheme, source.scheme} <= WITH_MODES or not item.source_levels:
         return
-    made, like = _above(target, item.target_levels), _above(source, item.source_levels)
-    yield from ((uri, like[min(number, len(like) - 1)]) for number, uri in enumerate(made))
+    target_directories, source_directories = (
+        _above(target, item.target_levels),
+        _above(source, item.source_levels),
+    )
+    yield from (
+        (uri, source_directories[min(number, len(source_directories) - 1)])
+        for number, uri in enumerate(target_directories)
+    )
 
 
 def _above(place: Location, levels: int) -> list[str]:
@@ -169,7 +178,7 @@ def _above(place: Location, levels: int) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Access:
-    """Owner, group and mode of a source; ``mode`` allows nobody more than the access list does."""
+    """Owner, group and mode of a source; ``mode`` grants nobody more rights than the access list does."""
 
     owner: int | str
     group: int | str
@@ -179,7 +188,7 @@ class _Access:
 
 @dataclass(frozen=True)
 class _LocalPlace:
-    """A file or directory of this machine."""
+    """A file or directory on a local file system."""
 
     path: Path
 
@@ -192,8 +201,8 @@ class _LocalPlace:
             durable.make_directory(self.path, mode)
 
     def access(self) -> _Access:
-        found = self.path.stat()
-        return _Access(owner=found.st_uid, group=found.st_gid, mode=stat.S_IMODE(found.st_mode))
+        status = self.path.stat()
+        return _Access(owner=status.st_uid, group=status.st_gid, mode=stat.S_IMODE(status.st_mode))
 
     def set_mode(self, mode: int) -> None:
         self.path.chmod(mode)
@@ -205,12 +214,12 @@ class _LocalPlace:
         os.chown(self.path, owner, -1)
 
     def set_listed(self, listed: HdfsAccess) -> None:
-        """Do nothing: :func:`check_preserved` lets no access list come here."""
+        """Do nothing, because :func:`check_preserved` refuses access lists for local files."""
 
 
 @dataclass(frozen=True)
 class _HdfsPlace:
-    """A file or directory of HDFS."""
+    """A file or directory in HDFS."""
 
     filesystem: Any = field(repr=False)
     path: str
@@ -243,7 +252,7 @@ _Place = _LocalPlace | _HdfsPlace
 
 
 def _place(uri: str, options: Mapping[str, Any] | None) -> _Place | None:
-    """A file or directory whose store has modes; ``None`` for others."""
+    """Return the file or directory at a URI; ``None`` if its store has no modes."""
     location = parse_location(uri)
     if location.is_local:
         return _LocalPlace(Path(location.path))
@@ -251,7 +260,7 @@ def _place(uri: str, options: Mapping[str, Any] | None) -> _Place | None:
 
 
 def _access(uri: str, options: Mapping[str, Any] | None) -> _Access | None:
-    """What a source allows; ``None`` where its store has no modes, or it is not there."""
+    """Return the permissions of a source; ``None`` if its store has no modes, or it does not exist."""
     place = _place(uri, options)
     try:
         with storage_errors(uri):
@@ -261,10 +270,10 @@ def _access(uri: str, options: Mapping[str, Any] | None) -> _Access | None:
 
 
 def _without_list(access: HdfsAccess) -> int:
-    """The mode that allows nobody more than mode and access list do together.
+    """Return the mode that grants nobody more rights than the mode and the access list do together.
 
-    With a list, the mode shows the list's mask in the place of the group's rights. A copy without the list
-    would grant the mask to the group.
+    With a list, the mode has the list's mask in place of the group's rights. A copy without the list would
+    grant the mask to the group.
     """
     group = next((line for line in access.acl if (line.type, line.scope, line.name) == _OWNERS_GROUP), None)
     if group is None:
@@ -277,7 +286,10 @@ _OWNERS_GROUP = ("group", "access", "")
 
 
 def _settled(place: _Place, uri: str, source: _Access, preserve: Preserve, *, keep: int) -> bool:
-    """Take one step after the other; where one fails and may, the next ones are taken all the same."""
+    """Set the permissions in order; after an error, go on unless ``preserve`` is strict.
+
+    :return: whether all steps succeeded.
+    """
     kept = True
     for step in _steps(place, uri, source, preserve.letters, keep):
         try:
@@ -297,21 +309,21 @@ def _settled(place: _Place, uri: str, source: _Access, preserve: Preserve, *, ke
 
 def _steps(place: _Place, uri: str, source: _Access, letters: str, keep: int) -> Iterator[Callable[[], None]]:
     with storage_errors(uri):
-        there = place.access()
+        present = place.access()
     if "a" in letters and source.listed is not None:
-        if there.listed is None or (there.listed.acl, there.listed.mode) != (
+        if present.listed is None or (present.listed.acl, present.listed.mode) != (
             source.listed.acl,
             source.listed.mode,
         ):
             yield partial(place.set_listed, source.listed)
     else:
         allowed = source.mode & 0o777 | keep
-        mode = there.listed.mode if there.listed is not None else there.mode
+        mode = present.listed.mode if present.listed is not None else present.mode
         wanted = allowed if "p" in letters else mode & allowed
         if wanted != mode:
             yield partial(place.set_mode, wanted)
-    # The owner last: what was given away is not ours to change.
-    if "g" in letters and source.group != there.group:
+    # The owner comes last: afterwards this user may not change the file any more.
+    if "g" in letters and source.group != present.group:
         yield partial(place.set_group, source.group)
-    if "u" in letters and source.owner != there.owner:
+    if "u" in letters and source.owner != present.owner:
         yield partial(place.set_owner, source.owner)

@@ -1,10 +1,11 @@
-"""Copy plans, outcomes and digests as JSON lines on shared storage.
+"""Reads and writes copy plans, outcomes and digests as JSON lines on shared storage.
 
 A plan is one file (``copy_plan.jsonl``) or a directory of parts (``copy_plan/part-*.jsonl``); outcomes are a
-directory of parts. A part is written whole or not at all, so a part that can be seen can be believed.
+directory of parts. A part is written completely or not at all, so that every visible part is complete.
 
-A load binds the plan that it hands to another process: ``copy_plan.jsonl#sha256=<digest>`` is read only with
-the bytes that were written. Without the digest, a plan that is changed in between places files where it says.
+A load adds the digest to the URI of the plan that it hands to another process:
+``copy_plan.jsonl#sha256=<digest>`` is accepted only with the bytes that the load wrote. Without the digest, a
+changed plan could write files anywhere.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from airflow_hive_federation.storage.filesystem import join, parse_location, rea
 from airflow_hive_federation.storage.listing import list_directory
 from airflow_hive_federation.storage.publishing import write_atomically
 
-#: Fields of records that are URIs, in none of which a name ``.`` or ``..`` may lead elsewhere.
+#: Fields of records that are URIs, which may not have the names ``.`` and ``..``.
 _URIS = frozenset({"source", "target", "kept", "uri"})
-#: Types of the fields of records, as they are written.
+#: Types of the fields of records, by their annotations.
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
@@ -33,20 +34,20 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "str | None": (str, type(None)),
 }
 
-#: End of the URI of a plan that is bound to its digest.
+#: End of the URI of a plan with its digest.
 _BOUND = re.compile(r"#sha256=([0-9a-f]{64})")
 
-#: Lines put together before they are handed to the file system.
+#: Lines per write to the file system.
 _LINES_PER_WRITE = 1000
 
 Record = TypeVar("Record")
 
 
 def write_plan(uri: str, items: Iterable[CopyItem], *, options: Mapping[str, Any] | None = None) -> int:
-    """Write a copy plan as one file, as the items come; return how many.
+    """Write a copy plan as one file while the items are produced; return their number.
 
-    :param uri: URI of the file to make.
-    :raises StorageError: it cannot be written.
+    :param uri: URI of the file to create.
+    :raises StorageError: if it cannot be written.
     """
     return write_records(uri, items, options=options)
 
@@ -54,7 +55,7 @@ def write_plan(uri: str, items: Iterable[CopyItem], *, options: Mapping[str, Any
 def write_bound_plan(
     uri: str, items: Iterable[CopyItem], *, options: Mapping[str, Any] | None = None
 ) -> tuple[str, int]:
-    """Write a copy plan as :func:`write_plan` does; return its URI with its digest, and the count."""
+    """Write a copy plan as :func:`write_plan` does; return its URI with its digest, and the item count."""
     digest = hashlib.sha256()
     count = _write(uri, items, digest.update, options)
     return f"{uri}#sha256={digest.hexdigest()}", count
@@ -63,9 +64,9 @@ def write_bound_plan(
 def read_plan(uri: str, *, options: Mapping[str, Any] | None = None) -> Iterator[CopyItem]:
     """Read a copy plan: a file, or a directory of ``part-*.jsonl`` in the order of their names.
 
-    :param uri: as :func:`write_bound_plan` returns it, or the plain URI of a plan that is believed.
-    :raises FileVanishedError: there is no plan.
-    :raises DumpCorruptError: a line is no copy item; or, at the end, the plan has another digest.
+    :param uri: URI with digest from :func:`write_bound_plan`, or the plain URI of a trusted plan.
+    :raises FileVanishedError: if the plan does not exist.
+    :raises DumpCorruptError: if a line is no copy item; or, at the end, if the plan has another digest.
     """
     if bound := _BOUND.search(uri):
         return _read_bound(uri[: bound.start()], bound[1], options)
@@ -77,25 +78,25 @@ def read_plan(uri: str, *, options: Mapping[str, Any] | None = None) -> Iterator
 def write_outcomes(
     uri: str, outcomes: Iterable[CopyOutcome], *, options: Mapping[str, Any] | None = None
 ) -> int:
-    """Write outcomes as one file; return how many."""
+    """Write outcomes as one file; return their number."""
     return write_records(uri, outcomes, options=options)
 
 
 def read_outcomes(uri: str, *, options: Mapping[str, Any] | None = None) -> dict[str, CopyOutcome]:
-    """Read a directory of outcomes into a mapping by target URI; empty if the directory is not there.
+    """Read a directory of outcomes into a mapping by target URI; it is empty without the directory.
 
     Parts are read in the order of their names, which begin with the id of their run, and run ids ascend with
-    time: what a later run did to a file is what holds.
+    time: the outcome of the latest run replaces earlier ones.
 
-    :raises DumpCorruptError: a line is no outcome.
+    :raises DumpCorruptError: if a line is no outcome.
     """
     return {outcome.target: outcome for outcome in read_record_parts(uri, CopyOutcome, options=options)}
 
 
 def write_records(uri: str, records: Iterable[Any], *, options: Mapping[str, Any] | None = None) -> int:
-    """Write dataclass instances, one JSON object a line; return how many.
+    """Write dataclass instances, one JSON object per line; return their number.
 
-    Where the store has such modes, only the owner may read them: they tell names of other people's data.
+    If the store has modes, only the owner may read the file, because it has names of other users' data.
     """
     return _write(uri, records, lambda _: None, options)
 
@@ -107,12 +108,12 @@ def read_records(
     options: Mapping[str, Any] | None = None,
     see: Callable[[bytes], object] = lambda _: None,
 ) -> Iterator[Record]:
-    """Read dataclass instances that :func:`write_records` wrote, a line at a time.
+    """Read dataclass instances that :func:`write_records` wrote, one line at a time.
 
     :param see: receives each line before its record is returned.
-    :raises FileVanishedError: the file does not exist.
-    :raises DumpCorruptError: a line is not JSON, has not the fields of ``kind``, or has a URI with a name
-        ``.`` or ``..``.
+    :raises FileVanishedError: if the file does not exist.
+    :raises DumpCorruptError: if a line is not JSON, lacks fields of ``kind`` or has others, or has a URI with
+        a name ``.`` or ``..``.
     """
     known = {field.name: _TYPES[str(field.type)] for field in fields(kind)}  # type: ignore[arg-type]
     needed = {field.name for field in fields(kind) if field.default is MISSING}  # type: ignore[arg-type]
@@ -135,7 +136,7 @@ def read_records(
 def read_record_parts(
     uri: str, kind: type[Record], *, options: Mapping[str, Any] | None = None
 ) -> Iterator[Record]:
-    """Read every ``*.jsonl`` of a directory, in the order of their names; nothing if it is not there."""
+    """Read every ``*.jsonl`` of a directory, in the order of names; a missing directory has no records."""
     try:
         yield from _read_parts(uri, kind, "", options)
     except FileVanishedError as error:
@@ -203,10 +204,10 @@ def _read_parts(
 def _checked(
     values: Any, known: Mapping[str, tuple[type, ...]], needed: Collection[str]
 ) -> Mapping[str, Any]:
-    """The fields of a record, each of its type.
+    """Check the fields of a record and their types, and return them.
 
-    :raises ValueError: they are not.
-    :raises ConfigurationError: a URI has a name ``.`` or ``..``, or is none.
+    :raises ValueError: if a field is unknown or missing, or has another type.
+    :raises ConfigurationError: if a URI is malformed, or has a name ``.`` or ``..``.
     """
     if not isinstance(values, dict):
         raise ValueError("it is no object")
@@ -215,7 +216,7 @@ def _checked(
     if missing := set(needed) - values.keys():
         raise ValueError(f"it has no {sorted(missing)}")
     for name, value in values.items():
-        # (Bool is a kind of int.)
+        # isinstance would accept a bool as an int.
         if type(value) not in known[name]:
             raise ValueError(f"{name} is {str(value)[:80]!r}")
         if name in _URIS and value is not None:

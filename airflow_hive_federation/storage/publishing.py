@@ -1,7 +1,7 @@
-"""Files that get their names when they are whole, and that a crash of the machine does not take back.
+"""Publishes files only when they are complete, and keeps them across a crash of the machine.
 
-Every writer has a hidden name of its own beside the file. On the machine's own file systems (NFS included)
-the bytes are on the disk before the file is renamed, and the name is when the writing ends.
+Every writer uses a hidden name of its own beside the file. On local file systems (NFS included) the bytes are
+on the disk before the file is renamed, and its name is on the disk when the write ends.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from airflow_hive_federation.storage.filesystem import (
     storage_errors,
 )
 
-#: Modes of what only its owner may read.
+#: Modes of files and directories that only their owner may read.
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 
-#: Names of files that are being written: Hive and Spark ignore names that begin with ``.`` or ``_``
+#: Prefix of the names of unfinished files: Hive and Spark ignore names that begin with ``.`` or ``_``
 #: (org.apache.hadoop.hive.common.FileUtils.HIDDEN_FILES_PATH_FILTER).
 TEMPORARY_PREFIX = "._copy_"
 
@@ -37,11 +37,10 @@ TEMPORARY_PREFIX = "._copy_"
 def write_atomically(
     uri: str, chunks: Iterable[bytes], options: Mapping[str, Any] | None = None, *, private: bool = False
 ) -> int:
-    """Write a file so that it is there whole or not at all, making its directory; return its size in bytes.
+    """Write a file completely or not at all, and create its directory; return its size in bytes.
 
-    :param private: only the owner may read the file, and enter directories that are made, where the store has
-        such modes.
-    :raises StorageError: it could not be written; what was there before is untouched.
+    :param private: let only the owner read the file, and enter new directories, if the store has modes.
+    :raises StorageError: if the file cannot be written; an existing file is unchanged then.
     """
     written = 0
     with publishing(uri, options, mode=PRIVATE_FILE if private else 0o666) as file, storage_errors(uri):
@@ -61,11 +60,11 @@ def publishing(
     temporary: str = "",
     private: bool | None = None,
 ) -> Iterator[Any]:
-    """Open a binary file that gets its name when the block ends well, and leaves nothing otherwise.
+    """Open a binary file that is published if the block raises no error, and removed otherwise.
 
-    :param mode: of a file where the store has modes, less the umask.
-    :param temporary: URI of the file until then, as of :func:`temporary_uri`; by default another of those.
-    :param private: directories that are made for it are its owner's alone; by default if the file is.
+    :param mode: mode of the file before the umask, if the store has modes.
+    :param temporary: URI of the file until then, from :func:`temporary_uri`; by default a new one.
+    :param private: let only the owner enter new directories; by default if only the owner may read the file.
     """
     location = parse_location(uri)
     temporary = temporary or temporary_uri(uri, run_id)
@@ -83,9 +82,9 @@ def publishing(
 
 
 def make_directory(uri: str, options: Mapping[str, Any] | None = None) -> None:
-    """Make a directory, and those above it, where the store has such.
+    """Create a directory and its parents, if the store has directories.
 
-    :raises StorageError: it cannot be made.
+    :raises StorageError: if it cannot be created.
     """
     location = parse_location(uri)
     with storage_errors(uri):
@@ -97,9 +96,11 @@ def make_directory(uri: str, options: Mapping[str, Any] | None = None) -> None:
 
 
 def make_private(uri: str, options: Mapping[str, Any] | None = None) -> None:
-    """Make a directory that only its owner may enter, where the store has modes; one that is ours is made so.
+    """Create a directory that only its owner may enter, if the store has modes; restrict an existing one.
 
-    :raises StorageError: it cannot be made.
+    An existing directory of another user keeps its mode.
+
+    :raises StorageError: if it cannot be created.
     """
     location = parse_location(uri)
     with storage_errors(uri):
@@ -109,7 +110,7 @@ def make_private(uri: str, options: Mapping[str, Any] | None = None) -> None:
             filesystem, path = open_filesystem(uri, options)
             filesystem.makedirs(path, exist_ok=True, mode=PRIVATE_DIRECTORY)
             if filesystem.info(path)["permission"] != PRIVATE_DIRECTORY:
-                # One of somebody else's is theirs to close.
+                # Only its owner may restrict a directory.
                 with suppress(StoragePermissionError):
                     filesystem.set_mode(path, PRIVATE_DIRECTORY)
 
@@ -117,62 +118,62 @@ def make_private(uri: str, options: Mapping[str, Any] | None = None) -> None:
 def _make_private_locally(path: str) -> None:
     durable.make_directories(Path(path).parent)
     durable.make_directory(path, PRIVATE_DIRECTORY)
-    found = Path(path).stat()
-    if stat.S_IMODE(found.st_mode) != PRIVATE_DIRECTORY and found.st_uid == os.geteuid():
+    status = Path(path).stat()
+    if stat.S_IMODE(status.st_mode) != PRIVATE_DIRECTORY and status.st_uid == os.geteuid():
         Path(path).chmod(PRIVATE_DIRECTORY)
 
 
 def make_parents(path: str, *, private: bool) -> None:
-    """Make the directories that a local path lacks.
+    """Create the missing parent directories of a local path.
 
-    :param private: only their owner may enter them.
+    :param private: let only the owner enter them.
     """
     durable.make_directories(Path(path).parent, PRIVATE_DIRECTORY if private else 0o777)
 
 
 def temporary_uri(uri: str, run_id: str = "") -> str:
-    """A hidden name beside ``uri`` that nobody else uses.
+    """Return a unique hidden name beside ``uri``.
 
-    :param run_id: marks the names of one run; run ids ascend with time, and ``0`` is before them all.
+    :param run_id: id of the run in the name; run ids ascend with time, and ``0`` precedes all of them.
     """
     folder, _, name = uri.rpartition("/")
-    # File names end at 255 bytes; what is cut off here only made the name telling.
+    # File names have at most 255 bytes; the original name only helps people, so that it may be cut.
     shown = name.encode()[:160].decode(errors="ignore")
     return f"{folder}/{TEMPORARY_PREFIX}{shown}.{run_id or '0'}-{uuid.uuid4().hex[:12]}"
 
 
 def temporary_run(name: str) -> str | None:
-    """The run id in a file name made by :func:`temporary_uri`; ``None`` for other names."""
+    """Return the run id in a file name from :func:`temporary_uri`; ``None`` for other names."""
     if not name.startswith(TEMPORARY_PREFIX):
         return None
     return name.rpartition(".")[2].rpartition("-")[0]
 
 
 def rename(filesystem: Any, source: str, target: str) -> None:
-    """Give a file or directory its final name, replacing what has it, and wait for the name.
+    """Rename a file or directory to its final name, replacing an existing file, and sync the name.
 
-    What is renamed is on the disk already: who wrote it has waited for it.
+    The bytes must be on the disk already: their writer has synced them.
     """
     if "file" in protocols(filesystem):
         replace_local(source, target)
         return
     if "hdfs" in protocols(filesystem):
-        # In one step of the NameNode's: no reader finds the name missing.
+        # The NameNode replaces the file in one step, so that the name exists for readers at any time.
         filesystem.mv(source, target, overwrite=True)
         return
-    # fsspec's memory merges where the name is taken.
+    # fsspec's memory file system would merge with an existing directory.
     if filesystem.exists(target):
         filesystem.rm_file(target)
     filesystem.mv(source, target)
 
 
 def replace_local(source: str, target: str, *, sync: bool = True) -> None:
-    """Give a file of this machine its final name, replacing what has it.
+    """Rename a local file to its final name, replacing an existing file.
 
-    :param sync: wait for the name; the bytes must be on the disk already.
+    :param sync: wait until the name is on the disk; the bytes must be on the disk already.
 
-    The checksum beside the file that is replaced goes with it: a reader would find it wrong for the new
-    bytes. It goes first, for a file without one is read as it is.
+    The function also removes the checksum beside the replaced file, which would be wrong for the new bytes.
+    It does so first, because readers accept a file without a checksum.
     """
     remove_checksum(target)
     if sync:
@@ -182,22 +183,22 @@ def replace_local(source: str, target: str, *, sync: bool = True) -> None:
 
 
 def remove_checksum(path: str) -> None:
-    """Remove the checksum that Hadoop's local file system has written beside a file of this machine, if any.
+    """Remove the checksum file that Hadoop's local file system has written beside a local file, if any.
 
-    ``.<name>.crc`` (``org.apache.hadoop.fs.ChecksumFileSystem.getChecksumFile``): who reads the file by
-    ``LocalFileSystem`` compares.
+    Its name is ``.<name>.crc`` (``org.apache.hadoop.fs.ChecksumFileSystem.getChecksumFile``), and Hadoop's
+    ``LocalFileSystem`` compares it when it reads the file.
     """
     folder, _, name = path.rpartition("/")
     try:
         Path(f"{folder}/.{name}.crc").unlink()
     except OSError as error:
-        # There is none; nor can there be one where its name would be too long.
+        # The checksum file does not exist, or cannot exist because its name would be too long.
         if error.errno not in {errno.ENOENT, errno.ENAMETOOLONG}:
             raise
 
 
 def remove_quietly(filesystem: Any, path: str) -> None:
-    """Remove a temporary file if it is there; one that stays is hidden, and a later run sweeps it."""
+    """Remove a temporary file if possible; otherwise it stays hidden until a later run removes it."""
     try:
         with storage_errors(path):
             filesystem.rm_file(path)
@@ -206,15 +207,15 @@ def remove_quietly(filesystem: Any, path: str) -> None:
 
 
 def remove_file(uri: str, options: Mapping[str, Any] | None = None) -> bool:
-    """Remove a file; return whether it was there.
+    """Remove a file; return whether it existed.
 
-    :raises StorageError: it cannot be removed.
+    :raises StorageError: if it cannot be removed.
     """
     filesystem, path = open_filesystem(uri, options)
     try:
         with storage_errors(uri):
             if "file" in protocols(filesystem):
-                # Left behind, it would be taken for that of the next file of this name.
+                # Otherwise Hadoop would compare it with the next file of this name.
                 remove_checksum(path)
             filesystem.rm_file(path)
     except FileVanishedError:
@@ -224,7 +225,7 @@ def remove_file(uri: str, options: Mapping[str, Any] | None = None) -> bool:
 
 @contextmanager
 def _renaming_local(temporary: str, path: str, uri: str, mode: int, private: bool) -> Iterator[Any]:
-    # Without fsspec, whose import costs a Spark task more than its writing does.
+    # This uses no fsspec, whose import takes a Spark task longer than the write.
     published = False
     try:
         with storage_errors(uri):
@@ -264,14 +265,14 @@ def _renaming(
 
 
 def _closing(file: Any, uri: str, *, sync: bool = False) -> Iterator[Any]:
-    """Yield the file and close it: the body's own errors are not storage's, those of closing are.
+    """Yield the file and close it; translate errors of closing to storage errors, but not those of the body.
 
-    :param sync: wait until it is on the disk.
+    :param sync: wait until the file is on the disk.
     """
     try:
         yield file
     except BaseException:
-        # Closing flushes what is buffered, which fails once more on a full disk; the first error is told.
+        # Closing flushes the buffer, which fails again on a full disk; the first error is the one to raise.
         with suppress(OSError, StorageError):
             file.close()
         raise
@@ -282,7 +283,7 @@ def _closing(file: Any, uri: str, *, sync: bool = False) -> Iterator[Any]:
 
 @contextmanager
 def _committing(filesystem: Any, path: str, uri: str) -> Iterator[Any]:
-    # `close` of a buffered upload finishes it, so an error must discard the upload before anything closes it.
+    # `close` of a buffered upload completes it, so an error must discard the upload before any `close`.
     with storage_errors(uri):
         file = filesystem.open(path, "wb", autocommit=False)
     committed = False

@@ -1,4 +1,4 @@
-"""Small requests to a store, side by side."""
+"""Runs small requests to a store in parallel."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _LOCAL_FILES_A_THREAD = 64
 
 
 def side_by_side(ask: Callable[[str], T], uris: Sequence[str]) -> list[T]:
-    """Ask something of each URI; answers in the same order.
+    """Call a function with each URI in parallel, and return the results in the same order.
 
-    Few files on this machine are asked one after the other: looking into one takes less than starting a
-    thread for it (the footers of 20 ORC files took 1.3 ms so, and 6 ms in threads).
+    A few local files are handled one after the other: reading one takes less time than starting a thread for
+    it (the footers of 20 ORC files took 1.3 ms this way, and 6 ms in threads).
 
-    :param ask: what it raises is raised here.
+    :param ask: the function to call; its errors are raised here.
     """
     threads = _THREADS
     if all(local_path(uri) is not None for uri in uris):

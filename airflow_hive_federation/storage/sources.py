@@ -1,9 +1,9 @@
-"""The roots that a replication may copy from.
+"""Restricts the directories that a replication may copy from.
 
-Whoever may alter tables of a source writes their locations, and puts links into their directories: files that
-the worker's account can read would come into the replica, whatever they hold. So a policy names roots, and an
-administrator of the workers bounds them by an environment variable. Without either, stores that machines
-share are copied from, and the worker's own disk is not.
+A user who may alter tables of a source can change their locations, and put links into their directories: so
+any file that the worker's account can read could be copied to the replica. Therefore a policy names the
+allowed roots, and an administrator of the workers limits them by an environment variable. Without either,
+replication copies from shared stores, and not from the worker's own disk.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Any, TypeVar
 from airflow_hive_federation.errors import ConfigurationError, SourceNotAllowedError
 from airflow_hive_federation.storage.filesystem import is_below, local_path, parse_location, storage_errors
 
-#: Comma-separated URIs of the directories that policies may copy from at most.
+#: Environment variable with comma-separated URIs: the directories that policies may copy from at most.
 ROOTS_VARIABLE = "HIVE_FEDERATION_SOURCE_ROOTS"
-#: Where Hive's tables lie that several machines share: copied from unless roots are given.
+#: Stores of Hive's tables that several machines share: allowed if neither policy nor variable has roots.
 SHARED_STORES = frozenset(
     {"hdfs", "webhdfs", "viewfs", "s3", "gs", "abfs", "wasb", "wasbs", "adl", "ofs", "oss"}
 )
 
-#: A directory is only passed through: listing it may be forbidden.
+#: Flags to pass through a directory without reading it, because listing it may be forbidden.
 _PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Opening a named pipe would wait for its writer.
+#: Flags to open a file; without O_NONBLOCK, opening a named pipe would wait for its writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 Item = TypeVar("Item")
@@ -38,20 +38,20 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRoots:
-    """The directories that may be copied from.
+    """The directories that a replication may copy from.
 
-    :param roots: URIs; ``s3://`` is every bucket. Empty for the stores that machines share.
+    :param roots: URIs; ``s3://`` allows every bucket. Empty for the shared stores.
     """
 
     roots: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, roots: Iterable[str], environment: Mapping[str, str] | None = None) -> SourceRoots:
-        """The roots of a policy, within the bound that an administrator sets.
+        """Return the roots of a policy, within the limit that an administrator sets.
 
-        :param roots: ``allowed_source_roots`` of the policy; empty for all that the bound allows.
-        :param environment: of the process by default.
-        :raises ConfigurationError: a root is no URI, or lies outside the bound.
+        :param roots: ``allowed_source_roots`` of the policy; empty for all roots of the limit.
+        :param environment: environment variables; those of the process by default.
+        :raises ConfigurationError: if a root is no URI, or lies outside of the limit.
         """
         text = (os.environ if environment is None else environment).get(ROOTS_VARIABLE, "")
         bound = checked_roots(text.split(","), ROOTS_VARIABLE)
@@ -67,12 +67,12 @@ class SourceRoots:
         return cls(roots=chosen or bound)
 
     def check(self, uri: str, what: str) -> None:
-        """Refuse a directory or file that lies elsewhere, as it is written and where links lead.
+        """Refuse a directory or file outside of the roots, by its URI or by the target of links in its path.
 
         :param uri: its URI.
-        :param what: its owner and role in a sentence: ``location of table d.t``.
-        :raises SourceNotAllowedError: it lies elsewhere.
-        :raises StorageError: a link cannot be followed.
+        :param what: its description for the error: ``location of table d.t``.
+        :raises SourceNotAllowedError: if it lies outside.
+        :raises StorageError: if a link cannot be followed.
         """
         self.check_written(uri, what)
         path = local_path(uri)
@@ -81,21 +81,21 @@ class SourceRoots:
                 self._below(os.path.realpath(path), uri, what)
 
     def check_written(self, uri: str, what: str) -> None:
-        """The same by the text of the URI alone: no store is asked.
+        """Refuse a directory or file outside of the roots by its URI alone, without a request to the store.
 
-        :raises SourceNotAllowedError: it lies elsewhere.
+        :raises SourceNotAllowedError: if it lies outside.
         """
         if not _is_allowed(self.roots, uri):
             raise _refused(uri, what, self.roots)
 
     def watch(self, files: Iterable[Item], what: str) -> Iterator[Item]:
-        """Pass files on, refusing links that lead out of the roots.
+        """Yield files, and refuse links that lead out of the roots.
 
-        A directory is followed once, a file only if it is a link.
+        The method follows the links in a directory's path once, and those of a file only if it is a link.
 
-        :param files: what has an attribute ``uri``.
-        :param what: their owner in a sentence.
-        :raises SourceNotAllowedError: a file lies elsewhere.
+        :param files: objects with an attribute ``uri``.
+        :param what: their description for the error.
+        :raises SourceNotAllowedError: if a file lies outside.
         """
         followed: dict[str, None] = {}
         for file in files:
@@ -111,13 +111,13 @@ class SourceRoots:
 
     @contextmanager
     def opened(self, uri: str) -> Iterator[Any]:
-        """Open a file of this machine for reading bytes, unbuffered, where links lead nowhere else.
+        """Open a local file for unbuffered reading, and refuse links that lead out of the roots.
 
-        Links are resolved first. Then each directory on the way is opened in the one before, and none may be
-        a link by then: what is put in place meanwhile is not followed.
+        The method resolves links first. Then it opens each directory of the path relative to its parent, and
+        refuses links at this point: so it does not follow a link that was created meanwhile.
 
-        :raises SourceNotAllowedError: it lies elsewhere, or is no file.
-        :raises StorageError: it cannot be opened.
+        :raises SourceNotAllowedError: if it lies outside, or is no file.
+        :raises StorageError: if it cannot be opened.
         """
         with storage_errors(uri):
             descriptor = self._open(uri)
@@ -153,7 +153,7 @@ class SourceRoots:
         return descriptor
 
     def _below(self, real: str, uri: str, what: str) -> str:
-        """The real path of the root that a real path lies below."""
+        """Return the real path of the root that contains a real path."""
         for root in _real_roots(self.roots):
             if real == root or real.startswith(f"{root.rstrip('/')}/"):
                 return root
@@ -161,21 +161,21 @@ class SourceRoots:
 
 
 def checked_roots(roots: Iterable[str], where: str) -> tuple[str, ...]:
-    """Make sure that roots are URIs or absolute paths; blank ones are left out.
+    """Check that roots are URIs or absolute paths, and return them without blank ones.
 
     :param where: the field or variable that has them.
-    :raises ConfigurationError: one is none.
+    :raises ConfigurationError: if a root is neither.
     """
-    found = tuple(root.strip() for root in roots if root.strip())
-    for root in found:
-        # Relative, it would be another directory for each process.
+    stripped = tuple(root.strip() for root in roots if root.strip())
+    for root in stripped:
+        # A relative path would be another directory in each process.
         if ":" not in root and not root.startswith("/"):
             raise ConfigurationError(
                 f"{where} has {root!r}, which is no URI.",
                 remedy="Write absolute URIs: file:/data/warehouse, s3://bucket/warehouse.",
             )
         parse_location(root)
-    return found
+    return stripped
 
 
 @lru_cache(maxsize=4096)

@@ -1,1 +1,1 @@
-"""Transactions, locks, heartbeats, snapshots and leases of a metastore."""
+"""Runs Hive transactions, with their locks, heartbeats, snapshots and leases."""

@@ -1,4 +1,4 @@
-"""Heartbeats for all open transactions of a batch."""
+"""Sends heartbeats for all open transactions of a batch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from airflow_hive_federation.transactions.heartbeat import SILENCE_SHARE, Heartb
 class Heartbeats:
     """Keeps transactions alive until :meth:`stop`, over a connection of its own.
 
-    When no heartbeat has come through for so long that the metastore may abort the transactions soon, all
-    that are open count as lost.
+    If the metastore has confirmed no heartbeat for so long that it may abort the transactions soon, all open
+    ones count as lost.
 
-    :param interval_s: seconds between two; half of ``hive.txn.timeout``.
+    :param interval_s: seconds between two heartbeats; half of ``hive.txn.timeout``.
     :param silence_s: seconds without a confirmed heartbeat after which the transactions count as lost; less
         than ``hive.txn.timeout``.
-    :param since_s: moment (:func:`~airflow_hive_federation.waiting.boot_time_s`) before they were opened.
-    :param on_lost: is called, in the thread that notices it, with transactions that are lost.
+    :param since_s: time (:func:`~airflow_hive_federation.waiting.boot_time_s`) before they were opened.
+    :param on_lost: receives the ids of lost transactions, in the thread that detects the loss.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Heartbeats:
         self._on_lost = on_lost
         self._open = list(txn_ids)
         self._lost: set[int] = set()
-        # Held while a transaction ends, so that no heartbeat is sent for one that has just ended.
+        # Held while a transaction ends, so that no heartbeat names a transaction that has just ended.
         self.ending = threading.Lock()
         self._heart = Heartbeat(
             client.settings,
@@ -50,37 +50,38 @@ class Heartbeats:
 
     @property
     def lost(self) -> frozenset[int]:
-        """The transactions that the metastore has given up, or may give up before it hears of them again."""
+        """Return the transactions that the metastore has aborted, or may abort before the next heartbeat."""
         if self._heart.loss is not None:
             return frozenset({*self._lost, *self._open})
         return frozenset(self._lost)
 
     @property
     def loss(self) -> Loss | None:
-        """Why all of them are lost, if they are."""
+        """Return the reason why all of them are lost; ``None`` if they are not."""
         return self._heart.loss
 
     def ended(self, txn_id: int) -> None:
-        """Send no more for a transaction."""
-        self._open = [one for one in self._open if one != txn_id]
+        """Send no more heartbeats for a transaction."""
+        self._open = [open_id for open_id in self._open if open_id != txn_id]
 
     def stop(self) -> None:
-        """Send no more."""
+        """Send no more heartbeats."""
         self._heart.stop()
 
     def _beat(self, client: MetastoreClient) -> None:
         with self.ending:
-            still = self._open
-            if not still:
+            open_ids = self._open
+            if not open_ids:
                 return
-            answer = client.heartbeat_txn_range(still[0], still[-1])
-            lost = {*(answer.aborted or ()), *(answer.nosuch or ())} & set(still)
+            answer = client.heartbeat_txn_range(open_ids[0], open_ids[-1])
+            lost = {*(answer.aborted or ()), *(answer.nosuch or ())} & set(open_ids)
             if lost:
                 self._lost |= lost
                 self._on_lost(lost)
-                if not set(still) - self._lost:
+                if not set(open_ids) - self._lost:
                     raise TransactionAbortedError(
-                        f"The metastore has aborted transactions {still[0]} to {still[-1]}.", txn_id=still[0]
+                        f"The metastore has aborted transactions {open_ids[0]} to {open_ids[-1]}.",
+                        txn_id=open_ids[0],
                     )
 
     def _lose_all(self, _loss: Loss) -> None:

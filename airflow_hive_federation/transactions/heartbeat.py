@@ -1,13 +1,13 @@
-"""Heartbeats: the holder of a lock or a transaction learns that it is lost before others may take it.
+"""Sends heartbeats for a lock or a transaction, and detects its loss before another process may take it.
 
-A metastore gives a lock or a transaction away when its holder has been silent for too long. So the holder
-counts its own silence, and believes in nothing else: its hold is lost once the last heartbeat that the
-metastore has confirmed is older than ``silence_s``. This bound is shorter than the patience of the others.
-Nothing has to work for it. An error of any class, a call that hangs, a thread that has died and a process
-that was suspended all come to the same: no confirmed heartbeat, and an age that grows.
+A metastore ends a lock or a transaction if its holder has been silent for too long. So the holder measures
+its own silence: its hold is lost once the last heartbeat that the metastore has confirmed is older than
+``silence_s``, a limit that is shorter than the timeout of the metastore and of other processes. This works
+without any further condition: an error of any class, a call that hangs, a dead thread and a suspended process
+all have the same effect, no confirmed heartbeat and a growing age.
 
-The age is measured from when a heartbeat was *sent*, for the metastore may have noted it at that moment and
-answered late. The clock counts the time for which a machine was suspended.
+The age is measured from the time when a heartbeat was *sent*, because the metastore may have recorded it at
+that time and answered late. The clock includes the time during which a machine was suspended.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ log = logging.getLogger(__name__)
 
 #: Share of ``hive.txn.timeout`` after which the holder of a transaction considers it lost.
 SILENCE_SHARE = 0.9
-#: Answers after which there is nothing left to keep alive.
+#: Errors by which the metastore reports that the lock or transaction does not exist any more.
 FINAL_ANSWERS = (NoSuchLockError, NoSuchTransactionError, TransactionAbortedError)
-#: A heartbeat that fails leaves room for several more before the silence is too long.
+#: Number of heartbeats that can fail by their deadline before the silence is too long.
 _TRIES = 6
 _DEFAULT_TIMEOUT_S = 300.0
-#: No heartbeat is waited for longer, in seconds, however long the silence may be.
+#: Longest deadline of a heartbeat in seconds, even if the permitted silence is long.
 _LONGEST_CALL_S = 20.0
 
 
 class LossReason(StrEnum):
-    """How it came to be known that a lock or a transaction is lost."""
+    """The reason why a lock or a transaction counts as lost."""
 
     REFUSED = "refused"  # the metastore answers that it does not exist any more
     SILENT = "silent"  # no heartbeat was confirmed for too long
@@ -54,11 +54,11 @@ class LossReason(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """A lock or a transaction that must be considered lost.
+    """The loss of a lock or a transaction.
 
-    :param reason: how that is known.
+    :param reason: the reason of the loss.
     :param silent_s: seconds since the last confirmed heartbeat was sent.
-    :param cause: the metastore's answer, or the error of the last heartbeat that failed; ``None`` if none
+    :param cause: the metastore's answer, or the error of the last failed heartbeat; ``None`` if no heartbeat
         has failed.
     """
 
@@ -68,7 +68,7 @@ class Loss:
 
     @property
     def word(self) -> str:
-        """The loss in half a sentence."""
+        """Return the description of the loss, as a part of a sentence."""
         if self.reason is LossReason.REFUSED:
             return f"the metastore has ended it ({self.cause})"
         why = f"; the last one failed with {type(self.cause).__name__}: {self.cause}" if self.cause else ""
@@ -76,21 +76,21 @@ class Loss:
 
 
 class Heartbeat:
-    """Sends heartbeats from a thread with a connection of its own, until it is stopped.
+    """Sends heartbeats from a thread with a connection of its own, until :meth:`stop`.
 
-    A loss is final: a heartbeat that comes through after too long a silence does not undo it.
+    A loss is final: a heartbeat that the metastore confirms after too long a silence does not undo it.
 
-    :param settings: of the metastore. The connection's deadlines are shortened, so that a call that hangs
-        leaves time for others within ``silence_s``.
-    :param beat: sends one heartbeat over the client that it is given, and raises if the metastore does not
-        confirm it: one of :data:`FINAL_ANSWERS` if there is nothing left to keep alive.
-    :param name: what is kept alive, in messages and as the thread's name: ``lock 7``.
+    :param settings: settings of the metastore. The heartbeat shortens the connection's deadlines, so that a
+        call that hangs leaves time for other calls within ``silence_s``.
+    :param beat: sends one heartbeat over the given client, and raises an error if the metastore does not
+        confirm it: one of :data:`FINAL_ANSWERS` if the lock or transaction does not exist any more.
+    :param name: name of the lock or transaction in messages and of the thread: ``lock 7``.
     :param interval_s: seconds between two heartbeats.
-    :param silence_s: seconds after which the holder considers itself lost; less than the metastore, or
-        whoever else takes over, waits.
-    :param since_s: moment (of ``clock``) before the lock or transaction was asked for: the age's beginning.
-    :param on_loss: is called once, with the loss, by the thread that notices it first.
-    :param clock: seconds of a clock that never goes back.
+    :param silence_s: seconds without a confirmed heartbeat after which the hold is lost; less than the
+        timeout of the metastore, or of any other process that may take over.
+    :param since_s: time (of ``clock``) before the lock or transaction was requested: start of the age.
+    :param on_loss: receives the loss, once, in the thread that detects it first.
+    :param clock: returns the seconds of a clock that never goes back.
     """
 
     def __init__(
@@ -130,16 +130,16 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name=f"heartbeat of {name}", daemon=True)
 
     def start(self, *, at_once: bool = False) -> Self:
-        """Begin to send heartbeats.
+        """Start to send heartbeats.
 
-        :param at_once: send the first now; else after ``interval_s``.
+        :param at_once: send the first one now instead of after ``interval_s``.
         """
         self._at_once = at_once
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Send no more heartbeats. A call that hangs is not waited for longer than its deadline."""
+        """Send no more heartbeats, and wait for a pending one until its deadline."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(timeout=self._deadline_s + 1.0)
@@ -154,22 +154,22 @@ class Heartbeat:
 
     @property
     def age_s(self) -> float:
-        """Seconds since the last confirmed heartbeat was sent."""
+        """Return the seconds since the last confirmed heartbeat was sent."""
         return self._clock() - self._confirmed_s
 
     @property
     def loss(self) -> Loss | None:
-        """The loss, decided by the age at this moment; ``None`` while the hold is good."""
+        """Return the loss, according to the present age; ``None`` while the hold is valid."""
         if self._loss is None and self.age_s > self._silence_s:
             self._lose(LossReason.SILENT, self._failure)
         return self._loss
 
     def prove(self, *, fresh_s: float = 0.0) -> Loss | None:
-        """Have the metastore confirm the hold now; return the loss if it is lost.
+        """Have the metastore confirm the hold now; return the loss if the hold is lost.
 
-        A metastore that does not answer is asked again until the hold is lost by silence.
+        If the metastore does not answer, the method repeats the heartbeat until the hold is lost by silence.
 
-        :param fresh_s: age, in seconds, up to which the last confirmed heartbeat is proof enough.
+        :param fresh_s: age in seconds up to which the last confirmed heartbeat suffices.
         """
         if self.age_s < fresh_s:
             return self.loss
@@ -178,7 +178,7 @@ class Heartbeat:
         return self.loss
 
     def send(self) -> bool:
-        """Send one heartbeat; return whether it was confirmed in time."""
+        """Send one heartbeat; return whether the metastore confirmed it in time."""
         with self._connection:
             if self.loss is not None:
                 return False
@@ -187,11 +187,11 @@ class Heartbeat:
                 self._beat(self._client)
             except FINAL_ANSWERS as error:
                 self._lose(LossReason.REFUSED, error)
-            except Exception as error:  # noqa: BLE001 - ends in "lost", whatever it is, unless the next succeeds
+            except Exception as error:  # noqa: BLE001 - any error ends in a loss unless the next beat succeeds
                 self._failure = error
                 log.warning("The heartbeat of %s failed: %s: %s", self._name, type(error).__name__, error)
             else:
-                # An answer after too long a silence comes too late: others may have acted meanwhile.
+                # An answer after too long a silence is too late: another process may have taken over.
                 if self.loss is None:
                     self._confirmed_s, self._failure = sent_s, None
                     return True
@@ -199,12 +199,12 @@ class Heartbeat:
 
     @contextmanager
     def client(self) -> Iterator[MetastoreClient]:
-        """Lend the connection, for a question that belongs to the hold; no heartbeat is sent meanwhile."""
+        """Lend the connection for a call that concerns the hold; the thread sends no heartbeat meanwhile."""
         with self._connection:
             yield self._client
 
     def give_up(self, cause: Exception) -> None:
-        """Note that the hold is lost, for a reason that the heartbeats do not see."""
+        """Declare the hold lost for a reason that the heartbeats cannot detect."""
         self._lose(LossReason.REFUSED, cause)
 
     def _run(self) -> None:
@@ -223,16 +223,16 @@ class Heartbeat:
             if self._loss is not None:
                 return
             self._loss = loss = Loss(reason=reason, silent_s=self.age_s, cause=cause)
-        if not self._stopped.is_set():  # else it has been given back meanwhile
+        if not self._stopped.is_set():  # otherwise the holder has released it meanwhile
             log.warning("%s is lost: %s", self._name, loss.word)
             self._on_loss(loss)
 
 
 def transaction_timeout_s(client: MetastoreClient) -> float:
-    """Seconds of silence after which the metastore ends a transaction or a lock (``hive.txn.timeout``)."""
+    """Return the seconds of silence after which Hive ends a transaction or a lock (``hive.txn.timeout``)."""
     default = f"{_DEFAULT_TIMEOUT_S:.0f}s"
     try:
         timeout = client.get_config_value("metastore.txn.timeout", default)
     except InvalidOperationError:
-        return _DEFAULT_TIMEOUT_S  # Hive 2 answers only for names that begin with "hive."
+        return _DEFAULT_TIMEOUT_S  # Hive 2 returns only settings whose names begin with "hive."
     return parse_duration_s(timeout) or _DEFAULT_TIMEOUT_S

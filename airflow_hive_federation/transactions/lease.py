@@ -1,10 +1,10 @@
-"""A read transaction on the source that keeps its cleaner away from files we are about to copy.
+"""Keeps the source's cleaner from removing files that are to be copied, by a read transaction: a lease.
 
-Hive's cleaner removes what a compaction replaced only when no transaction is open that began before the
-compaction ended and has registered what it reads (``MetastoreClient.keep_history``). A dump opens
-such a transaction, notes its id, and the load keeps it alive until the files are copied. Should nobody load,
-the metastore ends it by itself after ``hive.txn.timeout``; a file gone by then is an error of the copy, never
-missing rows.
+Hive's cleaner does not remove files that a compaction has replaced while a transaction is open that began
+before the end of the compaction and has registered its reads (``MetastoreClient.keep_history``). A dump opens
+such a transaction and stores its id, and the load keeps it alive until the files are copied. Without a load,
+the metastore aborts it after ``hive.txn.timeout``; a file that is gone by then makes the copy fail, and never
+loses rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 60.0
-#: Less than ``hive.txn.timeout`` where it is Hive's default.
+#: Seconds of silence after which the lease counts as lost: less than the default of ``hive.txn.timeout``.
 _SILENCE_S = 270.0
 
 
@@ -42,7 +42,7 @@ def open_lease(pool: MetastorePool, *, policy: str) -> int:
 
 
 def end_lease(pool: MetastorePool, txn_id: int) -> None:
-    """Commit the read-only transaction. One that has timed out is gone already, which is no harm here."""
+    """Commit the read-only transaction; log it if the transaction has timed out before."""
     with pool.client() as client:
         try:
             client.commit_txn(txn_id)
@@ -52,13 +52,13 @@ def end_lease(pool: MetastorePool, txn_id: int) -> None:
 
 @contextmanager
 def lease_of_a_dump(pool: MetastorePool, *, policy: str) -> Iterator[LeaseKeeper]:
-    """Yield a lease, kept while a dump is written. It stays open for the load, unless the dump fails."""
+    """Yield a lease, kept alive while a dump is written; it stays open for the load unless the dump fails."""
     lease = open_lease(pool, policy=policy)
     try:
         with LeaseKeeper(pool, lease) as keeper:
             yield keeper
     except HiveFederationError:
-        # The next run takes a lease of its own. If the source is what failed, this one ends by its timeout.
+        # The next run opens a new lease. If the source has failed, this lease ends by its timeout.
         with suppress(MetastoreError):
             end_lease(pool, lease)
         raise
@@ -66,7 +66,7 @@ def lease_of_a_dump(pool: MetastorePool, *, policy: str) -> Iterator[LeaseKeeper
 
 @contextmanager
 def files_kept(pool: MetastorePool, database: str, tables: Sequence[str], *, policy: str) -> Iterator[None]:
-    """Keep a metastore's cleaner away from the files of tables while the block runs.
+    """Keep a metastore's cleaner from removing files of tables while the block runs.
 
     :param pool: connections to the metastore.
     :param tables: names of its transactional tables.
@@ -75,8 +75,8 @@ def files_kept(pool: MetastorePool, database: str, tables: Sequence[str], *, pol
     try:
         with LeaseKeeper(pool, lease):
             with pool.client() as client:
-                there = set(client.list_tables(database))
-                client.keep_history(lease, [f"{database}.{name}" for name in tables if name in there])
+                existing = set(client.list_tables(database))
+                client.keep_history(lease, [f"{database}.{name}" for name in tables if name in existing])
             yield
     finally:
         with suppress(MetastoreError):
@@ -87,7 +87,7 @@ class LeaseKeeper:
     """Sends heartbeats for a lease while the block runs, over a connection of its own.
 
     :param pool: connections to the source.
-    :param txn_id: the lease.
+    :param txn_id: id of the lease's transaction.
     """
 
     def __init__(self, pool: MetastorePool, txn_id: int) -> None:
@@ -111,9 +111,9 @@ class LeaseKeeper:
         self._heart.stop()
 
     def check(self) -> None:
-        """Have the source confirm that it has kept everything up to now.
+        """Have the source confirm that the lease is still open, and has kept all files until now.
 
-        :raises TransactionAbortedError: the read transaction has ended.
+        :raises TransactionAbortedError: if the read transaction has ended.
         """
         if (loss := self._heart.prove()) is not None:
             raise TransactionAbortedError(

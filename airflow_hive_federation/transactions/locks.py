@@ -1,4 +1,4 @@
-"""Which locks a write takes: pure.
+"""Builds the lock requests of reads and writes.
 
 The rules are those of Hive 4's ``AcidUtils.makeLockComponents`` with its default settings
 (``hive.txn.xlock.write`` and ``hive.txn.xlock.iow``):
@@ -25,7 +25,7 @@ from airflow_hive_federation.metastore.idl import types
 
 
 class WriteKind(StrEnum):
-    """What a statement does to a table."""
+    """The kind of change that a statement makes to a table."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -35,11 +35,11 @@ class WriteKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TableWrite:
-    """One thing a statement is going to do to a table.
+    """One change that a statement will make to a table.
 
-    :param partition: name of the one partition written to; ``None`` for the whole table.
-    :param dynamic: which partitions are written to shows later: the metastore then learns of them by
-        ``add_dynamic_partitions`` and not by the lock.
+    :param partition: name of the only partition to write; ``None`` for the whole table.
+    :param dynamic: the statement chooses the partitions by its rows: the metastore learns them from
+        ``add_dynamic_partitions`` and not from the lock.
     """
 
     database: str
@@ -72,12 +72,12 @@ _OPERATIONS = {
 def lock_components(
     writes: Iterable[TableWrite], *, shared_writes: bool = False
 ) -> list[types.LockComponent]:
-    """Build what to ask the metastore for.
+    """Build the lock request of writes.
 
     ``operationType`` is always set: the server fails on a transactional component without it ("Internal error
     processing lock").
 
-    :param shared_writes: let updates and deletes of one table run side by side; the first to commit wins.
+    :param shared_writes: let updates and deletes of one table run in parallel; the first to commit wins.
     """
     kinds = _SHARED if shared_writes else _EXCLUSIVE
     return [
@@ -96,15 +96,15 @@ def lock_components(
 
 
 def unnoted(components: Iterable[types.LockComponent]) -> list[types.LockComponent]:
-    """The same locks, by which the metastore notes no write (``TxnHandler.enqueueLock``)."""
-    found = [copy(one) for one in components]
-    for one in found:
-        one.operationType = types.DataOperationType.NO_TXN
-    return found
+    """Return copies of locks for which the metastore records no write (``TxnHandler.enqueueLock``)."""
+    copies = [copy(component) for component in components]
+    for component in copies:
+        component.operationType = types.DataOperationType.NO_TXN
+    return copies
 
 
 def read_components(tables: Iterable[str]) -> list[types.LockComponent]:
-    """Build what a reader asks for.
+    """Build the lock request of a reader.
 
     :param tables: ``database.table`` names.
     """
@@ -123,5 +123,5 @@ def read_components(tables: Iterable[str]) -> list[types.LockComponent]:
 
 
 def operation_type(kind: WriteKind) -> types.DataOperationType:
-    """Say what the metastore calls the write; an overwrite conflicts with what an update conflicts with."""
+    """Return the metastore's type of a write; an overwrite has the type and the conflicts of an update."""
     return _OPERATIONS[kind]

@@ -1,4 +1,4 @@
-"""A moment of a metastore: which transactions and write ids a reader that starts now may see."""
+"""Takes snapshots of a metastore: the transactions and write ids that a reader may see."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What a reader of one table may see, as of one moment.
+    """A snapshot of one table: the write ids and transactions that a reader may see.
 
     :param write_ids: the table's valid write ids.
-    :param txns: transactions committed at that moment.
-    :param taken_at: when it was taken, by this machine's clock; ``None`` if it comes from elsewhere.
+    :param txns: the transactions that were committed at that time.
+    :param taken_at: time of the snapshot by this machine's clock; ``None`` if another process took it.
     """
 
     write_ids: ValidWriteIds
@@ -28,11 +28,11 @@ class Snapshot:
 def take_snapshots(client: MetastoreClient, tables: Sequence[str]) -> dict[str, Snapshot]:
     """Take one consistent snapshot of several transactional tables.
 
-    The write ids are asked for as of one list of transactions, so that a transaction over several tables is
-    seen in all of them or in none.
+    The function reads all write ids for the same list of transactions, so that a transaction over several
+    tables is visible in all of them or in none.
 
     :param tables: ``database.table`` names.
-    :return: by lower-case name.
+    :return: snapshots by lower-case name.
     """
     taken_at = datetime.now(UTC)
     opened: Any = client.get_open_txns()
@@ -42,7 +42,7 @@ def take_snapshots(client: MetastoreClient, tables: Sequence[str]) -> dict[str, 
         aborted_bits=opened.abortedBits or b"",
         min_open_id=opened.min_open_txn,
     )
-    found: dict[str, Any] = dict(client.get_valid_write_ids(list(tables), valid_txn_list=txns.text()))
+    wires: dict[str, Any] = dict(client.get_valid_write_ids(list(tables), valid_txn_list=txns.text()))
     return {
         name.lower(): Snapshot(
             txns=txns,
@@ -55,5 +55,5 @@ def take_snapshots(client: MetastoreClient, tables: Sequence[str]) -> dict[str, 
                 min_open_id=wire.minOpenWriteId,
             ),
         )
-        for name, wire in found.items()
+        for name, wire in wires.items()
     }

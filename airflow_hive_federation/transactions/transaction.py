@@ -1,11 +1,11 @@
-"""Hive transactions: open, lock, write ids, heartbeats, commit or abort.
+"""Runs a Hive transaction: it opens, locks, allocates write ids, sends heartbeats, and commits or aborts.
 
 >>> with Transaction(client) as transaction:  # doctest: +SKIP
 ...     append(spark, client, "sales.orders", rows, transaction=transaction)
 ...     append(spark, client, "sales.lines", lines, transaction=transaction)
 
-**Write conflicts are detected.** The metastore checks them only for a commit that says ``exclWriteEnabled``
-is false, which is not its default: two updates of one row would both be kept, as two rows.
+**Write conflicts are detected.** The metastore checks them only for a commit with ``exclWriteEnabled`` set to
+false, which is not its default: otherwise both of two updates of one row would be kept, as two rows.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ log = logging.getLogger(__name__)
 
 LOCK_POLICY = PollPolicy(first_s=0.1, factor=1.5, longest_s=5.0, timeout_s=300.0)
 MAX_STATEMENT_ID = 0xFFF
-"""The row ids of Hive have 12 bits for the statement (``BucketCodec.V1``)."""
+"""The highest statement id: Hive's row ids have 12 bits for the statement (``BucketCodec.V1``)."""
 _COMMIT_PAUSES_S = (0.5, 2.0, 5.0)
 
 
 class TransactionState(StrEnum):
-    """Where a transaction stands."""
+    """The state of a transaction."""
 
     NEW = "new"
     OPEN = "open"
@@ -61,14 +61,14 @@ class TransactionState(StrEnum):
 
 
 class Transaction:
-    """One transaction, as a context manager: committed at the end, aborted if the block raises.
+    """One transaction, as a context manager: it commits at the end, and aborts if the block raises.
 
     :param client: client of the metastore that owns the tables; used by the thread that enters the block.
         Heartbeats have a connection of their own.
-    :param lock_policy: how to wait for locks; its ``timeout_s`` is the deadline of one :meth:`lock`.
-    :param shared_writes: updates and deletes do not shut each other out; the first to commit wins
+    :param lock_policy: pauses and timeout of waiting for locks; ``timeout_s`` limits one :meth:`lock`.
+    :param shared_writes: updates and deletes do not exclude each other; the first to commit wins
         (``hive.txn.xlock.write=false``).
-    :param read_only: nothing is going to be written; the transaction leaves no notification event.
+    :param read_only: the transaction writes nothing, and leaves no notification event.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class Transaction:
 
     @property
     def id(self) -> int:
-        """The transaction's id.
+        """Return the transaction's id.
 
-        :raises ConfigurationError: before it is opened.
+        :raises ConfigurationError: if the transaction has not been opened.
         """
         if self._id is None:
             raise ConfigurationError("The transaction is not open.", remedy="Use it in a with statement.")
@@ -105,7 +105,7 @@ class Transaction:
 
     @property
     def state(self) -> TransactionState:
-        """Where it stands, as far as we know."""
+        """Return the transaction's state as far as this process knows it."""
         return self._state
 
     def __enter__(self) -> Self:
@@ -131,22 +131,23 @@ class Transaction:
         try:
             self.abort()
         except HiveFederationError as failure:
-            # The block's own error is the news; the metastore aborts by itself when heartbeats are missing.
+            # The block's own error is more important; without heartbeats, the metastore aborts by itself.
             error.add_note(f"Transaction {self.id} could not be aborted: {failure}")
             log.warning("transaction %d could not be aborted: %s", self.id, failure)
 
     def lock(self, writes: Sequence[TableWrite]) -> bool:
-        """Take locks, wait until they are granted, and have the tables' write ids given.
+        """Request locks, wait until they are granted, and allocate the tables' write ids.
 
-        In this order, so that a write id is above all that was committed before: it would else lie below the
-        base of an overwrite for which the lock waited, and its rows would be lost. The metastore notes a
-        write by the lock, with the write id of that moment; without one, it never forgets an aborted write
-        (``MarkCleanedFunction``). So the locks are asked for again, as writes. They are held then: whether
-        the metastore has these wait behind others does not matter.
+        This order makes a write id higher than those of all earlier commits: otherwise it would be below the
+        base of an overwrite for which the lock waited, and its rows would be lost. The metastore records a
+        write with the lock request, with the write id of that moment; without a write id, it never removes
+        the record of an aborted write (``MarkCleanedFunction``). So the method requests the locks again, as
+        writes. It does not matter if the metastore queues this request, because the transaction already has
+        the locks.
 
-        :return: whether it had to wait, so that others may have committed meanwhile.
+        :return: whether the method had to wait, so that other transactions may have committed meanwhile.
         :raises LockTimeoutError: if they are not granted within the policy's ``timeout_s``.
-        :raises TransactionAbortedError: if the transaction was aborted under us.
+        :raises TransactionAbortedError: if the metastore has aborted the transaction.
         """
         components = lock_components(writes, shared_writes=self._shared_writes)
         waited = self._lock(unnoted(components), {f"{write.database}.{write.table}" for write in writes})
@@ -156,11 +157,10 @@ class Transaction:
         return waited
 
     def lock_to_read(self, tables: Collection[str]) -> bool:
-        """Take readers' locks and wait until they are granted.
+        """Request readers' locks and wait until they are granted.
 
         :param tables: ``database.table`` names.
-
-        Otherwise as :meth:`lock`.
+        :return: as :meth:`lock`, which also describes the errors.
         """
         return self._lock(read_components(tables), set(tables))
 
@@ -191,9 +191,9 @@ class Transaction:
         return self._write_ids[name]
 
     def next_statement_id(self, database: str, table: str) -> int:
-        """Number the statements that write to a table, from 0.
+        """Return a number for the next statement that writes to a table; the first one is 0.
 
-        :raises ConfigurationError: after 4,096 of them.
+        :raises ConfigurationError: after 4,096 statements.
         """
         name = f"{database}.{table}".lower()
         number = self._statements[name]
@@ -206,13 +206,13 @@ class Transaction:
         return number
 
     def claim(self, database: str, table: str, kinds: Collection[WriteKind]) -> None:
-        """Note what a statement does to a table, and refuse what the table's layout cannot hold.
+        """Record the changes of a statement to a table, and refuse those that the table's layout cannot hold.
 
         A transaction does not see its own writes: a second UPDATE would work on rows that the first has
-        replaced, and both would leave a version behind. A base hides all that its write id wrote beside it.
+        replaced, and both would leave a version of the row. A base hides all other files of its write id.
 
-        :raises ConfigurationError: if the table's rows were changed before in this transaction, or its
-            contents replaced.
+        :raises ConfigurationError: if this transaction has changed rows of the table before, or has
+            overwritten it.
         """
         name = f"{database}.{table}".lower()
         before = self._done.setdefault(name, set())
@@ -225,9 +225,9 @@ class Transaction:
         before.update(kinds)
 
     def keep_files(self, tables: Collection[str]) -> None:
-        """Have Hive's cleaner keep all files of tables until the transaction ends.
+        """Keep Hive's cleaner from removing files of tables until the transaction ends.
 
-        Call it before a snapshot is taken; :meth:`snapshot` does.
+        Call it before taking a snapshot; :meth:`snapshot` does so.
 
         :param tables: ``database.table`` names of transactional tables.
         """
@@ -236,19 +236,17 @@ class Transaction:
         self._kept |= missing
 
     def snapshot(self, database: str, table: str) -> Snapshot:
-        """Return what the transaction may read of a table: what is committed at this moment.
-
-        Take it after :meth:`lock`.
-        """
+        """Return a snapshot of a table's committed data at this moment; call it after :meth:`lock`."""
         name = f"{database}.{table}".lower()
         self.keep_files([name])
         return take_snapshots(self._client, [name])[name]
 
     def check(self) -> None:
-        """Make sure that the transaction is open.
+        """Check that the transaction is open and may be committed.
 
-        :raises TransactionAbortedError: if it was aborted under us, if the metastore may abort it because no
-            heartbeat came through for too long, or if it must not be committed any more.
+        :raises ConfigurationError: if it is not open.
+        :raises TransactionAbortedError: if the metastore has aborted it, or may do so because it has
+            confirmed no heartbeat for too long, or if the transaction must not be committed any more.
         """
         if self._state is not TransactionState.OPEN:
             raise ConfigurationError(f"The transaction is not open: it is {self._state}.")
@@ -261,20 +259,20 @@ class Transaction:
             ) from (loss.cause if loss else None)
 
     def doom(self, reason: str) -> None:
-        """Let it be aborted whatever comes: a statement failed half-way."""
+        """Prevent the commit of the transaction, because a statement failed half-way."""
         self._doomed = self._doomed or reason
 
     def on_abort(self, clean_up: Callable[[], None]) -> None:
-        """Have something done once the transaction is known to be aborted, e.g. files removed."""
+        """Register a function to call after the transaction is aborted, to remove files for instance."""
         self._clean_ups.append(clean_up)
 
     def commit(self) -> None:
-        """Commit, with the check for write conflicts.
+        """Commit the transaction, with the check for write conflicts.
 
-        :raises TransactionAbortedError: on a conflict, or if it was aborted under us.
-        :raises OutcomeUnknownError: if the connection broke and the metastore has forgotten what became of
-            it.
-        :raises MetastoreServerError: if the metastore failed at it again and again.
+        :raises TransactionAbortedError: on a conflict, or if the metastore has aborted the transaction.
+        :raises OutcomeUnknownError: if the connection broke and the metastore no longer keeps the
+            transaction's outcome.
+        :raises MetastoreServerError: if the metastore failed in every attempt.
         """
         try:
             self.check()
@@ -283,7 +281,7 @@ class Transaction:
             self.abort()
             raise
         except MetastoreError:
-            # Without heartbeats the metastore ends it by itself, if it has not been committed.
+            # If it was not committed, the metastore aborts it by itself without heartbeats.
             self._state = TransactionState.UNKNOWN
             self._stop_heart()
             raise
@@ -291,9 +289,9 @@ class Transaction:
         self._stop_heart()
 
     def abort(self) -> None:
-        """Abort; what was registered by :meth:`on_abort` is done afterwards.
+        """Abort the transaction, and then call the functions that were registered by :meth:`on_abort`.
 
-        :raises MetastoreError: if the metastore cannot be told.
+        :raises MetastoreError: if the call to the metastore fails.
         """
         if self._state in {TransactionState.ABORTED, TransactionState.NEW}:
             return
@@ -314,11 +312,11 @@ class Transaction:
         try:
             self._client.commit_txn(self.id, excl_write_enabled=False)
         except (OutcomeUnknownError, MetastoreServerError) as error:
-            # A busy database of the metastore gives up transactions of its own: "Internal error".
+            # A busy database of the metastore rolls back its own transactions: "Internal error".
             self._commit_again(error)
 
     def _commit_again(self, unknown: MetastoreError) -> None:
-        # Committing what is committed is fine, and committing what is aborted says so.
+        # A second commit of a committed transaction succeeds, and that of an aborted one raises an error.
         for pause_s in _COMMIT_PAUSES_S:
             if isinstance(unknown, MetastoreServerError):
                 log.warning("transaction %d: %s; tried again in %g s", self.id, unknown, pause_s)
@@ -341,9 +339,10 @@ class Transaction:
 
 @contextmanager
 def joined(client: MetastoreClient, transaction: Transaction | None) -> Iterator[Transaction]:
-    """Yield the caller's transaction, or one of our own that ends with the block.
+    """Yield the caller's transaction, or a new one that ends with the block.
 
-    A caller's is neither committed nor aborted here; if the block raises, it cannot be committed any more.
+    The function neither commits nor aborts a caller's transaction; if the block raises, that transaction
+    cannot be committed any more.
     """
     if transaction is None:
         with Transaction(client) as own:
@@ -358,18 +357,18 @@ def joined(client: MetastoreClient, transaction: Transaction | None) -> Iterator
 
 
 def heartbeat_interval_s(client: MetastoreClient) -> float:
-    """Return how often to tell the metastore that we are alive: half its ``hive.txn.timeout``, in seconds."""
+    """Return the seconds between two heartbeats: half of the metastore's ``hive.txn.timeout``."""
     return transaction_timeout_s(client) / 2
 
 
 def transaction_heartbeat(
     client: MetastoreClient, txn_id: int, *, timeout_s: float, since_s: float
 ) -> Heartbeat:
-    """Heartbeats of one transaction, which is lost to us before the metastore may abort it.
+    """Return the heartbeats of one transaction, which count it as lost before the metastore may abort it.
 
     :param client: a client of the metastore; heartbeats have a connection of their own.
     :param timeout_s: the metastore's ``hive.txn.timeout``.
-    :param since_s: moment (:func:`boot_time_s`) before the transaction was opened.
+    :param since_s: time (:func:`boot_time_s`) before the transaction was opened.
     """
 
     def beat(own: MetastoreClient) -> None:

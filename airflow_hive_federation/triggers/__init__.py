@@ -1,1 +1,1 @@
-"""Triggers of deferrable operators and sensors."""
+"""Provides the triggers of deferrable operators and sensors."""

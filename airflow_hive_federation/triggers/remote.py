@@ -1,4 +1,4 @@
-"""The triggerer's side of the sensors of remotes."""
+"""Waits in the triggerer for the sensors of remotes, and watches remotes for assets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.hooks.failing import error_text
+from airflow_hive_federation.hooks.error_translation import error_text
 from airflow_hive_federation.hooks.remotes import remotes_of
 
 if TYPE_CHECKING:
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class RemoteTrigger(BaseTrigger):
-    """Asks a remote until it has changed, or has a partition, or the deadline has passed.
+    """Queries a remote until it has changed or has a partition, or until the deadline has passed.
 
-    It yields once, whatever the state of the remote is after it: whoever waits again has refreshed the link,
-    and waits for the next change.
+    It yields once, whatever the state of the remote is afterwards: a later wait begins after a refresh of the
+    link, and waits for the next change.
 
-    :param metastore_conn_id: connection of the local metastore.
-    :param database: database of a table that is named without one.
-    :param remote: local name.
+    :param metastore_conn_id: the connection of the local metastore.
+    :param database: the database of a table whose name contains none.
+    :param remote: the local name.
     :param kind: ``table`` or ``database``.
-    :param partition: name of a partition.
-    :param where: condition on partition keys; without either it waits for a change.
-    :param poll_s: seconds between two questions.
-    :param deadline_s: end of the wait, in seconds since 1970.
+    :param partition: the name of a partition.
+    :param where: a condition on partition keys; with neither, it waits for a change.
+    :param poll_s: seconds between two queries.
+    :param deadline_s: the end of the wait, in seconds since 1970.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RemoteTrigger(BaseTrigger):
         self.deadline_s = deadline_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """How the scheduler hands the trigger to the triggerer."""
+        """Return the trigger in the form in which the scheduler passes it to the triggerer."""
         names = (
             "metastore_conn_id",
             "database",
@@ -100,17 +100,17 @@ class RemoteTrigger(BaseTrigger):
 
 
 class RemoteChangesTrigger(BaseEventTrigger):
-    """Tells of each change of a remote, for an ``AssetWatcher``: a DAG that is scheduled on its asset syncs.
+    """Yields an event per change of a remote, for the ``AssetWatcher`` of an asset that schedules a sync DAG.
 
-    It is edge-triggered: a change is told once, not while its refresh is still to come. Where the remote has
-    no events, it is told again only after the link was refreshed. A remote that does not answer is asked
-    again: a watcher has nobody to fail to.
+    It is edge-triggered: it yields a change once, and not again while the refresh is pending. If the remote
+    has no events, it yields the next change only after a refresh of the link. It retries a remote that does
+    not answer, because a watcher has no task to fail.
 
-    :param metastore_conn_id: connection of the local metastore.
-    :param remote: local name.
+    :param metastore_conn_id: the connection of the local metastore.
+    :param remote: the local name.
     :param kind: ``table`` or ``database``.
-    :param database: database of a table that is named without one.
-    :param poll_s: seconds between two questions.
+    :param database: the database of a table whose name contains none.
+    :param poll_s: seconds between two queries.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class RemoteChangesTrigger(BaseEventTrigger):
         self.poll_s = poll_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """How the scheduler hands the trigger to the triggerer."""
+        """Return the trigger in the form in which the scheduler passes it to the triggerer."""
         names = ("metastore_conn_id", "remote", "kind", "database", "poll_s")
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
@@ -138,18 +138,18 @@ class RemoteChangesTrigger(BaseEventTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield an event a change, with ``remote`` and ``event_id``, for ever."""
+        """Yield an event per change, with ``remote`` and ``event_id``, for ever."""
         before: Look | None = None
         while True:
             try:
-                seen = await asyncio.to_thread(self._look, before)
+                state = await asyncio.to_thread(self._look, before)
             except HiveFederationError as error:
                 self.log.warning("Asking again: %s", error)
             else:
-                told = before is not None and before.changed and seen.event_id is None
-                if seen.changed and not told:
-                    yield TriggerEvent({"remote": self.remote, "event_id": seen.event_id})
-                before = seen
+                reported = before is not None and before.changed and state.event_id is None
+                if state.changed and not reported:
+                    yield TriggerEvent({"remote": self.remote, "event_id": state.event_id})
+                before = state
             await asyncio.sleep(self.poll_s)
 
     def _look(self, before: Look | None) -> Look:

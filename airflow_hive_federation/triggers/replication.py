@@ -1,4 +1,4 @@
-"""The triggerer's side of the lag sensor."""
+"""Waits in the triggerer for the lag sensor."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.hooks.failing import error_text
+from airflow_hive_federation.hooks.error_translation import error_text
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
 
-#: Metastores that do not answer are asked again for this long before the wait is given up.
+#: Seconds of retries with metastores that do not answer, before the wait is given up.
 _PATIENCE_S = 120.0
 
 
 class ReplicationLagTrigger(BaseTrigger):
-    """Asks until a target is near enough to its source, or the deadline has passed.
+    """Queries both metastores until a target is close enough to its source, or the deadline has passed.
 
-    :param policy: fields of the policy.
-    :param source_conn_id: connection of the source's metastore.
-    :param target_conn_id: connection of the target's metastore.
-    :param max_lag_s: age, in seconds, that the oldest missing event may have.
-    :param max_lag_events: how many events may be missing; ``None`` for any number.
-    :param poll_s: seconds between two questions.
-    :param deadline_s: end of the wait, in seconds since 1970.
+    :param policy: the fields of the policy.
+    :param source_conn_id: the connection of the source's metastore.
+    :param target_conn_id: the connection of the target's metastore.
+    :param max_lag_s: the age, in seconds, that the oldest missing event may have.
+    :param max_lag_events: the number of events that may be missing; ``None`` for any number.
+    :param poll_s: seconds between two queries.
+    :param deadline_s: the end of the wait, in seconds since 1970.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ReplicationLagTrigger(BaseTrigger):
         self.deadline_s = deadline_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """How the scheduler hands the trigger to the triggerer."""
+        """Return the trigger in the form in which the scheduler passes it to the triggerer."""
         names = (
             "policy",
             "source_conn_id",
@@ -91,13 +91,13 @@ class ReplicationLagTrigger(BaseTrigger):
             await asyncio.sleep(min(self.poll_s, max(0.0, self.deadline_s - time.time())))
 
     def ask(self) -> dict[str, Any] | None:
-        """The lag, ``{"events", "seconds"}``; ``None`` while the target is not published."""
+        """Return the lag, ``{"events", "seconds"}``; ``None`` while the target is not published."""
         from dataclasses import asdict
 
         from airflow_hive_federation.replication.status import read_lag
 
         policy = rendered_policy(self.policy, {})
-        # Connections of each time: nothing would close those that are kept when the trigger is dropped.
+        # Each query opens its own connections: nothing would close kept ones when the trigger is dropped.
         with (
             HiveMetastoreHook(self.source_conn_id).client() as source,
             HiveMetastoreHook(self.target_conn_id).client() as target,
@@ -106,7 +106,7 @@ class ReplicationLagTrigger(BaseTrigger):
         return asdict(lag) if lag else None
 
     def is_near(self, lag: dict[str, Any] | None) -> bool:
-        """Whether the target is near enough."""
+        """Return whether the target is close enough."""
         return (
             lag is not None
             and lag["seconds"] <= self.max_lag_s
@@ -115,7 +115,7 @@ class ReplicationLagTrigger(BaseTrigger):
 
 
 def told(lag: dict[str, Any] | None) -> str:
-    """A lag in words."""
+    """Return a lag in words."""
     if lag is None:
         return "The target is not published yet"
     return f"The target is behind by {lag['events']} events, {lag['seconds']:.0f} s"

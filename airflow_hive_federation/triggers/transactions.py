@@ -1,4 +1,4 @@
-"""The triggerer's side of the drain sensor."""
+"""Waits in the triggerer for the drain sensor."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.hooks.failing import error_text
+from airflow_hive_federation.hooks.error_translation import error_text
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
 _PAUSE_S = 1.5
-#: A metastore that does not answer is asked again for this long before the wait is given up.
+#: Seconds of retries with a metastore that does not answer, before the wait is given up.
 _PATIENCE_S = 120.0
 
 
 class OpenTransactionsDrainTrigger(BaseTrigger):
-    """Asks until the transactions have ended, or the deadline has passed.
+    """Queries the metastore until the transactions have ended, or the deadline has passed.
 
-    :param source_conn_id: connection of the source's metastore.
-    :param start: what :meth:`DrainStart.to_json` gives.
-    :param deadline_s: end of the wait, in seconds since 1970.
+    :param source_conn_id: the connection of the source's metastore.
+    :param start: the result of :meth:`DrainStart.to_json`.
+    :param deadline_s: the end of the wait, in seconds since 1970.
     """
 
     def __init__(self, *, source_conn_id: str, start: dict[str, Any], deadline_s: float) -> None:
@@ -33,7 +33,7 @@ class OpenTransactionsDrainTrigger(BaseTrigger):
         self.deadline_s = deadline_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """How the scheduler hands the trigger to the triggerer."""
+        """Return the trigger in the form in which the scheduler passes it to the triggerer."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {"source_conn_id": self.source_conn_id, "start": self.start, "deadline_s": self.deadline_s},
@@ -67,7 +67,7 @@ class OpenTransactionsDrainTrigger(BaseTrigger):
     def _remaining(self, hook: HiveMetastoreHook) -> tuple[int, ...]:
         from airflow_hive_federation.replication.dump.drain import DrainStart, still_open
 
-        # The hook keeps the connection's settings; the metastore is asked over a connection of each time,
-        # for nothing would close one that is kept when the triggerer drops the trigger.
+        # The hook keeps the connection's settings. Each query opens its own connection, because nothing would
+        # close a kept one when the triggerer drops the trigger.
         with hook.client() as client:
             return still_open(client, DrainStart.from_json(self.start))

@@ -1,1 +1,1 @@
-"""SSH routes of any number of hops, whose channels are the transport of a metastore's client."""
+"""Connects metastore clients through SSH routes of any number of hops."""

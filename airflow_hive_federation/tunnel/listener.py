@@ -1,7 +1,7 @@
-"""A port of this machine that leads through a tunnel, for programs that know nothing of tunnels.
+"""Opens a local port that leads through a tunnel, for programs without support for tunnels.
 
-Whoever is on this machine may connect to it: our own clients take a channel of the tunnel instead, and open
-no port.
+Every user of this machine may connect to the port: our own clients use a channel of the tunnel instead, and
+open no port.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _DIAL_TIMEOUT_S = 20.0
 
 @contextmanager
 def listening(tunnel: Tunnel, host: str, port: int, *, address: str = LOOPBACK) -> Iterator[int]:
-    """Listen on this machine while the block runs, and pass on each connection through a tunnel.
+    """Listen on this machine while the block runs, and forward each connection through a tunnel.
 
-    :param tunnel: is connected before the block begins.
-    :param host: what is behind the tunnel's last hop.
+    :param tunnel: tunnel, which the function connects before the block begins.
+    :param host: host to connect to from the tunnel's last hop.
     :param port: its port.
-    :param address: of this machine, a loopback address.
+    :param address: loopback address to listen on.
     :return: the port to connect to.
-    :raises ConfigurationError: if the address is none of the loopback.
-    :raises TunnelError: (its subclasses) if a hop fails.
+    :raises ConfigurationError: if the address is no loopback address.
+    :raises TunnelError: (a subclass) if a hop fails.
     """
     _check(address)
     tunnel.connect()
@@ -43,7 +43,7 @@ def listening(tunnel: Tunnel, host: str, port: int, *, address: str = LOOPBACK) 
         thread = threading.Thread(target=forwarder.accept, args=(listener,), name="tunnel-listener")
         stack.callback(thread.join)
         stack.callback(forwarder.close)
-        # What makes accept() return, and then the loop end.
+        # The shutdown makes accept() return, which ends the loop.
         stack.callback(listener.shutdown, socket.SHUT_RDWR)
         thread.start()
         yield int(listener.getsockname()[1])
@@ -62,7 +62,7 @@ def _check(address: str) -> None:
 
 
 class _Forwarder:
-    """Passes connections on, each by two threads."""
+    """Forwards connections through a tunnel, each by two threads."""
 
     def __init__(self, tunnel: Tunnel, host: str, port: int) -> None:
         self._tunnel = tunnel
@@ -90,7 +90,7 @@ class _Forwarder:
             try:
                 far = self._tunnel.dial(*self._target, _DIAL_TIMEOUT_S)
             except TunnelError as error:
-                # All that the program at the other end can be told is that its connection is closed.
+                # The program at the other end only sees that its connection is closed.
                 log.warning("A connection is closed: %s", error)
                 return
             near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -116,7 +116,7 @@ class _Forwarder:
 
 
 def _pump(source: socket.socket | TunnelSocket, target: socket.socket | TunnelSocket) -> None:
-    """Pass bytes on until either end is closed, and close both: Thrift's clients close no half."""
+    """Forward bytes until either end is closed, and close both: Thrift never closes one direction only."""
     with suppress(OSError):
         while data := source.recv(_CHUNK_BYTES):
             while data:

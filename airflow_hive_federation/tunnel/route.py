@@ -1,4 +1,4 @@
-"""What an SSH route is: pure, but for reading SSH configuration files that it names."""
+"""Parses SSH routes and completes them by SSH configuration files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_hive_federation.errors import ConfigurationError
 
 DEFAULT_PORT = 22
 KNOWN_HOSTS = "~/.ssh/known_hosts"
-#: Waggle Dance's default.
+#: Default timeout of Waggle Dance in seconds.
 DEFAULT_TIMEOUT_S = 60.0
 
 _HOP = re.compile(
@@ -25,10 +25,10 @@ _HOP = re.compile(
 class Hop:
     """One machine of a route.
 
-    :param user: who logs in there; ``None`` is the SSH configuration's, else the operating system's user.
+    :param user: user to log in as; ``None`` takes the SSH configuration's, else the operating system's user.
     :param host: its name or address.
-    :param port: where its SSH server listens.
-    :param keys: files with private keys to try, in order; none leaves it to the agent.
+    :param port: port of its SSH server.
+    :param keys: files with private keys to try, in order; without any, only the agent's keys are tried.
     """
 
     host: str
@@ -44,19 +44,19 @@ class Hop:
 
     @property
     def effective_user(self) -> str:
-        """Who logs in there."""
+        """Return the user to log in as."""
         return self.user or getpass.getuser()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelSettings:
-    """A route and how its hops are trusted.
+    """A route, with the known hosts and keys of its hops.
 
-    :param hops: machines in order; the metastore is reached from the last.
-    :param known_hosts: files of known host keys; a host that none of them knows is refused.
+    :param hops: machines in order; the last one connects to the metastore.
+    :param known_hosts: files of known host keys; a host without a key in them is refused.
     :param timeout_s: seconds to connect one hop, and to open a channel.
-    :param agent: ask an SSH agent for keys as well.
-    :param passphrase: of the private keys that have one.
+    :param agent: use the keys of an SSH agent as well.
+    :param passphrase: passphrase of the encrypted private keys.
     """
 
     hops: tuple[Hop, ...]
@@ -80,10 +80,11 @@ class TunnelSettings:
 
 
 def parse_route(route: str, keys: Sequence[str] = ()) -> tuple[Hop, ...]:
-    """Take ``user@host[:port] -> user@host…`` apart.
+    """Parse a route of the form ``user@host[:port] -> user@host…``.
 
     :param keys: files of private keys: one for each hop, or one for all.
-    :raises ConfigurationError: if it is none, or the keys are neither none, one nor one a hop.
+    :raises ConfigurationError: if the text is no route, or the number of keys is neither 0, 1 nor that of
+        the hops.
     """
     hops = []
     for number, text in enumerate(route.split("->"), 1):
@@ -107,9 +108,9 @@ def parse_route(route: str, keys: Sequence[str] = ()) -> tuple[Hop, ...]:
 def by_configuration(hops: Sequence[Hop], path: str) -> tuple[tuple[Hop, ...], tuple[str, ...]]:
     """Complete hops by an OpenSSH configuration file: HostName, User, Port, IdentityFile and ProxyJump.
 
-    What the route says itself counts more.
+    Settings of the route itself take precedence.
 
-    :return: the hops, those of ProxyJump among them, and the files of UserKnownHostsFile.
+    :return: the hops, including those of ProxyJump, and the files of UserKnownHostsFile.
     :raises ConfigurationError: if the file cannot be read.
     """
     from paramiko import SSHConfig
@@ -123,9 +124,9 @@ def by_configuration(hops: Sequence[Hop], path: str) -> tuple[tuple[Hop, ...], t
     known: list[str] = []
     completed: list[Hop] = []
     for hop in hops:
-        for one in _with_jumps(hop, config.lookup, 0):
-            known += config.lookup(one.host).get("userknownhostsfile", "").split()
-            completed.append(_completed(one, config.lookup(one.host)))
+        for machine in _with_jumps(hop, config.lookup, 0):
+            known += config.lookup(machine.host).get("userknownhostsfile", "").split()
+            completed.append(_completed(machine, config.lookup(machine.host)))
     return tuple(completed), tuple(dict.fromkeys(known))
 
 
@@ -142,7 +143,9 @@ def _with_jumps(hop: Hop, lookup: Lookup, depth: int) -> list[Hop]:
             f"ProxyJump of {hop.host} leads on more than {_MOST_JUMPS} times.", remedy="Look for a circle."
         )
     before = [
-        one for jump in jumps.split(",") for one in _with_jumps(parse_route(jump)[0], lookup, depth + 1)
+        machine
+        for jump in jumps.split(",")
+        for machine in _with_jumps(parse_route(jump)[0], lookup, depth + 1)
     ]
     return [*before, hop]
 

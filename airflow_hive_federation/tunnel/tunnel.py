@@ -1,8 +1,8 @@
-"""A tunnel: one SSH connection through all hops, and a channel of it for each connection to a metastore.
+"""Opens one SSH connection through all hops of a route, and a channel for each connection to a metastore.
 
-No local port is opened: the channel is the transport. A hop that is killed breaks the channels at once. One
-that is frozen is noticed when a call passes its deadline, or when no new channel can be opened: then the
-tunnel is built anew.
+The tunnel opens no local port: the channel is the transport. If a hop is killed, the channels break at once.
+If a hop freezes, a call exceeds its deadline, or a new channel cannot be opened: then the tunnel is connected
+anew.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from airflow_hive_federation.tunnel.route import DEFAULT_PORT, Hop, TunnelSettin
 
 log = logging.getLogger(__name__)
 
-#: With paramiko's 2 MB a long answer waits for the window to be opened again and again.
+#: With paramiko's window of 2 MB, a long answer waits for new window space again and again.
 _WINDOW_BYTES = 16 << 20
 _PACKET_BYTES = 1 << 15
-#: Keeps routers from forgetting an idle connection; it does not notice a frozen peer.
+#: Seconds between keepalives, which keep routers from dropping an idle connection, but detect no frozen peer.
 _KEEPALIVE_S = 30
-#: A tunnel that stands opens a channel in milliseconds; one that takes longer is taken for frozen.
+#: Seconds after which a connected tunnel is considered frozen: it normally opens a channel in milliseconds.
 _PROBE_S = 10.0
-#: Longer than a hop takes, shorter than the 40 ms of an acknowledgement that is put off.
+#: Seconds before an acknowledgement is forced: longer than a hop takes, shorter than a delayed one (40 ms).
 _HURRY_S = 0.003
 _GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Tunnel:
-    """A route that is connected when it is first needed, and shared by many connections and threads.
+    """An SSH route that connects at its first use, and serves many connections and threads.
 
-    :param settings: the route.
+    :param settings: settings of the route.
     """
 
     def __init__(self, settings: TunnelSettings) -> None:
@@ -55,10 +55,10 @@ class Tunnel:
         self._clients: list[paramiko.SSHClient] = []
 
     def dial(self, host: str, port: int, timeout_s: float) -> TunnelSocket:
-        """Connect to what is behind the last hop.
+        """Connect to a host from the last hop.
 
-        :param timeout_s: seconds to open the channel; hops that are connected first have the route's own.
-        :raises TunnelError: (its subclasses) if a hop fails; ``hop`` names it.
+        :param timeout_s: seconds to open the channel; connecting the hops has the route's own timeout.
+        :raises TunnelError: (a subclass) if a hop fails; ``hop`` is its name.
         """
         transport = self._standing()
         if transport is not None:
@@ -75,9 +75,9 @@ class Tunnel:
             raise _unreachable(self.settings.hops[-1], f"it opens no channel to {host}:{port}") from error
 
     def connect(self) -> None:
-        """Connect all hops now instead of when they are first needed.
+        """Connect all hops now instead of at the first use.
 
-        :raises TunnelError: (its subclasses) if a hop fails; ``hop`` names it.
+        :raises TunnelError: (a subclass) if a hop fails; ``hop`` is its name.
         """
         self._connected()
 
@@ -95,7 +95,7 @@ class Tunnel:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process has connections of its own.
+        # Another process opens its own connections.
         return Tunnel, (self.settings,)
 
     # -- the connection ------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Tunnel:
 
     def _drop(self, transport: paramiko.Transport) -> None:
         with self._lock:
-            # Another thread may have built it anew.
+            # Another thread may have connected the tunnel anew.
             if self._clients and self._clients[-1].get_transport() is transport:
                 self._close()
 
@@ -215,7 +215,7 @@ class Tunnel:
 
 class _Transport(paramiko.Transport):  # type: ignore[misc] # it is not annotated
     def run(self) -> None:
-        """Paramiko's thread; a peer that goes while it answers would leave a traceback on stderr."""
+        """Run paramiko's thread; suppress the traceback if the peer disconnects during an answer."""
         try:
             super().run()
         except EOFError as error:
@@ -227,11 +227,11 @@ class _Frozen(Exception):  # noqa: N818 - internal signal
 
 
 class TunnelSocket:
-    """A channel with what a metastore's client asks of a socket.
+    """A channel with the methods of a socket that a metastore client needs.
 
-    :param hurried: the transport, where there are hops whose acknowledgements nobody here can hurry. An SSH
-        server holds a small write back until the one before is acknowledged, and the hop before it takes
-        40 ms for that, unless it has something to send. So whoever waits sends something that means nothing.
+    :param hurried: the transport, if the route has several hops. An SSH server delays a small write until
+        the previous one is acknowledged, and the hop before it delays the acknowledgement by 40 ms, unless
+        it has bytes to send. So a waiting reader sends SSH messages that the server ignores.
     """
 
     def __init__(self, channel: paramiko.Channel, hurried: paramiko.Transport | None = None) -> None:
@@ -240,12 +240,12 @@ class TunnelSocket:
         self._timeout_s: float | None = None
 
     def settimeout(self, seconds: float | None) -> None:
-        """Wait no longer than this for each :meth:`send` and :meth:`recv`."""
+        """Limit each :meth:`send` and :meth:`recv` to ``seconds``."""
         self._timeout_s = seconds
         self._channel.settimeout(seconds)
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send some of the bytes; return how many.
+        """Send some of the bytes; return their number.
 
         :raises ConnectionError: if the channel is closed.
         """
@@ -277,40 +277,40 @@ class TunnelSocket:
             self._channel.settimeout(self._timeout_s)
 
     def _hurry(self) -> None:
-        # Should the connection be gone, the next wait says so.
+        # If the connection is lost, the next wait raises the error.
         with suppress(paramiko.SSHException, OSError, EOFError):
             if self._hurried is not None:
                 self._hurried.send_ignore(1)
 
     def recv_into(self, buffer: Any) -> int:
-        """Read into a buffer; return how many bytes."""
+        """Read into a buffer; return the number of bytes."""
         data = self.recv(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
     def has_input(self) -> bool:
-        """Whether the peer has said something, or closed."""
+        """Return whether the peer has sent bytes, or closed the channel."""
         return bool(self._channel.recv_ready() or self._channel.eof_received or self._channel.closed)
 
     def close(self) -> None:
-        """Close the channel; the tunnel stays."""
+        """Close the channel, but not the tunnel."""
         self._channel.close()
 
 
 class _PromptSocket(socket.socket):
-    """A socket that neither collects small writes nor delays acknowledgements: both together cost 40 ms."""
+    """A socket that neither collects small writes nor delays acknowledgements, which together take 40 ms."""
 
     @classmethod
     def of(cls, plain: socket.socket) -> _PromptSocket:
-        """Take over a connected socket."""
+        """Create one from a connected socket, whose descriptor it takes over."""
         timeout = plain.gettimeout()
-        made = cls(plain.family, plain.type, plain.proto, fileno=plain.detach())
-        made.settimeout(timeout)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
+        prompt = cls(plain.family, plain.type, plain.proto, fileno=plain.detach())
+        prompt.settimeout(timeout)
+        prompt.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return prompt
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
-        """Receive, and acknowledge the next at once: the kernel forgets the wish after a while."""
+        """Receive bytes, and request quick acknowledgements again, because the kernel resets the option."""
         data = super().recv(size, flags)
         if hasattr(socket, "TCP_QUICKACK"):
             self.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
@@ -318,7 +318,7 @@ class _PromptSocket(socket.socket):
 
 
 def _check_key(hop: Hop, path: str, passphrase: str | None) -> None:
-    """As ``ssh`` does: a key that others can read is none. One that cannot be used is named as well."""
+    """Refuse a private key that others can read, as ``ssh`` does, or that cannot be read or parsed."""
     file = Path(path).expanduser()
     try:
         mode = file.stat().st_mode

@@ -16,7 +16,7 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.load.bootstrap import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.replica.homes import changed_tables
+from airflow_hive_federation.replication.replica.table_index import changed_tables
 from airflow_hive_federation.replication.verify.verify import VerificationReport, verify_replica
 from airflow_hive_federation.spark.job import run_job
 from tests.support.incrementing import run_copy

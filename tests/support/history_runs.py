@@ -18,7 +18,7 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import DumpIncompleteError, FileVanishedError, HiveFederationError
 from airflow_hive_federation.replication.cycle import load_dump, load_idle
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
-from airflow_hive_federation.replication.replica.homes import changed_tables
+from airflow_hive_federation.replication.replica.table_index import changed_tables
 from airflow_hive_federation.replication.verify.verify import verify_replica
 from airflow_hive_federation.spark.job import run_job
 from tests.support.cutting import Cut, cut_at

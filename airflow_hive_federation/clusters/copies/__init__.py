@@ -1,1 +1,1 @@
-"""Copies of tables in secondary clusters."""
+"""Makes copies of tables in secondary clusters."""

@@ -1,12 +1,12 @@
 """Copies tables and partitions to secondary clusters, and drops such copies.
 
-Files go to a new directory of the cluster, whose name is made of a digest of what is copied, so that a run
-that was interrupted is taken up by the next one. When all files are there, and the primary is still what was
-copied, the copy is published by one change of the object's parameters. The directory of the copy before it
-stays, for those who read it, until the next copy.
+The files go to a new directory of the cluster, whose name contains a digest of the copied files, so that the
+next run can continue an interrupted one. Once all files have arrived, and if the primary is still the same,
+one change of the object's parameters publishes the copy. The directory of the previous copy stays for its
+readers until the next copy.
 
-Of transactional tables, the files are copied that a reader of a snapshot opens. A reader's transaction and
-lock keep them until the copy is published, with the snapshot's write ids.
+Of a transactional table, it copies the files that a reader of a snapshot opens. A reader's transaction and
+lock preserve them until the copy is published together with the snapshot's write ids.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from airflow_hive_federation.storage.plan_files import write_plan
 from airflow_hive_federation.transactions.snapshots import Snapshot
 from airflow_hive_federation.transactions.transaction import Transaction
 
-#: Carries out a copy plan: (URI of the plan, URI of the directory for outcomes).
+#: Executes a copy plan: (URI of the plan, URI of the directory for outcomes).
 RunCopy = Callable[[str, str], None]
 
 
@@ -70,12 +70,12 @@ class CopyReport:
     """The result of a copy.
 
     :param table: ``database.table``.
-    :param cluster: where to.
-    :param copied: objects (the table, or partitions by name) of which a new copy was published.
-    :param current: objects whose copy was up to date.
-    :param files: files of the new copies.
-    :param size_bytes: their size.
-    :param removed: directories of former copies that were removed.
+    :param cluster: the cluster of the copies.
+    :param copied: the objects (the table, or partitions by name) with a new published copy.
+    :param current: the objects whose copy was up to date.
+    :param files: the number of files of the new copies.
+    :param size_bytes: the size of these files.
+    :param removed: the removed directories of former copies.
     """
 
     table: str
@@ -87,7 +87,7 @@ class CopyReport:
     removed: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return the report as JSON values."""
         return asdict(self)
 
 
@@ -102,43 +102,45 @@ def copy_to_cluster(
     where: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> CopyReport:
-    """Copy a table, or some of its partitions, to a cluster; what is up to date there is not copied again.
+    """Copy a table, or some of its partitions, to a cluster, except objects that are up to date there.
 
     :param table: ``database.table``.
     :param cluster: a cluster that is not the table's primary.
-    :param run_copy: carries out the copy plan.
-    :param partitions: names (``day=2026-01-01``); all if neither they nor ``where`` are given.
-    :param where: a condition on partition keys, as the metastore reads it (``day >= '2026-01-01'``).
-    :param options: storage options of both clusters.
+    :param run_copy: executes the copy plan.
+    :param partitions: names of partitions (``day=2026-01-01``); all if neither ``partitions`` nor ``where``
+        is given.
+    :param where: a condition on partition keys, in the metastore's syntax (``day >= '2026-01-01'``).
+    :param options: the storage options of both clusters.
     :raises CopyRefusedError: the table, or a partition, cannot be copied there; nothing was copied.
-    :raises CopySourceChangedError: objects changed meanwhile; the copies of all others were published.
-    :raises UnknownClusterError: there is no such cluster.
+    :raises CopySourceChangedError: objects changed during the copy; the copies of all others were published.
+    :raises UnknownClusterError: the cluster does not exist.
     :raises StorageError: files cannot be listed, read or written.
-    :raises TransactionAbortedError: the metastore took the files of a transactional table for unread; run the
-        copy again.
+    :raises TransactionAbortedError: the metastore aborted the reader's transaction, so that files of a
+        transactional table may have been removed; run the copy again.
     """
-    place = registry.cluster(cluster)
-    described = copyable(client, registry, table, place)
+    target_cluster = registry.cluster(cluster)
+    described = copyable(client, registry, table, target_cluster)
     with _holding(client, described) as held:
         chosen = chosen_partitions(client, described, partitions, where)
         objects = copy_objects(described, chosen, options, held.snapshot)
-        return _copied(client, place, described, objects, run_copy, options=options, held=held)
+        return _copied(client, target_cluster, described, objects, run_copy, options=options, held=held)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Held:
-    """A transaction during which nobody removes copies of a table, and nobody cleans a transactional one.
+    """A transaction that prevents the removal of a table's copies, and the cleaning of a transactional table.
 
-    :param snapshot: of a transactional table, whose files it keeps; ``None`` for others.
+    :param snapshot: the snapshot of a transactional table, whose files the transaction preserves; ``None``
+        for others.
     """
 
     transaction: Transaction
     snapshot: Snapshot | None
 
     def prove(self, client: MetastoreClient) -> None:
-        """Have the metastore confirm that the transaction is open.
+        """Let the metastore confirm that the transaction is open.
 
-        :raises TransactionAbortedError: it was aborted, so that files may have been removed.
+        :raises TransactionAbortedError: the transaction was aborted, so files may have been removed.
         """
         self.transaction.check()
         txn_id = self.transaction.id
@@ -173,23 +175,23 @@ def _copied(
     options: Mapping[str, Any] | None,
     held: _Held,
 ) -> CopyReport:
-    """Copy what is not current, publish it, and report."""
+    """Copy the objects that are not current, publish the copies, and return the report."""
     pending = list(pending_objects(objects, place.name, options))
     report = CopyReport(table=full_name(described), cluster=place.name)
     if pending:
-        targets = {one.partition: _target(place, described, one) for one in pending}
+        targets = {item.partition: _target(place, described, item) for item in pending}
         _carry_out(place, pending, targets, run_copy, table=report.table, options=options)
         _check_copies(pending, targets, place.name, full_name(described), options)
         held.prove(client)
         changed = _publish(client, described, pending, targets, place.name, options=options)
-        published = [one for one in pending if one.partition not in changed]
+        published = [item for item in pending if item.partition not in changed]
         changed |= _withdraw_changed(client, described, published, place.name, options)
-        published = [one for one in published if one.partition not in changed]
+        published = [item for item in published if item.partition not in changed]
         report = replace(
             report,
-            copied=[one.partition or report.table for one in published],
-            files=sum(one.mark.files for one in published),
-            size_bytes=sum(one.mark.size_bytes for one in published),
+            copied=[item.partition or report.table for item in published],
+            files=sum(item.mark.files for item in published),
+            size_bytes=sum(item.mark.size_bytes for item in published),
             removed=_remove_former(published, place, described, options),
         )
         if changed:
@@ -201,9 +203,11 @@ def _copied(
                 partition=next((name for name in sorted(changed) if name), None),
                 cluster=place.name,
             )
-    waiting = {one.partition for one in pending}
-    _note_unchanged(client, described, [one for one in objects if one.partition not in waiting], place.name)
-    current = [one.partition or report.table for one in objects if one.partition not in waiting]
+    waiting = {item.partition for item in pending}
+    _note_unchanged(
+        client, described, [item for item in objects if item.partition not in waiting], place.name
+    )
+    current = [item.partition or report.table for item in objects if item.partition not in waiting]
     return replace(report, current=current)
 
 
@@ -217,21 +221,21 @@ def drop_copies(
     where: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> CopyReport:
-    """Drop the copies of a table, or of some of its partitions, in a cluster. The primary is not touched.
+    """Drop the copies of a table, or of some of its partitions, in a cluster; the primary stays.
 
     :param table: ``database.table``.
     :param partitions: see :func:`copy_to_cluster`.
     :param where: see :func:`copy_to_cluster`.
-    :return: the objects under ``copied`` have no copy any more; ``removed`` are its directories.
-    :raises UnknownClusterError: there is no such cluster.
-    :raises LockTimeoutError: the primary of the table is being changed.
+    :return: the report: ``copied`` names the objects that no longer have a copy, ``removed`` the directories.
+    :raises UnknownClusterError: the cluster does not exist.
+    :raises LockTimeoutError: another process changes the primary of the table.
     :raises StorageError: a directory cannot be removed; the metadata no longer names it.
     """
-    place = registry.cluster(cluster)
+    target_cluster = registry.cluster(cluster)
     described = client.get_table(*split_name(table))
     with Transaction(client, read_only=True) as transaction:
         transaction.lock_to_read([copies_lock(full_name(described))])
-        return _dropped(client, place, described, partitions, where, options=options)
+        return _dropped(client, target_cluster, described, partitions, where, options=options)
 
 
 def _dropped(
@@ -243,7 +247,7 @@ def _dropped(
     *,
     options: Mapping[str, Any] | None,
 ) -> CopyReport:
-    """Drop copies, and report."""
+    """Drop copies, and return the report."""
     had: dict[str, Secondary] = {}
 
     def dropping(name: str) -> Change:
@@ -259,19 +263,19 @@ def _dropped(
         alter_partition_metadata(client, described, {name: dropping(name) for name in names})
     else:
         alter_table_metadata(client, described, dropping(full_name(described)))
-    directories = [uri for one in had.values() for uri in (one.location, one.former) if uri]
+    directories = [uri for copy in had.values() for uri in (copy.location, copy.former) if uri]
     removed = [uri for uri in directories if _remove_former_place(uri, place, described, options)]
     return CopyReport(table=full_name(described), cluster=place.name, copied=sorted(had), removed=removed)
 
 
 def remove_copy_directory(uri: str, home: str, options: Mapping[str, Any] | None = None) -> bool:
-    """Remove the directory of a copy that no metadata names any more; return whether there was one.
+    """Remove the directory of a copy that no metadata names any more; return whether it existed.
 
-    A directory that lies elsewhere, or whose name is not that of a copy, stays: everybody who may alter a
-    table may write its parameters.
+    A directory outside ``home``, or one whose name is not that of a copy, stays, because every user who may
+    alter a table may write its parameters.
 
-    :param home: the directory in the cluster that holds the copies of the table.
-    :raises StorageError: it cannot be removed.
+    :param home: the cluster's directory for the copies of the table.
+    :raises StorageError: the directory cannot be removed.
     """
     name = uri.rstrip("/").rpartition("/")[2]
     if not name.startswith(COPY) or not is_below(uri, home):
@@ -288,14 +292,15 @@ def remove_copy_directory(uri: str, home: str, options: Mapping[str, Any] | None
 
 
 def home_of(cluster: Cluster, table: types.Table) -> str:
-    """URI of the directory of a cluster for the copies of a table."""
+    """Return the URI of a cluster's directory for the copies of a table."""
     return join(cluster.root, f"{table.dbName}.db", str(table.tableName))
 
 
 def _target(cluster: Cluster, table: types.Table, one: CopyObject) -> str:
     key = [one.location, one.mark.listing]
     if (present := one.metadata.secondaries.get(cluster.name)) is not None:
-        # The directory of a copy that is damaged is not mended: somebody may read it.
+        # A damaged copy gets a new directory instead of a repair, because somebody may be reading the old
+        # one.
         key.append(present.location)
     digest = hashlib.sha256("\0".join(key).encode("utf-8", "surrogateescape")).hexdigest()[:24]
     return join(home_of(cluster, table), one.partition, COPY + digest)
@@ -312,14 +317,14 @@ def _carry_out(
 ) -> None:
     items = [
         CopyItem(
-            source=join(one.location, file.path),
-            target=join(targets[one.partition], file.path),
+            source=join(item.location, file.path),
+            target=join(targets[item.partition], file.path),
             size_bytes=file.size_bytes,
             source_levels=file.path.count("/") + 1,
             target_levels=file.path.count("/") + 1,
         )
-        for one in objects
-        for file in one.files
+        for item in objects
+        for file in item.files
     ]
     if not items:
         return
@@ -336,7 +341,7 @@ def _carry_out(
 
 
 def remove_state(state: str, options: Mapping[str, Any] | None = None) -> None:
-    """Remove the plan and the outcomes of a copy whose files are all there.
+    """Remove the plan and the outcomes of a copy whose files have all arrived.
 
     :raises StorageError: they cannot be removed.
     """
@@ -352,11 +357,11 @@ def _check_copies(
     table: str,
     options: Mapping[str, Any] | None,
 ) -> None:
-    there = list_many(targets.values(), options=options, missing_ok=True)
-    for one in objects:
-        target = targets[one.partition]
-        name = f"{table}/{one.partition}".rstrip("/")
-        if content_mark(there[target]) != one.mark.content:
+    listings = list_many(targets.values(), options=options, missing_ok=True)
+    for item in objects:
+        target = targets[item.partition]
+        name = f"{table}/{item.partition}".rstrip("/")
+        if content_mark(listings[target]) != item.mark.content:
             raise StorageError(
                 f"The copy of {name} in cluster {cluster}, {target}, has other files than were copied.",
                 remedy="See who writes there, remove the directory, and run the copy again.",
@@ -373,25 +378,25 @@ def _publish(
     *,
     options: Mapping[str, Any] | None,
 ) -> set[str]:
-    """Publish the copies whose primary is as it was copied; return the names of the others."""
+    """Publish the copies whose primary has not changed since; return the names of the other objects."""
     changed = _with_other_files(objects, options)
-    fresh = [one for one in objects if one.partition not in changed]
+    fresh = [item for item in objects if item.partition not in changed]
     if not table.partitionKeys:
-        for one in fresh:
+        for item in fresh:
             again = client.get_table(table.dbName or "", table.tableName or "")
-            if not one.is_unchanged(again):
-                changed.add(one.partition)
+            if not item.is_unchanged(again):
+                changed.add(item.partition)
                 continue
-            alter_table_metadata(client, again, _publishing(one, targets[""], cluster))
+            alter_table_metadata(client, again, _publishing(item, targets[""], cluster))
         return changed
-    again_by_name = partitions_by_name(client, table, [one.partition for one in fresh])
+    again_by_name = partitions_by_name(client, table, [item.partition for item in fresh])
     changes: dict[str, Change] = {}
-    for one in fresh:
-        found = again_by_name.get(one.partition)
-        if found is None or not one.is_unchanged(found):
-            changed.add(one.partition)
+    for item in fresh:
+        partition = again_by_name.get(item.partition)
+        if partition is None or not item.is_unchanged(partition):
+            changed.add(item.partition)
         else:
-            changes[one.partition] = _publishing(one, targets[one.partition], cluster)
+            changes[item.partition] = _publishing(item, targets[item.partition], cluster)
     alter_partition_metadata(client, table, changes)
     return changed
 
@@ -403,10 +408,11 @@ def _withdraw_changed(
     cluster: str,
     options: Mapping[str, Any] | None,
 ) -> set[str]:
-    """Withdraw copies whose primary changed while they were published; return the names of these objects.
+    """Withdraw copies whose primary changed during the publication; return the names of these objects.
 
-    A writer that moved its files before, and altered the object while this run did, has had its alteration
-    overwritten: the metastore knows nothing of the write, and the copy would pass for fresh.
+    If a writer moved its files earlier, and altered the object at the same time as this run, this run has
+    overwritten the writer's alteration. Then the metastore does not know of the write, and the copy would
+    count as fresh.
     """
     changed = _with_other_files(published, options)
 
@@ -424,16 +430,16 @@ def _withdraw_changed(
 
 
 def _with_other_files(objects: Sequence[CopyObject], options: Mapping[str, Any] | None) -> set[str]:
-    """The names of the objects whose files are no longer those that were copied.
+    """Return the names of the objects whose files are no longer those that were copied.
 
-    Those of a snapshot stay what they are, whatever is written meanwhile.
+    The files of a snapshot stay the same, whatever is written meanwhile.
     """
-    by_files = [one for one in objects if one.write_ids is None]
-    now = list_many([one.location for one in by_files], options=options, missing_ok=True)
+    by_files = [item for item in objects if item.write_ids is None]
+    now = list_many([item.location for item in by_files], options=options, missing_ok=True)
     return {
-        one.partition
-        for one in by_files
-        if source_mark(one.described, now[one.location]).listing != one.mark.listing
+        item.partition
+        for item in by_files
+        if source_mark(item.described, now[item.location]).listing != item.mark.listing
     }
 
 
@@ -450,7 +456,7 @@ def _publishing(one: CopyObject, target: str, cluster: str) -> Change:
 def _note_unchanged(
     client: MetastoreClient, table: types.Table, objects: Sequence[CopyObject], cluster: str
 ) -> None:
-    """Note that copies are of the primary as the metastore describes it now: only its description changed."""
+    """Update the marks of copies if only the metastore's description of their primary has changed."""
 
     def noting(seen: Secondary, wanted: Secondary) -> Change:
         def note(now: ClusterMetadata) -> ClusterMetadata:
@@ -459,14 +465,14 @@ def _note_unchanged(
         return note
 
     changes: dict[str, Change] = {}
-    for one in objects:
-        seen = one.metadata.secondaries[cluster]
-        if seen.snapshot is not None and one.write_ids is not None:
-            wanted = replace(seen, snapshot=brought_up(seen.snapshot, one.write_ids))
+    for item in objects:
+        seen = item.metadata.secondaries[cluster]
+        if seen.snapshot is not None and item.write_ids is not None:
+            wanted = replace(seen, snapshot=brought_up(seen.snapshot, item.write_ids))
         else:
-            wanted = replace(seen, source=one.mark)
+            wanted = replace(seen, source=item.mark)
         if wanted != seen:
-            changes[one.partition] = noting(seen, wanted)
+            changes[item.partition] = noting(seen, wanted)
     if not table.partitionKeys:
         for change in changes.values():
             alter_table_metadata(client, table, change)
@@ -479,8 +485,8 @@ def _remove_former(
 ) -> list[str]:
     former = [
         copy.former
-        for one in objects
-        if (copy := one.metadata.secondaries.get(cluster.name)) is not None and copy.former
+        for item in objects
+        if (copy := item.metadata.secondaries.get(cluster.name)) is not None and copy.former
     ]
     return [uri for uri in former if _remove_former_place(uri, cluster, table, options)]
 
@@ -488,7 +494,7 @@ def _remove_former(
 def _remove_former_place(
     uri: str, cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
 ) -> bool:
-    """Remove a directory that metadata has named, if it is one of copies, or noted as a former primary's."""
+    """Remove a directory that metadata has named, if it holds copies or has the note of a former primary."""
     if is_below(uri, cluster.root):
         note = note_of(cluster, Kind.FORMER_PRIMARY, uri, options)
         if note is not None and note.table == full_name(table):

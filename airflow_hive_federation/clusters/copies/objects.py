@@ -1,4 +1,4 @@
-"""The tables and partitions that are copied to a cluster: those meant, those allowed, those not current."""
+"""Selects the tables and partitions to copy to a cluster: those requested, allowed, and not current."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.transactions.snapshots import Snapshot
 
-#: Spark's data sources that read the files of a directory, and nothing else.
+#: Spark's data sources that read only the files of a directory.
 _PLAIN_SOURCES = frozenset({"", "hive", "parquet", "orc", "csv", "json", "text", "avro"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class CopyObject:
-    """An unpartitioned table or a partition (whose name is not empty), with what is to become of it.
+    """An unpartitioned table, or a partition (with a nonempty name), and the state that its copy will have.
 
     :param files: the files to copy.
-    :param mark: the primary as it is now.
-    :param write_ids: of a transactional table, those that the files are chosen by.
-    :param news_for: of a transactional table, says whether a copy lacks rows that the primary has now.
+    :param mark: the mark of the present primary.
+    :param write_ids: for a transactional table, the write ids by which the files were selected.
+    :param news_for: for a transactional table, returns whether a copy lacks rows that the primary has now.
     """
 
     partition: str
@@ -59,16 +59,16 @@ class CopyObject:
 
     @property
     def location(self) -> str:
-        """URI of the primary's directory."""
+        """The URI of the primary's directory."""
         return str(self.described.sd and self.described.sd.location)
 
     def is_unchanged(self, described: types.Table | types.Partition) -> bool:
-        """Return whether the metastore describes the primary's data as it did when the files were listed."""
+        """Return whether the metastore describes the primary's data as at the time of the file listing."""
         of = metadata_mark if self.write_ids is None else place_mark
         return of(described) == self.mark.metadata
 
     def has_current(self, copy: Secondary) -> bool:
-        """Return whether a copy was made of the rows that the primary has now."""
+        """Return whether a copy has the rows that the primary has now."""
         if self.news_for is None:
             return copy.snapshot is None and copy.source.listing == self.mark.listing
         return (
@@ -79,19 +79,19 @@ class CopyObject:
 
 
 def copyable(client: MetastoreClient, registry: ClusterRegistry, table: str, cluster: Cluster) -> types.Table:
-    """Read a table that can be copied to a cluster.
+    """Return a table that can be copied to a cluster.
 
     :param table: ``database.table``.
-    :raises CopyRefusedError: it cannot be copied there.
-    :raises NoSuchObjectError: there is no such table.
+    :raises CopyRefusedError: the table cannot be copied to that cluster.
+    :raises NoSuchObjectError: the table does not exist.
     """
     described = client.get_table(*split_name(table))
     name = full_name(described)
     primary = read_metadata(described.parameters, name).primary or registry.default_cluster().name
-    if why := _reason_to_refuse(described, primary, cluster.name):
+    if refusal := _reason_to_refuse(described, primary, cluster.name):
         raise CopyRefusedError(
-            f"{name} cannot be copied to cluster {cluster.name}: {why[0]}.",
-            remedy=why[1],
+            f"{name} cannot be copied to cluster {cluster.name}: {refusal[0]}.",
+            remedy=refusal[1],
             table=name,
             partition=None,
             cluster=cluster.name,
@@ -100,11 +100,11 @@ def copyable(client: MetastoreClient, registry: ClusterRegistry, table: str, clu
 
 
 def _reason_to_refuse(table: types.Table, primary: str, cluster: str) -> tuple[str, str] | None:
-    """The reason why a table cannot be copied there, and what to do instead; ``None`` if it can."""
+    """Return the reason why a table cannot be copied, and the remedy; ``None`` if it can."""
     if primary == cluster:
         return f"{cluster} is its primary cluster", "Choose another cluster."
-    if why := reason_to_skip(table):
-        return why, "Copy the tables that hold the data."
+    if clause := reason_to_skip(table):
+        return clause, "Copy the tables that hold the data."
     parameters = {key.lower(): value.lower() for key, value in (table.parameters or {}).items()}
     provider = parameters.get("spark.sql.sources.provider", "")
     reasons = {
@@ -125,7 +125,7 @@ def _reason_to_refuse(table: types.Table, primary: str, cluster: str) -> tuple[s
 def chosen_partitions(
     client: MetastoreClient, table: types.Table, partitions: Sequence[str] | None, where: str | None
 ) -> dict[str, types.Partition]:
-    """The partitions that are meant, by name; none of a table without partitions.
+    """Return the requested partitions by name; an empty mapping for a table without partitions.
 
     :raises CopyRefusedError: the table has no partitions, or lacks one of them.
     """
@@ -135,9 +135,11 @@ def chosen_partitions(
         return {}
     if where is not None:
         keys = [key.name or "" for key in table.partitionKeys]
-        found = client.find_partitions(table.dbName or "", table.tableName or "", where)
-        by_name = {partition_name(keys, one.values or []): one for one in found}
-        return {name: one for name, one in by_name.items() if partitions is None or name in partitions}
+        partitions_found = client.find_partitions(table.dbName or "", table.tableName or "", where)
+        by_name = {partition_name(keys, partition.values or []): partition for partition in partitions_found}
+        return {
+            name: partition for name, partition in by_name.items() if partitions is None or name in partitions
+        }
     chosen = partitions_by_name(client, table, partitions)
     for name in partitions or ():
         if name not in chosen:
@@ -172,25 +174,25 @@ def copy_objects(
     :param snapshot: the rows to copy of a transactional table; ``None`` for others.
     :raises CopyRefusedError: files of a transactional table cannot be copied as they are.
     :raises AcidFormatError: directories of a transactional table break Hive's layout.
-    :raises FileVanishedError: a directory is not there; its store may not be mounted.
+    :raises FileVanishedError: a directory is missing; its store may not be mounted.
     :raises ClusterMetadataError: cluster metadata is damaged.
     """
     described: Mapping[str, types.Table | types.Partition] = (
         partitions if table.partitionKeys else {"": table}
     )
-    places = [str(one.sd and one.sd.location) for one in described.values()]
-    # Hive makes the directory of a transactional partition with its first row.
+    locations = [str(item.sd and item.sd.location) for item in described.values()]
+    # Hive creates the directory of a transactional partition with its first row.
     listings = list_many(
-        places, options=options, missing_ok=snapshot is not None, empty_directories=snapshot is not None
+        locations, options=options, missing_ok=snapshot is not None, empty_directories=snapshot is not None
     )
     objects = []
-    for name, one in described.items():
-        listing = listings[str(one.sd and one.sd.location)]
-        what = object_name(table, one if isinstance(one, types.Partition) else None)
-        metadata = read_metadata(one.parameters, what)
+    for name, item in described.items():
+        listing = listings[str(item.sd and item.sd.location)]
+        object_title = object_name(table, item if isinstance(item, types.Partition) else None)
+        metadata = read_metadata(item.parameters, object_title)
         files = visible_files(listing)
         made = CopyObject(
-            partition=name, described=one, metadata=metadata, files=files, mark=source_mark(one, files)
+            partition=name, described=item, metadata=metadata, files=files, mark=source_mark(item, files)
         )
         objects.append(made if snapshot is None else _of_snapshot(table, made, listing, snapshot, options))
     return objects
@@ -203,41 +205,41 @@ def _of_snapshot(
     snapshot: Snapshot,
     options: Mapping[str, Any] | None,
 ) -> CopyObject:
-    """The object with the files of a snapshot."""
-    seen = acid_files(one.location, listing, snapshot, insert_only=is_insert_only(table), options=options)
-    if seen.problem:
-        _refuse_object(table, one.partition, seen.problem, "Compact it, or wait for the writer.")
+    """Return the object with the files of a snapshot."""
+    selected = acid_files(one.location, listing, snapshot, insert_only=is_insert_only(table), options=options)
+    if selected.problem:
+        _refuse_object(table, one.partition, selected.problem, "Compact it, or wait for the writer.")
     now = snapshot.write_ids
     if one.partition:
-        state = seen.state
+        state = selected.state
         news_for: Callable[[ValidWriteIds], bool] = lambda copy: shows_news(copy, now, state)  # noqa: E731
     else:
         news_for = lambda copy: has_news(copy, now)  # noqa: E731
-    mark = replace(source_mark(one.described, seen.files), metadata=place_mark(one.described))
-    return replace(one, files=list(seen.files), mark=mark, write_ids=now, news_for=news_for)
+    mark = replace(source_mark(one.described, selected.files), metadata=place_mark(one.described))
+    return replace(one, files=list(selected.files), mark=mark, write_ids=now, news_for=news_for)
 
 
 def pending_objects(
     objects: Sequence[CopyObject], cluster: str, options: Mapping[str, Any] | None
 ) -> Iterator[CopyObject]:
-    """The objects that have no copy there, or one that is not what the primary holds."""
-    copies = (one.metadata.secondaries.get(cluster) for one in objects)
-    places = [copy.location for copy in copies if copy is not None]
-    there = list_many(places, options=options, missing_ok=True)
-    for one in objects:
-        copy = one.metadata.secondaries.get(cluster)
+    """Return the objects that have no copy in a cluster, or a copy that differs from the primary."""
+    copies = (item.metadata.secondaries.get(cluster) for item in objects)
+    locations = [copy.location for copy in copies if copy is not None]
+    listings = list_many(locations, options=options, missing_ok=True)
+    for item in objects:
+        copy = item.metadata.secondaries.get(cluster)
         if (
             copy is None
-            or not one.has_current(copy)
-            or content_mark(there[copy.location]) != copy.source.content
+            or not item.has_current(copy)
+            or content_mark(listings[copy.location]) != copy.source.content
         ):
-            yield one
+            yield item
 
 
 def split_name(table: str) -> tuple[str, str]:
-    """Divide ``database.table``.
+    """Divide ``database.table`` into database and table.
 
-    :raises CopyRefusedError: it is no such name.
+    :raises CopyRefusedError: the text has another form.
     """
     database, dot, name = table.partition(".")
     if not dot or not name or "." in name:

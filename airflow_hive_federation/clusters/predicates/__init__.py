@@ -1,1 +1,1 @@
-"""Predicates decide which partitions a statement may read. Pure."""
+"""Decides by predicates which partitions a statement may read. Pure."""

@@ -1,8 +1,8 @@
-"""Conditions on partition keys, and the partitions that may satisfy them. Pure.
+"""Evaluates conditions on partition keys, to find the partitions that may satisfy them. Pure.
 
-SQL's conditions have three outcomes. A fourth state, "undecided", is kept as the set of outcomes that are
-possible, so that ``NOT``, ``AND`` and ``OR`` lose nothing: the outcome of a condition is a set of bits. A
-partition counts as read unless its condition cannot be true.
+A condition in SQL has three outcomes. An undecided condition is represented by the set of its possible
+outcomes, so that ``NOT``, ``AND`` and ``OR`` lose no information: the outcome of a condition is a set of
+bits. A partition counts as read unless its condition cannot be true.
 
 Engines differ in how they compare a string key with a number or a date. A comparison is decided only where
 Hive and Spark agree; see :mod:`~airflow_hive_federation.clusters.predicates.values`.
@@ -36,7 +36,7 @@ ANY = TRUE | FALSE | NULL
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A column; bound to a table, one of its partition keys.
+    """A column of a source; after binding to a table, one of its partition keys.
 
     :param qualifier: the alias or table before its name, in lower case.
     """
@@ -60,7 +60,7 @@ class Today:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of :mod:`~airflow_hive_federation.clusters.predicates.values`."""
+    """A call of a function of :mod:`~airflow_hive_federation.clusters.predicates.values`."""
 
     function: str
     arguments: tuple[Value, ...]
@@ -68,7 +68,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A value or condition that routing cannot know."""
+    """A value or condition that routing cannot determine."""
 
 
 Value = Key | Constant | Today | Call | Undecided
@@ -76,7 +76,7 @@ Value = Key | Constant | Today | Call | Undecided
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``left operator right``, with ``=``, ``<>``, ``<``, ``<=``, ``>``, ``>=`` or ``<=>``."""
+    """``left operator right``; the operator is ``=``, ``<>``, ``<``, ``<=``, ``>``, ``>=`` or ``<=>``."""
 
     operator: str
     left: Value
@@ -115,21 +115,21 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of the conditions."""
+    """The conjunction of the conditions."""
 
     conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of the conditions."""
+    """The disjunction of the conditions."""
 
     conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A condition whose possible outcomes are known without a partition."""
+    """A condition whose possible outcomes do not depend on the partition."""
 
     outcomes: int
 
@@ -139,16 +139,16 @@ _Leaf = Compare | In | IsNull | Like
 
 
 def bound(condition: Condition, bind: Callable[[Key], Key | None]) -> Condition:
-    """The condition with other columns; those without one become undecided."""
+    """Return the condition with other columns; columns that ``bind`` maps to ``None`` become undecided."""
     match condition:
         case And(conditions) | Or(conditions):
-            return type(condition)(tuple(bound(one, bind) for one in conditions))
+            return type(condition)(tuple(bound(part, bind) for part in conditions))
         case Not(inner):
             return Not(bound(inner, bind))
         case Compare(sign, left, right):
             return Compare(sign, _bound_value(left, bind), _bound_value(right, bind))
         case In(value, options):
-            return In(_bound_value(value, bind), tuple(_bound_value(one, bind) for one in options))
+            return In(_bound_value(value, bind), tuple(_bound_value(part, bind) for part in options))
         case IsNull(value) | Like(value, _):
             return replace(condition, value=_bound_value(value, bind))
     return condition
@@ -159,22 +159,22 @@ def _bound_value(value: Value, bind: Callable[[Key], Key | None]) -> Value:
         case Key():
             return bind(value) or Undecided()
         case Call(function, arguments):
-            return Call(function, tuple(_bound_value(one, bind) for one in arguments))
+            return Call(function, tuple(_bound_value(argument, bind) for argument in arguments))
         case _:
             return value
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:
-    """The conditions that a condition joins by ``AND``."""
+    """Yield the conditions that a condition joins with ``AND``."""
     if isinstance(condition, And):
-        for one in condition.conditions:
-            yield from conjuncts(one)
+        for part in condition.conditions:
+            yield from conjuncts(part)
     else:
         yield condition
 
 
 def keys_of(condition: Condition | Value) -> frozenset[str]:
-    """Names of the keys that a bound condition or value uses."""
+    """Return the names of the keys that a bound condition or value uses."""
     match condition:
         case Key(name):
             return frozenset({name})
@@ -191,13 +191,13 @@ def keys_of(condition: Condition | Value) -> frozenset[str]:
 
 
 def rejects_nulls(condition: Condition) -> bool:
-    """Tell whether a condition cannot be true when all of its keys are null, as behind an outer join."""
+    """Return whether a condition cannot be true if all its keys are null, as behind an outer join."""
     nulls = dict.fromkeys(keys_of(condition))
     return not _one(condition, nulls, None) & TRUE
 
 
 def may_exclude(condition: Condition) -> bool:
-    """Tell whether a bound condition may fail for some partition; others need not be looked at again."""
+    """Return whether a bound condition may be false for some partition; others need no evaluation."""
     return bool(keys_of(condition)) or not _one(condition, {}, None) & TRUE
 
 
@@ -207,17 +207,17 @@ def may_be_read(
     keys: Sequence[tuple[str, str]],
     today: Sequence[date],
 ) -> NDArray[np.bool_]:
-    """The partitions that may satisfy a condition, as one flag per partition.
+    """Return the partitions that may satisfy a condition, as one flag per partition.
 
-    :param keys: names and Hive types of the table's partition keys, in their order.
-    :param today: the days that ``current_date`` may mean; several if the statement may begin after midnight.
+    :param keys: the names and Hive types of the table's partition keys, in their order.
+    :param today: the possible days of ``current_date``; several if the statement may begin after midnight.
     """
-    found = np.zeros(len(partitions), dtype=np.bool_)
+    flags = np.zeros(len(partitions), dtype=np.bool_)
     if len(partitions):
         columns = _Columns(partitions, keys)
         for day in today:
-            found |= (columns.outcomes(condition, day) & TRUE).astype(np.bool_)
-    return found
+            flags |= (columns.outcomes(condition, day) & TRUE).astype(np.bool_)
+    return flags
 
 
 class _Columns:
@@ -247,10 +247,10 @@ class _Columns:
     def _combined(
         self, table: NDArray[np.uint8], conditions: Sequence[Condition], first: int, day: date
     ) -> NDArray[np.uint8]:
-        found = self._all(first)
-        for one in conditions:
-            found = table[found, self.outcomes(one, day)]
-        return found
+        combined = self._all(first)
+        for condition in conditions:
+            combined = table[combined, self.outcomes(condition, day)]
+        return combined
 
     def _leaf(self, leaf: _Leaf, day: date) -> NDArray[np.uint8]:
         names = sorted(keys_of(leaf) & self._columns.keys())
@@ -259,11 +259,11 @@ class _Columns:
         if len(names) == 1:
             (name,) = names
             column, kind = self._columns[name]
-            found = _of_texts(leaf, column, day) if kind == "string" else None
-            if found is None:
+            by_value = _of_texts(leaf, column, day) if kind == "string" else None
+            if by_value is None:
                 test = _test(leaf, name, day)
-                found = np.array([test(value) for value in self._typed(name)], dtype=np.uint8)
-            return found[column.codes]
+                by_value = np.array([test(value) for value in self._typed(name)], dtype=np.uint8)
+            return by_value[column.codes]
         columns = [self._columns[name][0] for name in names]
         packed = np.zeros(self._count, dtype=np.int64)
         for column in columns:
@@ -288,14 +288,14 @@ class _Columns:
 
 
 def _one(condition: Condition, values: Mapping[str, Scalar], day: date | None) -> int:
-    """The possible outcomes for one partition."""
+    """Return the possible outcomes for one partition."""
     match condition:
         case Not(inner):
             return int(_NOT[_one(inner, values, day)])
         case And(conditions) | Or(conditions):
             table, outcomes = (_AND, TRUE) if isinstance(condition, And) else (_OR, FALSE)
-            for one in conditions:
-                outcomes = int(table[outcomes, _one(one, values, day)])
+            for part in conditions:
+                outcomes = int(table[outcomes, _one(part, values, day)])
             return outcomes
         case Fixed(outcomes):
             return outcomes
@@ -309,24 +309,28 @@ def _one_leaf(leaf: _Leaf, values: Mapping[str, Scalar], day: date | None) -> in
         case Compare(sign, left, right):
             return compared(sign, _value(left, values, day), _value(right, values, day))
         case In(value, options):
-            return _one_of(_value(value, values, day), [_value(one, values, day) for one in options])
+            return _one_of(_value(value, values, day), [_value(option, values, day) for option in options])
         case Like(value, pattern):
             return like(_value(value, values, day), pattern)
-    found = _value(leaf.value, values, day)
-    return TRUE | FALSE if found is UNDECIDED else TRUE if found is None else FALSE
+    operand = _value(leaf.value, values, day)
+    return TRUE | FALSE if operand is UNDECIDED else TRUE if operand is None else FALSE
 
 
 def _test(leaf: _Leaf, name: str, day: date | None) -> Callable[[Scalar], int]:
-    """The leaf as a function of the value of its only key."""
+    """Return a function from the value of the leaf's only key to the outcomes of the leaf."""
 
     def slow(value: Scalar) -> int:
         return _one_leaf(leaf, {name: value}, day)
 
     if isinstance(leaf, In) and isinstance(leaf.value, Key):
-        texts = {one.value for one in leaf.options if isinstance(one, Constant) and type(one.value) is str}
+        texts = {
+            option.value
+            for option in leaf.options
+            if isinstance(option, Constant) and type(option.value) is str
+        }
         if len(texts) == len(set(leaf.options)) and DEFAULT_PARTITION not in texts:
-            # Lists of a thousand values are common; among texts, membership is what comparing each would
-            # find.
+            # Lists of a thousand values are common; among texts, a membership test has the result of all
+            # comparisons.
             return lambda value: (TRUE if value in texts else FALSE) if type(value) is str else slow(value)
     if isinstance(leaf, Compare) and isinstance(leaf.left, Key) and not keys_of(leaf.right):
         sign, right = leaf.operator, _value(leaf.right, {}, day)
@@ -335,20 +339,20 @@ def _test(leaf: _Leaf, name: str, day: date | None) -> Callable[[Scalar], int]:
 
 
 def _of_texts(leaf: _Leaf, column: Column, day: date | None) -> NDArray[np.uint8] | None:
-    """The outcomes of a string key beside a constant text, for all values at once; ``None`` for others."""
+    """Compare a string key with a constant text, for all values at once; ``None`` for other leaves."""
     if not isinstance(leaf, Compare) or not isinstance(leaf.left, Key) or leaf.operator not in _VECTORS:
         return None
     right = None if keys_of(leaf.right) else _value(leaf.right, {}, day)
     # NumPy ignores zero bytes at the end of a string.
     if not isinstance(right, str) or right == DEFAULT_PARTITION or "\0" in right:
         return None
-    found = np.where(_VECTORS[leaf.operator](column.texts, right), TRUE, FALSE).astype(np.uint8)
-    found[column.texts == DEFAULT_PARTITION] = NULL
-    return found
+    outcomes = np.where(_VECTORS[leaf.operator](column.texts, right), TRUE, FALSE).astype(np.uint8)
+    outcomes[column.texts == DEFAULT_PARTITION] = NULL
+    return outcomes
 
 
 def _row_test(leaf: _Leaf, names: Sequence[str], day: date | None) -> Callable[[Sequence[Scalar]], int]:
-    """The leaf as a function of the values of its keys."""
+    """Return a function from the values of the leaf's keys to the outcomes of the leaf."""
     if isinstance(leaf, Compare):
         sign, left, right = leaf.operator, _reader(leaf.left, names, day), _reader(leaf.right, names, day)
         return lambda row: compared(sign, left(row), right(row))
@@ -356,7 +360,7 @@ def _row_test(leaf: _Leaf, names: Sequence[str], day: date | None) -> Callable[[
 
 
 def _reader(value: Value, names: Sequence[str], day: date | None) -> Callable[[Sequence[Scalar]], Scalar]:
-    """The value as a function of the values of keys."""
+    """Return a function from the values of keys to the value."""
     if not keys_of(value):
         constant = _value(value, {}, day)
         return lambda _: constant
@@ -364,7 +368,7 @@ def _reader(value: Value, names: Sequence[str], day: date | None) -> Callable[[S
         # A name that is no key has no value.
         return itemgetter(names.index(value.name)) if value.name in names else lambda _: UNDECIDED
     assert isinstance(value, Call)
-    function, parts = value.function, [_reader(one, names, day) for one in value.arguments]
+    function, parts = value.function, [_reader(argument, names, day) for argument in value.arguments]
     return lambda row: called(function, [part(row) for part in parts])
 
 
@@ -387,13 +391,13 @@ def _value(value: Value, values: Mapping[str, Scalar], day: date | None) -> Scal
         case Today():
             return UNDECIDED if day is None else day
         case Call(function, arguments):
-            return called(function, [_value(one, values, day) for one in arguments])
+            return called(function, [_value(argument, values, day) for argument in arguments])
         case _:
             return UNDECIDED
 
 
 def _table(rule: Callable[[int, int], int]) -> NDArray[np.uint8]:
-    """The possible outcomes of a connective, by those of its two sides."""
+    """Return the table of a connective's possible outcomes, by the outcomes of its two sides."""
     bits = (TRUE, FALSE, NULL)
     table = np.zeros((8, 8), dtype=np.uint8)
     for left in range(8):

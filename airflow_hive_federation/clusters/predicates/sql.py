@@ -1,6 +1,6 @@
-"""Conditions of a parsed statement as :mod:`.conditions` has them. Pure.
+"""Converts conditions of a parsed statement into those of :mod:`.conditions`. Pure.
 
-Whatever is not listed here becomes undecided: a partition then counts as read.
+Unsupported expressions become undecided, so that their partitions count as read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ONE_ARGUMENT: dict[type[exp.Expr], str] = {
     exp.Lower: "lower",
     exp.TsOrDsToDate: "to_date",
 }
-#: Wrappers by which sqlglot says that a function takes a date or a time.
+#: Wrappers that sqlglot puts around the date or time argument of a function.
 _TRANSPARENT = (exp.Paren, exp.TimeStrToTime, exp.TsOrDsToTimestamp)
 _CASTS = {
     "STRING": "to_string",
@@ -68,11 +68,11 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "add", exp.Sub: "subtract"}
 
 
 class Conditions:
-    """The conversion, for one statement.
+    """The conversion of the conditions of one statement.
 
-    :param text: the text that a string of the tree stands for.
-    :param uncertain: texts of the statement's strings that engines may read differently, such as those with
-        escapes.
+    :param text: returns the text of a string in the tree, which may be a placeholder.
+    :param uncertain: the texts of the statement's strings that engines may read differently, such as those
+        with escapes.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class Conditions:
         self._text = text
 
     def condition(self, node: exp.Expr | None) -> Condition:
-        """The condition that a node of the tree stands for."""
+        """Return the condition that a node of the tree represents."""
         match node:
             case exp.Paren():
                 return self.condition(node.this)
             case exp.And() | exp.Or():
                 made = And if isinstance(node, exp.And) else Or
-                return made(tuple(self.condition(one) for one in node.flatten()))
+                return made(tuple(self.condition(part) for part in node.flatten()))
             case exp.Not():
                 return Not(self.condition(node.this))
             case exp.Boolean():
@@ -141,13 +141,15 @@ class Conditions:
 
     def _in(self, node: exp.In) -> Condition:
         options = node.expressions
-        if not options or any(node.args.get(other) for other in ("query", "unnest", "field", "is_global")):
+        if not options or any(
+            node.args.get(argument) for argument in ("query", "unnest", "field", "is_global")
+        ):
             return Undecided()
         if isinstance(node.this, exp.Tuple):
-            return Or(tuple(self._tuples(node.this, one) for one in options))
-        if any(isinstance(one, exp.Query | exp.Subquery) for one in options):
+            return Or(tuple(self._tuples(node.this, option) for option in options))
+        if any(isinstance(option, exp.Query | exp.Subquery) for option in options):
             return Undecided()
-        return In(self._value(node.this), tuple(self._value(one) for one in options))
+        return In(self._value(node.this), tuple(self._value(option) for option in options))
 
     def _is(self, node: exp.Is) -> Condition:
         match node.expression:
@@ -183,7 +185,7 @@ class Conditions:
             number = Decimal(node.name)
         except InvalidOperation:
             return Undecided()
-        # Old versions of sqlglot write the days of ``date_sub`` as a product with the literal -1.
+        # Old versions of sqlglot represent the days of ``date_sub`` as a product with the literal -1.
         return Constant(int(node.name) if _INTEGER.fullmatch(node.name) else number)
 
     def _is_certain(self, text: str) -> bool:
@@ -197,8 +199,8 @@ class Conditions:
             return Call(_ONE_ARGUMENT[kind], (self._value(node.this),))
         if kind in _ARITHMETIC:
             return self._arithmetic(node)
-        found = self._CALLS.get(kind)
-        return found(self, node) if found else Undecided()
+        convert = self._CALLS.get(kind)
+        return convert(self, node) if convert else Undecided()
 
     def _arithmetic(self, node: exp.Expr) -> Value:
         left, right = self._value(node.this), self._value(node.expression)
@@ -213,9 +215,11 @@ class Conditions:
         return Undecided()
 
     def _product(self, node: exp.Expr) -> Value:
-        """``n * -1``, by which sqlglot writes the days of ``date_sub``."""
+        """Convert ``n * -1``, which is sqlglot's form of the days of ``date_sub``."""
         values = [self._value(node.this), self._value(node.expression)]
-        numbers = [one.value for one in values if isinstance(one, Constant) and type(one.value) is int]
+        numbers = [
+            factor.value for factor in values if isinstance(factor, Constant) and type(factor.value) is int
+        ]
         return Constant(numbers[0] * numbers[1]) if len(numbers) == 2 else Undecided()
 
     def _shifted(self, node: exp.Expr) -> Value:
@@ -233,24 +237,24 @@ class Conditions:
         function = _CASTS.get(name)
         value = self._value(node.this)
         if name == "DATE" and isinstance(value, Constant) and isinstance(value.value, str):
-            found = day(value.value)
-            return Undecided() if found is None else Constant(found)
+            date_ = day(value.value)
+            return Undecided() if date_ is None else Constant(date_)
         return Call(function, (value,)) if function else Undecided()
 
     def _substring(self, node: exp.Expr) -> Value:
         parts = [node.this, node.args.get("start"), node.args.get("length")]
-        given = parts if parts[2] is not None else parts[:2]
-        return Call("substring", tuple(self._value(one) for one in given))
+        arguments = parts if parts[2] is not None else parts[:2]
+        return Call("substring", tuple(self._value(argument) for argument in arguments))
 
     def _concat(self, node: exp.Expr) -> Value:
-        return Call("concat", tuple(self._value(one) for one in node.expressions))
+        return Call("concat", tuple(self._value(part) for part in node.expressions))
 
     def _formatted(self, node: exp.Expr) -> Value:
         pattern = _java_format(node.args.get("format"))
         value = self._value(node.this)
         if isinstance(node, exp.UnixToStr):
-            # from_unixtime(unix_timestamp(), …), by which Hive's users wrote the day before it had
-            # current_date.
+            # ``from_unixtime(unix_timestamp(), …)`` was the usual form of the present day before Hive had
+            # ``current_date``.
             now = isinstance(node.this, exp.StrToUnix) and isinstance(node.this.this, exp.CurrentTimestamp)
             value = Today() if now else Undecided()
         return Call("date_format", (value, Constant(pattern))) if pattern else Undecided()
@@ -278,9 +282,10 @@ def _key(column: exp.Column) -> Value:
 
 
 def _java_format(node: exp.Expr | None) -> str | None:
-    """The format of a date as the statement has it, if it has nothing but years, months and days.
+    """Return the statement's date format if it contains only years, months and days.
 
-    sqlglot turns Java's letters into those of strftime, some versions with the word ``strict`` behind them.
+    sqlglot translates Java's letters into those of strftime, in some versions followed by the word
+    ``strict``.
     """
     if not isinstance(node, exp.Literal) or not node.is_string:
         return None

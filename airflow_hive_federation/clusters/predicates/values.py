@@ -1,6 +1,6 @@
-"""Values of partition keys and constants, compared as Hive and Spark both compare them. Pure.
+"""Compares values of partition keys and constants where Hive and Spark agree. Pure.
 
-Where the two differ, or a session's settings decide, the value or outcome is :data:`UNDECIDED`:
+Where the two engines differ, or a session's settings decide, the value or outcome is :data:`UNDECIDED`:
 
 - a string that is compared with a number: Hive compares doubles, Spark casts to the number's type. They agree
   on canonical integers (``'7'``, not ``'07.0'``) below 2^53.
@@ -22,11 +22,11 @@ class _Unknown(Enum):
     UNDECIDED = "undecided"
 
 
-#: A value that routing cannot know.
+#: A value that routing cannot determine.
 UNDECIDED: Final = _Unknown.UNDECIDED
 Scalar = str | int | Decimal | date | bool | _Unknown | None
 
-#: The value of the partition that takes the rows whose key is null (``hive.exec.default.partition.name``).
+#: The value of the partition for rows whose key is null (``hive.exec.default.partition.name``).
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 _TRUE, _FALSE, _NULL = 1, 2, 4
@@ -38,7 +38,7 @@ _INTEGERS = frozenset({"tinyint", "smallint", "int", "integer", "bigint"})
 
 
 def typed(text: str, kind: str) -> Scalar:
-    """The value of a key, from the metastore's text.
+    """Convert the metastore's text of a key into its value.
 
     :param kind: the key's Hive type, with or without its parameters.
     """
@@ -51,7 +51,7 @@ def typed(text: str, kind: str) -> Scalar:
 
 
 def day(text: str) -> date | None:
-    """The date of a text of the form ``yyyy-MM-dd``; ``None`` for any other."""
+    """Return the date in a text of the form ``yyyy-MM-dd``; ``None`` for any other text."""
     if not _DAY.fullmatch(text):
         return None
     try:
@@ -61,11 +61,11 @@ def day(text: str) -> date | None:
 
 
 def compared(operator: str, left: Scalar, right: Scalar) -> int:
-    """The possible outcomes of a comparison, as bits."""
+    """Return the possible outcomes of a comparison, as bits."""
     if operator == "<=>":
         return _compared_with_nulls(left, right)
     if DEFAULT_PARTITION in {left, right}:
-        # Old versions of Hive let a query ask for the default partition by that name.
+        # In old versions of Hive, a query may select the default partition by that name.
         return _ANY
     if left is None or right is None:
         return _NULL
@@ -86,11 +86,11 @@ def _compared_with_nulls(left: Scalar, right: Scalar) -> int:
 
 
 def like(value: Scalar, pattern: str) -> int:
-    """The possible outcomes of ``value LIKE 'pattern'``, as bits."""
+    """Return the possible outcomes of ``value LIKE 'pattern'``, as bits."""
     if "\\" in pattern:
         return _ANY
     parts = {"%": ".*", "_": "."}
-    expression = "".join(parts.get(one) or re.escape(one) for one in pattern)
+    expression = "".join(parts.get(character) or re.escape(character) for character in pattern)
     if value is None:
         return _ANY if re.fullmatch(expression, DEFAULT_PARTITION) else _NULL
     text = _text(value)
@@ -100,7 +100,7 @@ def like(value: Scalar, pattern: str) -> int:
 
 
 def called(function: str, arguments: Sequence[Scalar]) -> Scalar:
-    """The value of a function that Hive and Spark compute alike; null for a null argument."""
+    """Return the value of a function that Hive and Spark compute alike; null for a null argument."""
     if UNDECIDED in arguments:
         return UNDECIDED
     if None in arguments:
@@ -109,23 +109,23 @@ def called(function: str, arguments: Sequence[Scalar]) -> Scalar:
 
 
 def _alike(left: Scalar, right: Scalar) -> tuple[Scalar, Scalar] | None:
-    """Both values as one type; ``None`` if engines may choose different ones."""
+    """Return both values in one type; ``None`` if engines may choose different types."""
     if UNDECIDED in {left, right}:
         return None
     if isinstance(left, bool) or isinstance(right, bool):
         return None
     if isinstance(left, int | Decimal) and isinstance(right, int | Decimal):
         return left, right
-    for one, other, swap in ((left, right, False), (right, left, True)):
-        if not isinstance(one, str):
+    for text, other, swap in ((left, right, False), (right, left, True)):
+        if not isinstance(text, str):
             continue
-        found: Scalar = None
+        converted: Scalar = None
         if isinstance(other, int) and abs(other) < 2**53:
-            found = int(one) if _INTEGER.fullmatch(one) else None
+            converted = int(text) if _INTEGER.fullmatch(text) else None
         elif isinstance(other, date):
-            found = day(one)
-        if found is not None:
-            return (other, found) if swap else (found, other)
+            converted = day(text)
+        if converted is not None:
+            return (other, converted) if swap else (converted, other)
     return None
 
 
@@ -141,14 +141,14 @@ _OPERATORS: dict[str, Callable[..., bool]] = {
 
 def _decimal(text: str) -> Scalar:
     try:
-        found = Decimal(text)
+        number = Decimal(text)
     except InvalidOperation:
         return UNDECIDED
-    return found if found.is_finite() else UNDECIDED
+    return number if number.is_finite() else UNDECIDED
 
 
 def _text(value: Scalar) -> str | None:
-    """The value as a string, where all engines write it alike."""
+    """Return the value as a string, if all engines format it alike."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -179,7 +179,7 @@ def _substring(value: Scalar, start: Scalar, length: Scalar = 2**31) -> Scalar:
     if text is None or not text.isascii() or type(start) is not int or type(length) is not int:
         return UNDECIDED
     begin = start - 1 if start > 0 else 0 if start == 0 else len(text) + start
-    # Hive and Spark differ when the start lies before the text.
+    # Hive and Spark differ if the start lies before the text.
     return UNDECIDED if begin < 0 else text[begin : begin + max(length, 0)]
 
 
@@ -198,17 +198,17 @@ def _cased(change: Callable[[str], str]) -> Callable[[Scalar], Scalar]:
 
 def _part(name: str) -> Callable[[Scalar], Scalar]:
     def part(value: Scalar) -> Scalar:
-        found = _date(value)
-        return UNDECIDED if found is None else int(getattr(found, name))
+        date_ = _date(value)
+        return UNDECIDED if date_ is None else int(getattr(date_, name))
 
     return part
 
 
 def _formatted(value: Scalar, pattern: Scalar) -> Scalar:
-    found = _date(value)
-    if found is None or not isinstance(pattern, str):
+    date_ = _date(value)
+    if date_ is None or not isinstance(pattern, str):
         return UNDECIDED
-    year, month, of_month = f"{found.year:04}", f"{found.month:02}", f"{found.day:02}"
+    year, month, of_month = f"{date_.year:04}", f"{date_.month:02}", f"{date_.day:02}"
     return pattern.replace("yyyy", year).replace("MM", month).replace("dd", of_month)
 
 

@@ -1,1 +1,1 @@
-"""Routing chooses a cluster for a statement. Pure."""
+"""Chooses a cluster for a statement. Pure."""

@@ -1,4 +1,4 @@
-"""Decisions that are kept, until a table that they rest on changes."""
+"""Keeps decisions until a table that they depend on changes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from airflow_hive_federation.clusters.statements.templates import template
 
 @dataclass
 class _Recorded:
-    """A catalog that notes the version of each table that is asked for."""
+    """A catalog that records the version of each table that routing reads."""
 
     catalog: CatalogFacts
     versions: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def table(self, database: str, name: str) -> TableFacts | None:
-        found = self.catalog.table(database, name)
-        self.versions[database, name] = found.version if found is not None else None
-        return found
+        facts = self.catalog.table(database, name)
+        self.versions[database, name] = facts.version if facts is not None else None
+        return facts
 
     def partitions(self, table: TableFacts) -> Sequence[PartitionFacts]:
         return self.catalog.partitions(table)
@@ -43,12 +43,12 @@ class _Kept:
 
 
 class Router:
-    """Routing, with decisions kept by statement, session, day and the versions of the tables.
+    """Routes statements, and keeps decisions by statement, session, day and the versions of the tables.
 
-    Statements that differ in layout, comments and the case of names only are one. A decision whose tables
-    have no versions is not kept. Safe for threads.
+    Statements that differ only in layout, comments and the case of names share one decision. A decision is
+    not kept if its tables have no versions. Threads may share a router.
 
-    :param size: the number of decisions that are kept.
+    :param size: the largest number of decisions that are kept.
     """
 
     def __init__(self, clusters: Clusters, *, policy: Policy = Policy.STRICT, size: int = 1024) -> None:
@@ -62,7 +62,7 @@ class Router:
     def route(
         self, text: str, catalog: CatalogFacts, session: Session | None = None, *, today: Sequence[date] = ()
     ) -> Decision:
-        """Choose a cluster, with the errors of :func:`~airflow_hive_federation.clusters.routing.route`."""
+        """Choose a cluster as :func:`~airflow_hive_federation.clusters.routing.route.route` does."""
         decision = self.decide(text, catalog, session, today=today)
         if decision.cluster is None:
             raise failure(decision, self.clusters)
@@ -71,7 +71,7 @@ class Router:
     def decide(
         self, text: str, catalog: CatalogFacts, session: Session | None = None, *, today: Sequence[date] = ()
     ) -> Decision:
-        """Decide, as :func:`~airflow_hive_federation.clusters.routing.route.decide`."""
+        """Return the decision of :func:`~airflow_hive_federation.clusters.routing.route.decide`."""
         session = session or Session()
         days = tuple(today) or (date.today(),)  # noqa: DTZ011
         key = (
@@ -82,10 +82,10 @@ class Router:
             days,
         )
         with self._lock:
-            kept = self._kept.get(key)
-        if kept is not None and _holds(kept, catalog):
+            entry = self._kept.get(key)
+        if entry is not None and _holds(entry, catalog):
             self.hits += 1
-            return kept.decision
+            return entry.decision
         recorded = _Recorded(catalog)
         decision = decide(text, recorded, self.clusters, session, policy=self.policy, today=days)
         if "" not in recorded.versions.values():
@@ -103,7 +103,7 @@ class Router:
 
 def _holds(kept: _Kept, catalog: CatalogFacts) -> bool:
     for database, name, version in kept.versions:
-        found = catalog.table(database, name)
-        if (found.version if found is not None else None) != version:
+        facts = catalog.table(database, name)
+        if (facts.version if facts is not None else None) != version:
             return False
     return True

@@ -1,4 +1,4 @@
-"""Decisions of the router, with all that they rest on. Pure, and safe to pickle."""
+"""Defines the decisions of the router, with all their reasons. Pure, and safe to pickle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_hive_federation.clusters.statements.statement import TableName, Una
 
 
 class Rule(StrEnum):
-    """The rule that decided."""
+    """The routing rule behind a decision."""
 
     SESSION = "session"
     OUTPUT = "output"
@@ -22,15 +22,15 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Partitions that are read, and are in the same clusters; or an unpartitioned table.
+    """Partitions that a statement reads and that are in the same clusters, or an unpartitioned table.
 
     :param readable: the clusters with a fresh copy, the primary first.
     :param stale: the clusters whose copies are not fresh.
-    :param partitions: how many there are; ``None`` for an unpartitioned table.
-    :param examples: names of the first ones.
-    :param bytes: their size; ``None`` if any is unknown.
-    :param values: the values of all of them, unless they are many.
-    :param spans: each partition key with its least and greatest value, as texts.
+    :param partitions: the number of partitions; ``None`` for an unpartitioned table.
+    :param examples: the names of the first partitions.
+    :param bytes: the size of the partitions; ``None`` if any size is unknown.
+    :param values: the values of all partitions, unless there are too many.
+    :param spans: each partition key, with its least and greatest value as texts.
     """
 
     readable: tuple[str, ...]
@@ -54,11 +54,11 @@ class Group:
 class InputUse:
     """A table that a statement reads.
 
-    :param views: the views through which it is read.
-    :param primary: its primary cluster; ``None`` for one that is not in any.
-    :param groups: its rows that are read, by where they are.
-    :param total: the number of its partitions; ``None`` if it is not partitioned.
-    :param unplaced: the reason why its place is not known, as a clause; empty if it is.
+    :param views: the views through which the statement reads it.
+    :param primary: the primary cluster; ``None`` for a table in no cluster.
+    :param groups: the partitions that are read, grouped by their clusters.
+    :param total: the number of all partitions; ``None`` for an unpartitioned table.
+    :param unplaced: the reason why its cluster is unknown, as a clause; empty if it is known.
     """
 
     table: TableName
@@ -69,22 +69,22 @@ class InputUse:
     unplaced: str = ""
 
     def problems(self, cluster: str) -> list[str]:
-        """Name the reasons why a cluster cannot read the table, as clauses."""
-        found = []
+        """Return the reasons why a cluster cannot read the table, as clauses."""
+        clauses = []
         for group in self.groups:
             if cluster not in group.readable:
                 state = "stale there" if cluster in group.stale else "not there"
-                found.append(f"{self.table}{group} is {state} (it is in {', '.join(group.readable)})")
-        return found
+                clauses.append(f"{self.table}{group} is {state} (it is in {', '.join(group.readable)})")
+        return clauses
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputUse:
     """A table that a statement writes.
 
-    :param primaries: the primary clusters of the table and of those partitions that may be written. None for
-        a new table, which is created in the cluster that runs the statement, and for a view.
-    :param examples: names of partitions whose primary is another than the table's.
+    :param primaries: the primary clusters of the table, and of the partitions that may be written. Empty for
+        a view and for a new table, which is created in the cluster that runs the statement.
+    :param examples: the names of partitions whose primary differs from the table's.
     """
 
     table: TableName
@@ -100,7 +100,7 @@ class OutputUse:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A cluster that was tried, and what kept it from running the statement."""
+    """A cluster that was tried, and the problems that kept it from running the statement."""
 
     cluster: str
     problems: tuple[str, ...]
@@ -108,12 +108,12 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """The cluster that runs a statement, and why.
+    """The cluster that runs a statement, and the reasons for it.
 
-    :param cluster: ``None`` if there is none.
+    :param cluster: the cluster; ``None`` if no cluster can run the statement.
     :param rule: the rule that decided.
-    :param attempts: the clusters that were tried, in their order.
-    :param wanted: the session's cluster, if it has one.
+    :param attempts: the clusters that were tried, in order.
+    :param wanted: the session's cluster, if it is set.
     """
 
     rule: Rule

@@ -1,5 +1,4 @@
-"""Decisions of the router in words and as JSON, and the copies that would make a refused statement run.
-Pure."""
+"""Writes decisions of the router as text and JSON, and finds copies that a refused statement needs. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 @dataclass(frozen=True, kw_only=True)
 class CopyStep:
-    """Rows of one table that are missing in a cluster.
+    """Rows of one table that a cluster lacks.
 
-    :param partitions: how many there are; ``None`` for an unpartitioned table.
-    :param bytes: ``None`` if it is unknown.
+    :param partitions: the number of partitions; ``None`` for an unpartitioned table.
+    :param bytes: the size; ``None`` if it is unknown.
     """
 
     table: TableName
@@ -33,7 +32,7 @@ class CopyStep:
 class CopyPlan:
     """All copies that a cluster needs to run a statement.
 
-    :param bytes: their size together; ``None`` if any is unknown.
+    :param bytes: the total size; ``None`` if any size is unknown.
     """
 
     cluster: str
@@ -42,24 +41,24 @@ class CopyPlan:
 
 
 def cheapest_copies(decision: Decision) -> CopyPlan | None:
-    """The copies of the fewest bytes that would let a cluster run a refused statement.
+    """Return the smallest set of copies that would let some cluster run a refused statement.
 
-    Each cluster that was tried needs exactly the partitions that it lacks, so the cheapest of these plans is
-    the cheapest of all. Plans with unknown sizes come last, then by the number of partitions.
+    Each cluster that was tried needs exactly the partitions that it lacks, so the smallest of these plans is
+    optimal. Plans with unknown sizes come last; among them, the number of partitions decides.
 
-    :return: ``None`` if the statement runs, or if no copies help.
+    :return: the copies; ``None`` if the statement runs, or if no copies help.
     """
     if decision.cluster is not None:
         return None
-    plans = [_plan(one.cluster, decision) for one in decision.attempts]
+    plans = [_plan(attempt.cluster, decision) for attempt in decision.attempts]
     possible = [plan for plan in plans if plan is not None]
     return min(possible, key=_cost, default=None)
 
 
 def _plan(cluster: str, decision: Decision) -> CopyPlan | None:
-    steps = tuple(step for one in decision.inputs for step in _steps(one, cluster))
-    lacking = sum(len(one.problems(cluster)) for one in decision.inputs)
-    attempt = next(one for one in decision.attempts if one.cluster == cluster)
+    steps = tuple(step for use in decision.inputs for step in _steps(use, cluster))
+    lacking = sum(len(use.problems(cluster)) for use in decision.inputs)
+    attempt = next(tried for tried in decision.attempts if tried.cluster == cluster)
     # Outputs of another cluster, and temporary tables, cannot be copied there.
     if not steps or len(attempt.problems) != lacking or len(steps) != lacking:
         return None
@@ -91,7 +90,7 @@ def _cost(plan: CopyPlan) -> tuple[bool, int, int]:
 
 
 def in_words(decision: Decision) -> str:
-    """The decision as text of several lines."""
+    """Return the decision as a text of several lines."""
     return "\n".join(_lines(decision))
 
 
@@ -112,8 +111,8 @@ def _lines(decision: Decision) -> Iterator[str]:
     if plan is not None:
         yield f"It could run in {plan.cluster} after these copies, the cheapest ({_size(plan.bytes)}):"
         for step in plan.steps:
-            what = f"{step.table}{_names(step.partitions, step.examples)}"
-            yield f"  {what} from {step.source} to {step.target} ({_size(step.bytes)})"
+            object_title = f"{step.table}{_names(step.partitions, step.examples)}"
+            yield f"  {object_title} from {step.source} to {step.target} ({_size(step.bytes)})"
 
 
 def _output(output: OutputUse) -> str:
@@ -140,9 +139,9 @@ def _where(use: InputUse) -> str:
 
 def _group(group: Group) -> str:
     names = _names(group.partitions, group.examples).strip()
-    where = f"in {', '.join(group.readable)}"
+    location = f"in {', '.join(group.readable)}"
     stale = f", stale in {', '.join(group.stale)}" if group.stale else ""
-    return f"{names + ': ' if names else ''}{where}{stale} ({_size(group.bytes)})"
+    return f"{names + ': ' if names else ''}{location}{stale} ({_size(group.bytes)})"
 
 
 def _names(partitions: int | None, examples: tuple[str, ...]) -> str:
@@ -162,25 +161,27 @@ def _size(size: int | None) -> str:
 
 
 def as_json(decision: Decision) -> dict[str, Any]:
-    """The decision as JSON's types: safe for XCom."""
+    """Return the decision as JSON values, which are safe for XCom."""
     plan = cheapest_copies(decision)
     return {
         "cluster": decision.cluster,
         "rule": str(decision.rule),
         "reason": decision.reason,
         "wanted": decision.wanted,
-        "inputs": [_input_json(one) for one in decision.inputs],
+        "inputs": [_input_json(use) for use in decision.inputs],
         "outputs": [
             {
-                "table": str(one.table),
-                "new": one.new,
-                "primaries": list(one.primaries),
-                "partitions": list(one.examples),
-                "problem": one.unplaced or None,
+                "table": str(output.table),
+                "new": output.new,
+                "primaries": list(output.primaries),
+                "partitions": list(output.examples),
+                "problem": output.unplaced or None,
             }
-            for one in decision.outputs
+            for output in decision.outputs
         ],
-        "attempts": [{"cluster": one.cluster, "problems": list(one.problems)} for one in decision.attempts],
+        "attempts": [
+            {"cluster": attempt.cluster, "problems": list(attempt.problems)} for attempt in decision.attempts
+        ],
         "unanalysable": str(decision.unanalysable) if decision.rule is Rule.UNANALYSABLE else None,
         "cheapest_copies": _plan_json(plan) if plan is not None else None,
     }
@@ -189,7 +190,7 @@ def as_json(decision: Decision) -> dict[str, Any]:
 def _input_json(use: InputUse) -> dict[str, Any]:
     return {
         "table": str(use.table),
-        "views": [str(one) for one in use.views],
+        "views": [str(view) for view in use.views],
         "primary": use.primary,
         "partitions": use.total,
         "problem": use.unplaced or None,

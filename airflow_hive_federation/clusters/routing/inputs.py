@@ -1,4 +1,4 @@
-"""The inputs of a statement, by where their rows are. Pure."""
+"""Groups the inputs of a statement by the clusters that hold their rows. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_hive_federation.clusters.statements.reads import Read
 from airflow_hive_federation.clusters.statements.statement import TableName
 
 MAX_EXAMPLES = 3
-#: Values of more partitions are not kept in a decision.
+#: The largest number of partitions whose values a decision contains.
 MAX_VALUES = 100
 NO_METADATA = "it has no cluster metadata, and hive.use.default.cluster is off"
 
@@ -23,7 +23,7 @@ NO_METADATA = "it has no cluster metadata, and hive.use.default.cluster is off"
 def input_uses(
     reads: Sequence[Read], catalog: CatalogFacts, clusters: Clusters, today: Sequence[date]
 ) -> tuple[InputUse, ...]:
-    """The tables that are read, once each, in the order of the statement."""
+    """Return each table that is read, once, in the order of the statement."""
     by_table: dict[tuple[TableName, bool], list[Read]] = {}
     for read in reads:
         by_table.setdefault((read.table, read.temporary is None), []).append(read)
@@ -31,14 +31,14 @@ def input_uses(
 
 
 def primary_of(facts: TableFacts, clusters: Clusters) -> str | None:
-    """The primary cluster of a table; ``None`` if it has no cluster metadata, and none is assumed."""
+    """Return the primary cluster of a table; ``None`` without cluster metadata and without a default."""
     if facts.placement is not None:
         return facts.placement.primary.cluster
     return clusters.default if clusters.use_default else None
 
 
 def partition_names(facts: TableFacts, partitions: Partitions, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Names of the first partitions that are chosen."""
+    """Return the names of the first partitions that are chosen."""
     numbers = np.flatnonzero(chosen)[:MAX_EXAMPLES].tolist()
     return tuple(
         "/".join(
@@ -52,25 +52,27 @@ def partition_names(facts: TableFacts, partitions: Partitions, chosen: NDArray[n
 def _use(
     places: Sequence[Read], catalog: CatalogFacts, clusters: Clusters, today: Sequence[date]
 ) -> InputUse:
-    first = places[0]
-    if first.temporary is not None:
-        group = Group(readable=(first.temporary,))
-        return InputUse(table=first.table, primary=first.temporary, groups=(group,))
-    facts, views = first.facts, first.views
+    first_read = places[0]
+    if first_read.temporary is not None:
+        group = Group(readable=(first_read.temporary,))
+        return InputUse(table=first_read.table, primary=first_read.temporary, groups=(group,))
+    facts, views = first_read.facts, first_read.views
     if facts is None:
-        return InputUse(table=first.table, views=views, unplaced="the metastore has no such table")
+        return InputUse(table=first_read.table, views=views, unplaced="the metastore has no such table")
     primary = primary_of(facts, clusters)
     if primary is None:
-        return InputUse(table=first.table, views=views, unplaced=NO_METADATA)
+        return InputUse(table=first_read.table, views=views, unplaced=NO_METADATA)
     with_rows = [place for place in places if place.rows]
     if not facts.is_partitioned:
         whole = (_whole(facts, primary),) if with_rows else ()
-        return InputUse(table=first.table, views=views, primary=primary, groups=whole)
+        return InputUse(table=first_read.table, views=views, primary=primary, groups=whole)
     if not with_rows:
-        return InputUse(table=first.table, views=views, primary=primary)
+        return InputUse(table=first_read.table, views=views, primary=primary)
     partitions = Partitions.of(catalog.partitions(facts))
     groups = _groups(facts, partitions, _read(with_rows, facts, partitions, today), primary)
-    return InputUse(table=first.table, views=views, primary=primary, groups=groups, total=len(partitions))
+    return InputUse(
+        table=first_read.table, views=views, primary=primary, groups=groups, total=len(partitions)
+    )
 
 
 def _whole(facts: TableFacts, primary: str) -> Group:
@@ -82,24 +84,25 @@ def _whole(facts: TableFacts, primary: str) -> Group:
 def _read(
     places: Iterable[Read], facts: TableFacts, partitions: Partitions, today: Sequence[date]
 ) -> NDArray[np.bool_]:
-    found = np.zeros(len(partitions), dtype=np.bool_)
+    flags = np.zeros(len(partitions), dtype=np.bool_)
     for place in places:
-        found |= may_be_read(And(place.conditions), partitions, facts.partition_keys, today)
-    return found
+        flags |= may_be_read(And(place.conditions), partitions, facts.partition_keys, today)
+    return flags
 
 
 def _groups(
     facts: TableFacts, partitions: Partitions, read: NDArray[np.bool_], primary: str
 ) -> tuple[Group, ...]:
-    found: dict[tuple[tuple[str, ...], tuple[str, ...]], NDArray[np.bool_]] = {}
+    flags_by_home: dict[tuple[tuple[str, ...], tuple[str, ...]], NDArray[np.bool_]] = {}
     for code in np.flatnonzero(np.bincount(partitions.home_codes[read])).tolist():
         home: Home = partitions.homes[code]
-        # A partition without metadata of its own is where its table is updated, and nowhere else.
+        # A partition without its own metadata is only in the cluster that updates its table.
         key = home or ((primary,), ())
-        here = read & (partitions.home_codes == code)
-        found[key] = found[key] | here if key in found else here
+        in_home = read & (partitions.home_codes == code)
+        flags_by_home[key] = flags_by_home[key] | in_home if key in flags_by_home else in_home
     return tuple(
-        _group(facts, partitions, readable, stale, chosen) for (readable, stale), chosen in found.items()
+        _group(facts, partitions, readable, stale, chosen)
+        for (readable, stale), chosen in flags_by_home.items()
     )
 
 
@@ -134,7 +137,7 @@ def _spans(
 ) -> tuple[tuple[str, str, str], ...]:
     spans = []
     for (key, _), column in zip(facts.partition_keys, partitions.columns, strict=True):
-        texts, places = column.in_order
-        those = places[chosen]
-        spans.append((key, texts[those.min()], texts[those.max()]))
+        texts, ranks = column.in_order
+        ranks_chosen = ranks[chosen]
+        spans.append((key, texts[ranks_chosen.min()], texts[ranks_chosen.max()]))
     return tuple(spans)

@@ -1,4 +1,4 @@
-"""The outputs of a statement, and the clusters in which they may be written. Pure."""
+"""Finds the clusters in which the outputs of a statement may be written. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from airflow_hive_federation.clusters.statements.statement import Output, TableN
 def output_uses(
     outputs: Sequence[Output], catalog: CatalogFacts, clusters: Clusters, session: Session
 ) -> tuple[OutputUse, ...]:
-    """The tables that are written, in the order of the statement."""
-    return tuple(dict.fromkeys(_use(one, catalog, clusters, session) for one in outputs))
+    """Return the tables that are written, in the order of the statement."""
+    return tuple(dict.fromkeys(_use(output, catalog, clusters, session) for output in outputs))
 
 
 def _use(output: Output, catalog: CatalogFacts, clusters: Clusters, session: Session) -> OutputUse:
@@ -40,17 +40,17 @@ def _use(output: Output, catalog: CatalogFacts, clusters: Clusters, session: Ses
 def _with_partitions(
     name: TableName, facts: TableFacts, output: Output, primary: str, catalog: CatalogFacts
 ) -> OutputUse:
-    """The output with the primaries of those of its partitions that may be written."""
+    """Return the output with the primaries of its partitions that may be written."""
     if not facts.is_partitioned:
         return OutputUse(table=name, primaries=(primary,))
     partitions = Partitions.of(catalog.partitions(facts))
-    others = [home for home in partitions.homes if home is not None and home[0][0] != primary]
-    if not others:
+    other_homes = [home for home in partitions.homes if home is not None and home[0][0] != primary]
+    if not other_homes:
         return OutputUse(table=name, primaries=(primary,))
     fixed = [Compare("=", Key(key), Constant(value)) for key, value in output.partition if value is not None]
     written = may_be_read(And(tuple(fixed)), partitions, facts.partition_keys, (date.min,))
     foreign = np.isin(
-        partitions.home_codes, [code for code, home in enumerate(partitions.homes) if home in others]
+        partitions.home_codes, [code for code, home in enumerate(partitions.homes) if home in other_homes]
     )
     chosen = written & foreign
     codes = np.unique(partitions.home_codes[chosen]).tolist()

@@ -1,9 +1,9 @@
-"""The cluster that runs a statement: the rules of Hive's design "Hive across Multiple Data Centers". Pure.
+"""Chooses the cluster of a statement, by the rules of Hive's "Hive across Multiple Data Centers". Pure.
 
-A statement runs in one cluster. Its outputs are written where their primaries are; each of its inputs must be
-there whole and fresh, as far as the statement reads it. Without an output, the primaries of the inputs are
-tried one by one, in the order in which the statement names them. A session that chose a cluster gets that one
-or an error.
+A statement runs in one cluster. It writes its outputs in their primary cluster; the same cluster must hold
+fresh copies of all the data that it reads. For a statement without an output, the primaries of the inputs are
+tried in turn, in the order in which the statement names them. A session with a chosen cluster uses that
+cluster or gets an error.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from airflow_hive_federation.errors import RoutingError, UnanalysableError, Unkn
 
 
 class Policy(StrEnum):
-    """The fate of statements whose tables are not known for certain."""
+    """The treatment of statements whose tables are not known for certain."""
 
-    #: They are refused.
+    #: Such statements are refused.
     STRICT = "strict"
-    #: They run in the session's cluster, else in the default one.
+    #: Such statements run in the session's cluster, else in the default cluster.
     DEFAULT = "default"
 
 
@@ -50,10 +50,10 @@ def route(
 ) -> Decision:
     """Choose the cluster that runs one statement.
 
-    :param today: the days that ``current_date`` may mean; this machine's by default. Give two if the
+    :param today: the possible days of ``current_date``; by default the local date. Give two days if the
         statement may begin after midnight.
-    :raises RoutingError: no cluster can run it; the message names tables and partitions.
-    :raises UnanalysableError: its tables are not known for certain, and the policy is strict.
+    :raises RoutingError: no cluster can run the statement; the message names tables and partitions.
+    :raises UnanalysableError: the tables are not known for certain, and the policy is strict.
     :raises UnknownClusterError: the session's cluster, or that of ``USE CLUSTER``, is not configured.
     """
     decision = decide(text, catalog, clusters, session, policy=policy, today=today)
@@ -71,21 +71,23 @@ def decide(
     policy: Policy = Policy.STRICT,
     today: Sequence[date] = (),
 ) -> Decision:
-    """Do as :func:`route`, but return the decision without a cluster where that raises."""
+    """Decide like :func:`route`, but return a decision without a cluster where that function raises."""
     session = session or Session()
     analysis = analyse(text)
-    wanted = analysis.cluster if isinstance(analysis, UseCluster) else session.cluster
-    if wanted is not None and wanted not in clusters:
-        reason = f"No cluster {wanted!r} is configured."
-        return Decision(rule=Rule.UNKNOWN_CLUSTER, reason=reason, wanted=wanted)
+    session_cluster = analysis.cluster if isinstance(analysis, UseCluster) else session.cluster
+    if session_cluster is not None and session_cluster not in clusters:
+        reason = f"No cluster {session_cluster!r} is configured."
+        return Decision(rule=Rule.UNKNOWN_CLUSTER, reason=reason, wanted=session_cluster)
     if isinstance(analysis, UseCluster | UseDatabase):
         return Decision(
-            cluster=wanted or clusters.default, rule=Rule.SESSION, reason="It changes the session only."
+            cluster=session_cluster or clusters.default,
+            rule=Rule.SESSION,
+            reason="It changes the session only.",
         )
     if isinstance(analysis, Statement):
         try:
-            found = reads(analysis, catalog, session)
-            inputs = input_uses(found, catalog, clusters, tuple(today) or (date.today(),))  # noqa: DTZ011
+            table_reads = reads(analysis, catalog, session)
+            inputs = input_uses(table_reads, catalog, clusters, tuple(today) or (date.today(),))  # noqa: DTZ011
             outputs = output_uses(analysis.outputs, catalog, clusters, session)
         except UnreadableError as error:
             analysis = error.at(text)
@@ -95,7 +97,7 @@ def decide(
 
 
 def next_session(text: str, session: Session, clusters: Clusters, decision: Decision) -> Session:
-    """The session after a statement: ``USE`` changes it, and so do temporary tables.
+    """Return the session after a statement: ``USE`` and temporary tables change the session.
 
     :raises UnknownClusterError: ``USE CLUSTER`` names a cluster that is not configured.
     """
@@ -112,26 +114,26 @@ def next_session(text: str, session: Session, clusters: Clusters, decision: Deci
 
 
 def _with_temporary(statement: Statement, session: Session, cluster: str) -> Session:
-    kept = dict(session.temporary)
+    temporary = dict(session.temporary)
     for output in statement.outputs:
         if output.temporary and statement.verb != "CREATE VIEW":
-            kept[output.table.name] = cluster
+            temporary[output.table.name] = cluster
         elif statement.verb == "DROP TABLE" and output.table.database is None:
-            kept.pop(output.table.name, None)
-    return replace(session, temporary=kept)
+            temporary.pop(output.table.name, None)
+    return replace(session, temporary=temporary)
 
 
 def failure(decision: Decision, clusters: Clusters) -> RoutingError:
-    """The error that a decision without a cluster stands for."""
+    """Return the error for a decision without a cluster."""
     if decision.rule is Rule.UNKNOWN_CLUSTER:
         return _unknown(decision.wanted or "", clusters)
     if decision.unanalysable is not None:
-        found = decision.unanalysable
+        unanalysable = decision.unanalysable
         return UnanalysableError(
-            f"The tables of the statement are not known for certain: {found}.",
+            f"The tables of the statement are not known for certain: {unanalysable}.",
             remedy="Write it in a simpler form, or let such statements run in the default cluster.",
-            line=found.line,
-            column=found.column,
+            line=unanalysable.line,
+            column=unanalysable.column,
             decision=decision,
         )
     return RoutingError(decision.reason, remedy=decision.remedy, decision=decision)
@@ -162,26 +164,26 @@ def _decided(
     inputs: tuple[InputUse, ...], outputs: tuple[OutputUse, ...], clusters: Clusters, session: Session
 ) -> Decision:
     decision = Decision(rule=Rule.NONE, reason="", inputs=inputs, outputs=outputs)
-    unplaced = [f"{one.table}: {one.unplaced}" for one in inputs if one.unplaced]
-    unplaced += [f"{one.table}: {one.unplaced}" for one in outputs if one.unplaced]
+    unplaced = [f"{use.table}: {use.unplaced}" for use in inputs if use.unplaced]
+    unplaced += [f"{output.table}: {output.unplaced}" for output in outputs if output.unplaced]
     if unplaced:
         return replace(
             decision,
             reason=f"{'; '.join(unplaced)}.",
             remedy="Correct the name, or the session's database, or assign the table to a cluster.",
         )
-    primaries = tuple(dict.fromkeys(name for one in outputs for name in one.primaries))
+    primaries = tuple(dict.fromkeys(name for output in outputs for name in output.primaries))
     if len(primaries) > 1:
-        where = "; ".join(str(one) for one in outputs if one.primaries)
+        clusters_of_outputs = "; ".join(str(output) for output in outputs if output.primaries)
         return replace(
             decision,
             rule=Rule.OUTPUT,
-            reason=f"Its outputs have different primary clusters: {where}.",
+            reason=f"Its outputs have different primary clusters: {clusters_of_outputs}.",
             remedy="Write tables of one primary cluster in one statement.",
         )
     rule, candidates = _candidates(inputs, primaries, clusters, session)
-    attempts = tuple(_attempt(one, inputs, outputs, clusters) for one in candidates)
-    won = next((one for one in attempts if not one.problems), None)
+    attempts = tuple(_attempt(cluster, inputs, outputs, clusters) for cluster in candidates)
+    won = next((attempt for attempt in attempts if not attempt.problems), None)
     tried = attempts[: attempts.index(won) + 1] if won else attempts
     return replace(
         decision,
@@ -200,8 +202,8 @@ def _candidates(
         return Rule.SESSION, (session.cluster,)
     if primaries:
         return Rule.OUTPUT, primaries
-    found = tuple(dict.fromkeys(one.primary for one in inputs if one.primary))
-    return (Rule.INPUT, found) if found else (Rule.NO_TABLES, (clusters.default,))
+    primaries_of_inputs = tuple(dict.fromkeys(use.primary for use in inputs if use.primary))
+    return (Rule.INPUT, primaries_of_inputs) if primaries_of_inputs else (Rule.NO_TABLES, (clusters.default,))
 
 
 def _attempt(
@@ -209,15 +211,15 @@ def _attempt(
 ) -> Attempt:
     problems = []
     if cluster not in clusters:
-        of = [str(one.table) for one in inputs if one.primary == cluster]
-        of += [str(one.table) for one in outputs if cluster in one.primaries]
+        of = [str(use.table) for use in inputs if use.primary == cluster]
+        of += [str(written.table) for written in outputs if cluster in written.primaries]
         whose = f", the cluster of {', '.join(of)}," if of else ""
         problems.append(f"{cluster}{whose} is not configured")
     for output in outputs:
-        others = [name for name in output.primaries if name != cluster]
-        if others:
-            problems.append(f"{output.table} can only be written in its primary cluster {others[0]}")
-    problems += [problem for one in inputs for problem in one.problems(cluster)]
+        other_primaries = [name for name in output.primaries if name != cluster]
+        if other_primaries:
+            problems.append(f"{output.table} can only be written in its primary cluster {other_primaries[0]}")
+    problems += [problem for use in inputs for problem in use.problems(cluster)]
     return Attempt(cluster, tuple(problems))
 
 
@@ -226,10 +228,10 @@ def _reason(rule: Rule, won: Attempt, inputs: Sequence[InputUse], outputs: Seque
         case Rule.SESSION:
             return f"The session uses cluster {won.cluster}, which has all that the statement needs."
         case Rule.OUTPUT:
-            owner = next(one for one in outputs if one.primaries)
+            owner = next(use for use in outputs if use.primaries)
             return f"{won.cluster} is the primary cluster of the output {owner.table}."
         case Rule.INPUT:
-            owner_in = next(one for one in inputs if one.primary == won.cluster)
+            owner_in = next(use for use in inputs if use.primary == won.cluster)
             return f"{won.cluster} is the primary cluster of {owner_in.table}, and has all other inputs."
     return f"It uses no table of a cluster: {won.cluster} is the default."
 
@@ -240,5 +242,7 @@ def _refusal(rule: Rule, attempts: Sequence[Attempt]) -> str:
         Rule.OUTPUT: "the primary cluster of its output",
         Rule.INPUT: "the primary cluster of an input",
     }.get(rule, "the default cluster")
-    tried = "; ".join(f"not in {one.cluster}, {because}: {', '.join(one.problems)}" for one in attempts)
+    tried = "; ".join(
+        f"not in {attempt.cluster}, {because}: {', '.join(attempt.problems)}" for attempt in attempts
+    )
     return f"No cluster can run the statement: {tried}."

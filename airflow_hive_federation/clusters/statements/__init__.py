@@ -1,1 +1,1 @@
-"""Statements are parsed as far as routing needs them. Pure."""
+"""Parses statements as far as routing needs them. Pure."""

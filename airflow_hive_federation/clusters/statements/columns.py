@@ -1,4 +1,4 @@
-"""The columns of a query's answer, and the columns of its sources behind them. Pure."""
+"""Traces the columns of a query's result back to the columns of its sources. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _GROUPINGS = ("grouping_sets", "cube", "rollup", "totals", "all")
 
 
 def keeps_filters(node: Any) -> bool:
-    """Tell whether filtering the rows of a query's sources instead of its answer leaves the answer as it is.
+    """Return whether a filter on a query's result may move to its sources without changing the result.
 
-    That holds unless rows are counted off (``LIMIT``, ``OFFSET``) or looked at beside each other (window
+    It may not if the query counts rows (``LIMIT``, ``OFFSET``) or compares rows with each other (window
     functions).
     """
     if any(node.args.get(name) for name in ("limit", "offset", "fetch", "sample", "qualify", "windows")):
@@ -26,35 +26,36 @@ def keeps_filters(node: Any) -> bool:
         return False
     if group is not None and any(group.args.get(name) for name in _GROUPINGS):
         return False
-    return not any(one.find(exp.Window, exp.QueryTransform) for one in node.expressions)
+    return not any(expression.find(exp.Window, exp.QueryTransform) for expression in node.expressions)
 
 
 def output_names(node: Any) -> tuple[str, ...]:
-    """Names of the columns of a query's answer; none if a star or a script hides them."""
+    """Return the names of the result's columns; an empty tuple if a star or a script hides them."""
     while isinstance(node, exp.Subquery | exp.Paren | exp.SetOperation):
         node = node.left if isinstance(node, exp.SetOperation) else node.this
     if not isinstance(node, exp.Select):
         return ()
     names = []
-    for one in node.expressions:
-        if one.is_star or isinstance(one, exp.QueryTransform | exp.Aliases):
+    for expression in node.expressions:
+        if expression.is_star or isinstance(expression, exp.QueryTransform | exp.Aliases):
             return ()
-        names.append(str(one.alias_or_name).lower())
+        names.append(str(expression.alias_or_name).lower())
     return tuple(names)
 
 
 def column_behind(node: Any, name: str, columns: tuple[str, ...]) -> Key | None:
-    """The column of a SELECT's sources that a column of its answer is; ``None`` if it is computed, or not
-    known.
+    """Return the source column behind a column of a SELECT's result; ``None`` if it is computed or unknown.
 
-    :param columns: the names of the answer's columns, if they were renamed.
+    :param columns: the names of the result's columns, if they were renamed.
     """
-    found = _column(node, name, columns)
+    column = _column(node, name, columns)
     group = node.args.get("group")
-    if found is None or (group is not None and not any(_same(found, one) for one in group.expressions)):
+    if column is None or (
+        group is not None and not any(_same(column, expression) for expression in group.expressions)
+    ):
         return None
-    database = found.args.get("db")
-    return Key(found.name.lower(), found.table.lower() or None, database and database.name.lower())
+    database = column.args.get("db")
+    return Key(column.name.lower(), column.table.lower() or None, database and database.name.lower())
 
 
 def _column(node: Any, name: str, columns: tuple[str, ...]) -> Any:
@@ -75,15 +76,15 @@ def _plain(node: Any) -> Any:
 
 
 def _behind_star(node: Any, name: str) -> Any:
-    """The column that a star brings along under its own name."""
-    stars = [one for one in node.expressions if one.is_star]
-    others = [one for one in node.expressions if not one.is_star]
-    if len(stars) != 1 or any(str(one.alias_or_name).lower() == name for one in others):
+    """Return the column that a star contributes under its own name."""
+    stars = [expression for expression in node.expressions if expression.is_star]
+    named_columns = [expression for expression in node.expressions if not expression.is_star]
+    if len(stars) != 1 or any(str(expression.alias_or_name).lower() == name for expression in named_columns):
         return None
     star = stars[0].this if isinstance(stars[0], exp.Column) else stars[0]
     if not isinstance(star, exp.Star) or any(star.args.values()):
         return None
-    if any(isinstance(one, exp.QueryTransform | exp.Aliases) for one in others):
+    if any(isinstance(expression, exp.QueryTransform | exp.Aliases) for expression in named_columns):
         return None
     table = stars[0].args.get("table") if isinstance(stars[0], exp.Column) else None
     return exp.Column(this=exp.to_identifier(name), table=table and table.copy())

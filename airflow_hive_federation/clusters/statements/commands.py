@@ -1,4 +1,4 @@
-"""Statements that are no queries, such as ``CREATE``, ``ALTER``, ``LOAD`` and ``SHOW``. Pure."""
+"""Parses statements that are no queries, such as ``CREATE``, ``ALTER``, ``LOAD`` and ``SHOW``. Pure."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _create(cursor: Cursor) -> Statement:
     if cursor.accept_any("DATABASE", "SCHEMA", *_TABLELESS_OBJECTS):
         return Statement(verb="CREATE")
     modifiers = set()
-    while found := cursor.accept_any(*_MODIFIERS):
-        modifiers.add(found)
+    while modifier := cursor.accept_any(*_MODIFIERS):
+        modifiers.add(modifier)
     if cursor.accept_any(*_TABLELESS_OBJECTS):
         return Statement(verb="CREATE")
     if cursor.accept("INDEX"):
@@ -43,7 +43,8 @@ def _create(cursor: Cursor) -> Statement:
     cursor.accept("IF", "NOT", "EXISTS")
     output = Output(table=cursor.name(), temporary=bool(modifiers & {"TEMPORARY", "TEMP"}))
     if kind == "TABLE" and cursor.accept("LIKE"):
-        # CREATE TABLE t LIKE FILE PARQUET '…' reads a schema from a file, and LIKE PARQUET '…' elsewhere.
+        # CREATE TABLE t LIKE FILE PARQUET '…' reads a schema from a file, and so does LIKE PARQUET '…' in
+        # other engines.
         of_file = cursor.kind(1) is TokenType.STRING or (
             cursor.peek() == "FILE" and cursor.kind(2) is TokenType.STRING and cursor.peek(1) != "LOCATION"
         )
@@ -67,25 +68,25 @@ def _created_by_query(cursor: Cursor, kind: str, output: Output) -> Statement:
 
 def _query_of_create(cursor: Cursor) -> int | None:
     for number in cursor.top_level():
-        here = word(cursor.tokens[number])
-        if here == "AS" and begins_query(cursor, number + 1):
+        keyword = word(cursor.tokens[number])
+        if keyword == "AS" and begins_query(cursor, number + 1):
             return number + 1
-        if here == "SELECT":
+        if keyword == "SELECT":
             return number
     return None
 
 
 def _names_in(made: Statement) -> tuple[TableName, ...]:
-    """The tables that a view's query names; it reads none of them yet."""
-    found = set()
+    """Return the tables that a view's query names; creating the view reads none of them."""
+    names = set()
     for tree in made.queries:
-        common = {one.alias.lower() for one in tree.find_all(exp.CTE)}
+        common = {expression.alias.lower() for expression in tree.find_all(exp.CTE)}
         for table in tree.find_all(exp.Table):
             if isinstance(table.this, exp.Identifier):
                 name = table_name([part.name for part in table.parts], 0)
                 if name.database is not None or name.name not in common:
-                    found.add(name)
-    return tuple(sorted(found, key=str))
+                    names.add(name)
+    return tuple(sorted(names, key=str))
 
 
 # -- other statements ----------------------------------------------------------------------------------------
@@ -94,17 +95,17 @@ def _names_in(made: Statement) -> tuple[TableName, ...]:
 def _use(cursor: Cursor) -> UseCluster | UseDatabase:
     cursor.accept("USE")
     if cursor.accept("CLUSTER"):
-        found: UseCluster | UseDatabase = UseCluster(None if cursor.end() else _identifier(cursor))
+        statement: UseCluster | UseDatabase = UseCluster(None if cursor.end() else _identifier(cursor))
     else:
         cursor.accept_any("DATABASE", "SCHEMA", "NAMESPACE")
-        found = UseDatabase(_identifier(cursor).lower())
+        statement = UseDatabase(_identifier(cursor).lower())
     if not cursor.end():
         raise cursor.error("expected the end of the statement")
-    return found
+    return statement
 
 
 def _identifier(cursor: Cursor) -> str:
-    # A cluster's name is as it was configured, so its case stays.
+    # The name of a cluster keeps its configured case.
     token = cursor.tokens[cursor.at] if not cursor.end() else None
     if token is None or token.token_type is TokenType.NUMBER:
         raise cursor.error("expected a name")
@@ -138,8 +139,8 @@ def _alter(cursor: Cursor) -> Statement:
         moved = cursor.partition()
         if not cursor.accept("WITH", "TABLE"):
             raise cursor.error("expected WITH TABLE")
-        # The other table gives the partition away: both are changed.
-        outputs = [Output(table=one, partition=moved) for one in (table, cursor.name())]
+        # The other table gives the partition away, so both tables change.
+        outputs = [Output(table=changed, partition=moved) for changed in (table, cursor.name())]
     return Statement(verb=verb, outputs=tuple(outputs))
 
 
@@ -161,7 +162,7 @@ def _drop(cursor: Cursor) -> Statement:
 
 
 def _index(cursor: Cursor, verb: str) -> Statement:
-    """An index of Hive 1 and 2: it is a table of its own beside the one that it is on."""
+    """Parse an index statement of Hive 1 and 2: the index is a separate table beside its base table."""
     while not cursor.end() and cursor.peek() != "ON":
         cursor.at += 1
     if not cursor.accept("ON"):
@@ -171,7 +172,7 @@ def _index(cursor: Cursor, verb: str) -> Statement:
 
 
 def _writes(*heads: str) -> Callable[[Cursor], Statement]:
-    """Statements of the form ``head table [PARTITION (…)] …`` that change the table."""
+    """Return a parser of ``head table [PARTITION (…)] …``, a statement that changes the table."""
 
     def parse(cursor: Cursor) -> Statement:
         verb = cursor.accept_any(*heads)
@@ -184,7 +185,7 @@ def _writes(*heads: str) -> Callable[[Cursor], Statement]:
 
 
 def _describes(*heads: str) -> Callable[[Cursor], Statement]:
-    """Statements of the form ``head table …`` that read its definition only."""
+    """Return a parser of ``head table …``, a statement that only reads the table's definition."""
 
     def parse(cursor: Cursor) -> Statement:
         verb = cursor.accept_any(*heads)
@@ -196,15 +197,15 @@ def _describes(*heads: str) -> Callable[[Cursor], Statement]:
 
 
 def _load(cursor: Cursor) -> Statement:
-    into = next((n for n in cursor.top_level() if word(cursor.tokens[n]) == "INTO"), None)
-    if into is None:
+    into_at = next((n for n in cursor.top_level() if word(cursor.tokens[n]) == "INTO"), None)
+    if into_at is None:
         raise cursor.error("expected LOAD DATA … INTO TABLE")
-    cursor.at = into
+    cursor.at = into_at
     return Statement(verb="LOAD DATA", outputs=_writes("INTO TABLE")(cursor).outputs)
 
 
 def _export(cursor: Cursor) -> Statement:
-    # Its rows are copied: as a query of the whole table.
+    # The rows are copied, so this counts as a query of the whole table.
     if not cursor.accept("EXPORT", "TABLE"):
         raise cursor.error("expected EXPORT TABLE")
     table = cursor.name()
@@ -239,7 +240,7 @@ def _describe(cursor: Cursor) -> Statement:
         cursor.accept("TABLE")
     cursor.accept_any("EXTENDED", "FORMATTED")
     parts = [cursor.name()]
-    # DESCRIBE t.column is Hive 1's; DESCRIBE t column is everybody's.
+    # DESCRIBE t.column is the syntax of Hive 1; all engines accept DESCRIBE t column.
     return Statement(verb=verb, described=tuple(parts))
 
 
@@ -265,7 +266,7 @@ def _analyze(cursor: Cursor) -> Statement:
 
 
 def _dml(cursor: Cursor) -> Statement:
-    """DELETE, UPDATE and MERGE, which sqlglot reads whole."""
+    """Parse DELETE, UPDATE and MERGE, which sqlglot reads as a whole."""
     verb = cursor.peek()
     if verb == "DELETE" and cursor.peek(1).partition(" ")[0] in {"JAR", "FILE", "FILES", "ARCHIVE"}:
         return Statement(verb="DELETE")
@@ -305,7 +306,7 @@ def _lock(cursor: Cursor) -> Statement:
     return _describes("LOCK TABLE", "UNLOCK TABLE")(cursor)
 
 
-#: The parsers of statements, by their first word.
+#: The parsers of statements, by their first keyword.
 COMMANDS: dict[str, Callable[[Cursor], Analysis]] = {
     "USE": _use,
     "CREATE": _create,

@@ -1,4 +1,4 @@
-"""The analysis of one statement, by its first word; queries are parsed once per template. Pure."""
+"""Analyses one statement, by its first keyword; queries are parsed once per template. Pure."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ _EXPLAINS = (
 
 @lru_cache(maxsize=1024)
 def analyse(text: str) -> Analysis:
-    """Read one statement; a semicolon may follow it.
+    """Analyse one statement; a semicolon may follow it.
 
-    Trees in the answer are shared between calls: do not change them.
+    Calls share the trees in their results: do not change them.
     """
     try:
         skeleton = Skeleton(text)
-        found = _of_skeleton(skeleton)
-        if found is not None:
-            return _filled(found, skeleton.holes)
+        statement = _of_skeleton(skeleton)
+        if statement is not None:
+            return _filled(statement, skeleton.holes)
         return _outlined(Cursor(text, _statement_tokens(text)))
     except UnreadableError as error:
         return error.at(text)
@@ -69,11 +69,11 @@ def _statement_tokens(text: str) -> list[Token]:
     tokens = list(tokens_of(text))
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
-    another = next((one for one in tokens if one.token_type is TokenType.SEMICOLON), None)
+    another = next((item for item in tokens if item.token_type is TokenType.SEMICOLON), None)
     if another is not None:
         raise UnreadableError("there are several statements; give one at a time", another.start)
     for token, following in pairwise(tokens):
-        # Engines put the value of a variable there before they read the statement.
+        # Engines substitute the value of a variable before they read the statement.
         if token.token_type is TokenType.PARAMETER and following.token_type is TokenType.L_BRACE:
             raise UnreadableError("it has a variable outside of strings", token.start)
     return tokens
@@ -81,12 +81,12 @@ def _statement_tokens(text: str) -> list[Token]:
 
 @lru_cache(maxsize=1024)
 def _of_skeleton(skeleton: Skeleton) -> Statement | None:
-    """The statement with its parameters left out; ``None`` if it must be read as it is."""
+    """Return the analysis without the parameters; ``None`` if the statement must be read as it is."""
     tokens = _statement_tokens(skeleton.text)
     if not tokens or word(tokens[0]) not in _SHAPED or not skeleton.is_exact():
         return None
-    found = _of_shape(_Shape(skeleton.text, tokens))
-    return found if isinstance(found, Statement) else None
+    analysis = _of_shape(_Shape(skeleton.text, tokens))
+    return analysis if isinstance(analysis, Statement) else None
 
 
 def _filled(found: Statement, parameters: tuple[str, ...]) -> Statement:
@@ -94,14 +94,14 @@ def _filled(found: Statement, parameters: tuple[str, ...]) -> Statement:
     if not found.outputs:
         return made
     outputs = tuple(
-        replace(one, partition=tuple((key, value and made.text(value)) for key, value in one.partition))
-        for one in made.outputs
+        replace(output, partition=tuple((key, value and made.text(value)) for key, value in output.partition))
+        for output in made.outputs
     )
     return replace(made, outputs=outputs)
 
 
 class _Shape:
-    """The tokens of a statement without its parameters; equal to others of its template."""
+    """The tokens of a statement without its parameters, equal for all statements of one template."""
 
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         self.text = text
@@ -112,7 +112,7 @@ class _Shape:
     def _part(self, token: Token) -> tuple[TokenType, str | None, bool]:
         if is_parameter(self.text, token):
             return token.token_type, None, False
-        # Engines read an escape differently, so a string with one is never the same as one without.
+        # Engines read an escape differently, so a string with an escape never equals one without.
         escaped = token.token_type is TokenType.STRING and has_escape(self.text, token)
         return token.token_type, token.text, escaped
 
@@ -138,8 +138,10 @@ def _of_shape(shape: _Shape) -> Analysis:
 
 
 def _outlined(cursor: Cursor) -> Analysis:
-    found = _statement(cursor)
-    return replace(found, outline=outline(found.queries)) if isinstance(found, Statement) else found
+    analysis = _statement(cursor)
+    return (
+        replace(analysis, outline=outline(analysis.queries)) if isinstance(analysis, Statement) else analysis
+    )
 
 
 def _statement(cursor: Cursor) -> Analysis:

@@ -1,7 +1,7 @@
-"""Queries and inserts. Pure.
+"""Parses queries and inserts. Pure.
 
-A query is handed to sqlglot as the tokens that are left when what is Hive's own is taken out: the head of an
-``INSERT``, a ``CREATE TABLE`` up to its ``AS``, the other branches of a multi-insert.
+sqlglot receives the tokens of a query without the parts that are specific to Hive: the head of an ``INSERT``,
+a ``CREATE TABLE`` up to its ``AS``, and the other branches of a multi-insert.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ def query_or_insert(cursor: Cursor) -> Statement:
         branch.at = number
         output = _insert_head(branch)
         outputs += [output] if output else []
-        rest = tokens[branch.at : end]
-        if not rest and len(inserts) > 1:
+        own_tokens = tokens[branch.at : end]
+        if not own_tokens and len(inserts) > 1:
             raise branch.error("expected SELECT")
-        queries.append([*shared, *rest])
+        queries.append([*shared, *own_tokens])
     return with_queries(cursor, "INSERT", tuple(outputs), queries)
 
 
 def _begins_insert(tokens: Sequence[Token], number: int) -> bool:
-    """Tell whether INSERT here is the keyword: a table may be called so in Hive."""
+    """Return whether INSERT is a keyword at this token, because Hive allows it as a table name."""
     following = word(tokens[number + 1]).partition(" ")[0] if number + 1 < len(tokens) else ""
     return word(tokens[number]) == "INSERT" and following in {"INTO", "OVERWRITE"}
 
 
 def _insert_head(cursor: Cursor) -> Output | None:
-    """Step over the head of an INSERT up to its query; ``None`` if it writes a directory."""
+    """Skip the head of an INSERT up to its query; return ``None`` if it writes to a directory."""
     cursor.accept("INSERT")
     overwrite = cursor.accept("OVERWRITE")
     if not overwrite and not cursor.accept("INTO"):
@@ -78,7 +78,7 @@ def begins_query(cursor: Cursor, number: int) -> bool:
         number += 1
     if number >= len(tokens) or word(tokens[number]) not in QUERIES:
         return False
-    # A column may be called map or table, and is followed by a comma or parenthesis.
+    # A column may be named map or table; a comma or parenthesis follows it.
     following = tokens[number + 1].token_type if number + 1 < len(tokens) else None
     return following not in {TokenType.COMMA, TokenType.R_PAREN, None}
 

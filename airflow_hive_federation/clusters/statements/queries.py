@@ -1,4 +1,4 @@
-"""Trees of queries: sqlglot's parser, with what Hive allows beyond it. Pure."""
+"""Parses queries into trees with sqlglot, extended by Hive's additional syntax. Pure."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _STATEMENTS = (exp.Query, exp.Values, exp.Delete, exp.Update, exp.Merge)
 
 class _Parser(Hive.Parser):  # type: ignore[misc, valid-type]
     def validate_expression(self, expression: Any, args: Any = None) -> Any:
-        """Accept any number of a function's arguments: trees of queries are read for their tables alone."""
+        """Accept any number of function arguments, because trees of queries are only searched for tables."""
         if isinstance(expression, exp.Func):
             return expression
         return super().validate_expression(expression, args)
 
 
 def parsed(text: str, tokens: Sequence[Token]) -> Any:
-    """The tree of a query, or of a statement that sqlglot reads whole.
+    """Return the tree of a query, or of a statement that sqlglot reads as a whole.
 
-    :raises UnreadableError: it cannot be parsed, or not for certain.
+    :raises UnreadableError: the query cannot be parsed, or not for certain.
     """
     try:
         return _parsed(text, list(tokens))
@@ -57,7 +57,8 @@ def outline(trees: Sequence[Any]) -> Outline:
                 parent = parent.parent
         for table in tables[id(tree)]:
             if isinstance(table.this, exp.Identifier):
-                with suppress(UnreadableError):  # The walk of the tree raises it, with what it is about.
+                # The walk of the tree raises this error again, with the table that it concerns.
+                with suppress(UnreadableError):
                     names[table_name([part.name for part in table.parts], 0)] = None
     return Outline(tables=tables, above=frozenset(above), names=tuple(names))
 
@@ -65,19 +66,19 @@ def outline(trees: Sequence[Any]) -> Outline:
 def _parsed(text: str, tokens: list[Token]) -> Any:
     begin = tokens[0].start if tokens else 0
     try:
-        found = _Parser(dialect=Hive(), error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
+        parsed_trees = _Parser(dialect=Hive(), error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
     except ParseError as error:
         raise UnreadableError(_reason(error), _position(text, error, begin)) from error
     except RecursionError as error:
         raise UnreadableError("it is nested too deeply to be parsed", begin) from error
-    # sqlglot's parser fails on some malformed input by whatever happens to go wrong first.
+    # On some malformed input, sqlglot's parser fails with an arbitrary exception.
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"sqlglot cannot parse it ({type(error).__name__})", begin) from error
-    trees = [tree for tree in found if tree is not None]
+    trees = [tree for tree in parsed_trees if tree is not None]
     if len(trees) != 1 or not isinstance(_bare(trees[0]), _STATEMENTS):
         raise UnreadableError("expected one query", begin)
-    # Spark takes FROM for a column here, and what follows for its alias.
-    if any(not one.expressions for one in trees[0].find_all(exp.Select)):
+    # Spark would read FROM as a column here, and the next token as its alias.
+    if any(not select.expressions for select in trees[0].find_all(exp.Select)):
         raise UnreadableError("expected columns after SELECT", begin)
     if trees[0].find(exp.Into):
         raise UnreadableError("expected INSERT INTO before SELECT", begin)
@@ -94,9 +95,9 @@ def _bare(tree: Any) -> Any:
 
 def _reason(error: ParseError) -> str:
     first = error.errors[0] if error.errors else {}
-    found = first.get("highlight")
+    highlight = first.get("highlight")
     reason = str(first.get("description") or "sqlglot cannot parse it").rstrip(".")
-    return f"{reason}, at {found!r}" if found else reason
+    return f"{reason}, at {highlight!r}" if highlight else reason
 
 
 def _position(text: str, error: ParseError, begin: int) -> int:
@@ -105,14 +106,13 @@ def _position(text: str, error: ParseError, begin: int) -> int:
     if not isinstance(line, int) or not isinstance(column, int):
         return begin
     lines = text.split("\n")
-    # sqlglot says where a token ends.
-    end = sum(len(one) + 1 for one in lines[: line - 1]) + column
+    # sqlglot reports the end of a token.
+    end = sum(len(line_before) + 1 for line_before in lines[: line - 1]) + column
     return max(0, min(end, len(text)) - len(str(first.get("highlight") or "")))
 
 
 def _without_scripts(tokens: Sequence[Token]) -> list[Token] | None:
-    """The tokens with Hive's forms of ``TRANSFORM`` written as sqlglot knows them; ``None`` if there are
-    none.
+    """Rewrite Hive's forms of ``TRANSFORM`` as sqlglot knows them; return ``None`` if there are none.
 
     ``MAP a, b USING 'x'`` and ``REDUCE a, b USING 'x'`` are ``SELECT TRANSFORM(a, b) USING 'x'``.
     ``TRANSFORM(*)`` names no tables, so its star may be any constant.
@@ -141,7 +141,7 @@ def _without_scripts(tokens: Sequence[Token]) -> list[Token] | None:
 
 
 def _begins_script(tokens: Sequence[Token], number: int) -> bool:
-    """Tell whether MAP or REDUCE here is a clause, with a USING of its own before its parentheses end."""
+    """Return whether MAP or REDUCE is a clause here, with its own USING before its parentheses end."""
     depth = 0
     for token in tokens[number + 1 :]:
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)

@@ -1,10 +1,10 @@
-"""The tables that queries read, each with the conditions on its partition keys. Pure.
+"""Finds the tables that queries read, each with the conditions on its partition keys. Pure.
 
-A condition of a ``WHERE`` or ``ON`` clause may keep a partition from being read if no row of it could reach
-the answer. So it is used only where that holds: not behind a ``LIMIT`` or a window function, not from the
-``ON`` of a join that keeps the table's other rows, and behind an outer join only if it rejects nulls.
-Conditions on a subquery, a common table expression or a view go down to the tables below it, where a column
-of its answer is a plain column of one of them.
+A condition of a ``WHERE`` or ``ON`` clause excludes a partition if no row of the partition can reach the
+result. Therefore it is not used above a ``LIMIT`` or a window function, nor from the ``ON`` of a join that
+keeps the table's other rows, and above an outer join only if it rejects nulls. Conditions on a subquery, a
+common table expression or a view are passed down to its tables if the column of its result is a plain column
+of one of them.
 """
 
 from __future__ import annotations
@@ -36,27 +36,28 @@ from airflow_hive_federation.clusters.statements.statement import (
 from airflow_hive_federation.clusters.statements.tokens import table_name
 
 MAX_VIEWS = 64
-#: Walks of subqueries. A text of n common table expressions may refer to 2^n tables.
+#: The largest number of walks of subqueries, because a text of n common table expressions may refer to 2^n
+#: tables.
 MAX_WALKS = 5_000
 
-#: Functions whose value is the name of a table.
+#: Functions that represent the name of a table.
 _NAMING = frozenset({"IDENTIFIER", "TABLE"})
-#: The base of all nodes, by the names of older and newer versions.
+#: The base class of all nodes, under its name in older and newer versions.
 _NODE: Any = getattr(exp, "Expr", exp.Expression)
 Conjuncts = tuple[Condition, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """One place where a statement reads a table.
+    """One place in a statement that reads a table.
 
-    :param table: its name, with the database.
-    :param facts: ``None`` if the metastore has no such table.
-    :param temporary: the cluster that holds it, if it is a temporary table of the session.
-    :param conditions: conditions on its partition keys; only partitions that may satisfy all of them are
-        read.
-    :param views: the views through which it is read, the outermost first.
-    :param rows: its rows are read, not its definition only.
+    :param table: the name of the table, with the database.
+    :param facts: the facts; ``None`` if the table does not exist in the metastore.
+    :param temporary: the cluster of a temporary table of the session.
+    :param conditions: the conditions on its partition keys; the statement reads only partitions that may
+        satisfy all of them.
+    :param views: the views through which it is read, with the outermost first.
+    :param rows: true if its rows are read, and not only its definition.
     """
 
     table: TableName
@@ -69,7 +70,7 @@ class Read:
 
 @dataclass(frozen=True)
 class _Common:
-    """A common table expression, and those that it sees; ``None`` for its own name inside a recursive one."""
+    """A common table expression and those in its scope; ``None`` for its own name inside a recursive one."""
 
     node: Any
     scope: Mapping[str, _Common | None]
@@ -77,7 +78,7 @@ class _Common:
 
 @dataclass(frozen=True)
 class _Home:
-    """The place in which the names of a text mean tables."""
+    """The context that resolves the table names in a text."""
 
     database: str
     conditions: Conditions
@@ -89,7 +90,7 @@ class _Home:
 class _Source:
     """An entry of a FROM clause: a table, or a query with the names of its columns.
 
-    :param opaque: its columns are not known, so no condition goes down.
+    :param opaque: true if its columns are unknown, so that no condition is passed down.
     """
 
     alias: str
@@ -102,7 +103,7 @@ class _Source:
     opaque: bool = False
 
     def provides(self, name: str) -> bool:
-        """Tell whether the source certainly has a column."""
+        """Return whether the source certainly has a column."""
         if self.opaque:
             return False
         if self.read is not None:
@@ -114,56 +115,59 @@ class _Source:
 
 
 class _From:
-    """The sources of a FROM clause, with the conditions that each join puts on them."""
+    """The sources of a FROM clause, with the conditions that each join imposes on them."""
 
     def __init__(self) -> None:
         self._conditions: dict[_Source, Conjuncts] = {}
         self._visible: list[_Source] = []
-        #: Some join makes up rows of nulls.
+        #: True if some join adds rows of nulls.
         self.outer = False
 
     def add(self, sources: Sequence[_Source]) -> None:
         self._visible += sources
-        for one in sources:
-            self._conditions[one] = ()
+        for source in sources:
+            self._conditions[source] = ()
 
     def join(self, join: Any, added: Sequence[_Source], on: Conjuncts) -> None:
         side, kind = (join.side or "").upper(), (join.kind or "").upper()
         hides = kind in {"SEMI", "ANTI"}
         before, within = list(self._visible), [*self._visible, *added]
-        for one in added:
-            self._conditions[one] = ()
+        for source in added:
+            self._conditions[source] = ()
         if (not hides and (side == "RIGHT" or not side)) or kind == "SEMI":
             self._put(before, within, on)
-        # The ON of a parenthesised join is not only about what its parts have in common.
+        # The ON of a parenthesised join may concern only some of its parts.
         if (side in {"", "LEFT"} or hides) and len(added) == 1:
             self._put(added, within, on)
         self.outer |= bool(side) and not hides
-        # The right side of a semi-join cannot be named any more.
+        # The right side of a semi-join is no longer visible.
         self._visible = before if hides else within
 
     def _put(self, sources: Sequence[_Source], within: Sequence[_Source], on: Conjuncts) -> None:
         for condition in on:
             keys = _columns_of(condition)
-            for one in sources:
-                # Most conditions of a join name other tables.
-                if keys and all(key.qualifier not in {None, one.alias} for key in keys):
+            for source in sources:
+                # Most conditions of a join concern other tables.
+                if keys and all(key.qualifier not in {None, source.alias} for key in keys):
                     continue
-                usable = _bound_to(one, within, condition)
+                usable = _bound_to(source, within, condition)
                 if may_exclude(usable):
-                    self._conditions[one] += (usable,)
+                    self._conditions[source] += (usable,)
 
     def filtered(self, filters: Conjuncts) -> Iterator[tuple[_Source, Conjuncts]]:
-        """The sources, each with the conditions that its rows must satisfy."""
+        """Yield the sources, each with the conditions that its rows must satisfy."""
         self._put(self._visible, self._visible, filters)
         for source, conditions in self._conditions.items():
-            yield source, tuple(one for one in conditions if not self.outer or rejects_nulls(one))
+            yield (
+                source,
+                tuple(condition for condition in conditions if not self.outer or rejects_nulls(condition)),
+            )
 
 
 def reads(statement: Statement, catalog: CatalogFacts, session: Session) -> tuple[Read, ...]:
-    """The tables that a statement reads, once per place.
+    """Return the tables that a statement reads, one entry per place.
 
-    :raises UnreadableError: a view cannot be read, or is defined by itself; or a name is of another catalog.
+    :raises UnreadableError: a view cannot be read or refers to itself, or a name belongs to another catalog.
     """
     walk = _Walk(catalog, session)
     home = _Home(session.database, Conditions(statement.uncertain, statement.text), statement.outline)
@@ -193,7 +197,7 @@ class _Walk:
             self.found.append(replace(read, rows=False))
 
     def whole(self, tree: Any, home: _Home, pushed: Conjuncts = (), columns: tuple[str, ...] = ()) -> None:
-        """Walk the tree of a text, and see that nothing in it was passed over."""
+        """Walk the tree of a text, and check that the walk has reached every table in it."""
         if isinstance(tree, exp.Delete | exp.Update | exp.Merge):
             self._changed(tree, home)
         else:
@@ -203,13 +207,13 @@ class _Walk:
                 raise UnreadableError(f"{table.name} stands where no table was expected")
 
     def _changed(self, tree: Any, home: _Home) -> None:
-        # The table itself is an output: its primary cluster, which has all of it, runs the statement.
+        # The changed table is an output: the statement runs in its primary cluster, which holds all its data.
         self._seen.add(id(tree.this))
         scope = self._scope(tree, {}, home)
         using = tree.args.get("using")
         sources = list(self._sources(using, scope, home)) if isinstance(using, _NODE) else []
-        for one in sources:
-            self._descend(one, ())
+        for source in sources:
+            self._descend(source, ())
         self._nested(tree, scope, home, skip=("this", "using", "with", "with_"))
 
     # -- queries -------------------------------------------------------------------------------------------
@@ -236,18 +240,18 @@ class _Walk:
             self._nested(node, scope, home, skip=("with", "with_"))
 
     def _scope(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Mapping[str, Any]:
-        """The common table expressions that a query sees."""
+        """Return the common table expressions in the scope of a query."""
         common = node.args.get("with_") or node.args.get("with")
         if not isinstance(common, exp.With):
             return scope
         inner: dict[str, _Common | None] = dict(scope)
-        for one in common.expressions:
-            name = one.alias.lower()
+        for expression in common.expressions:
+            name = expression.alias.lower()
             below = {**inner, name: None} if common.recursive else dict(inner)
-            inner[name] = _Common(one, below)
-            # One that nobody refers to is analysed by engines all the same.
+            inner[name] = _Common(expression, below)
+            # Engines analyse a common table expression even if nothing refers to it.
             if not _is_referred_to(node, name):
-                self._query(one.this, below, home, (), ())
+                self._query(expression.this, below, home, (), ())
         return inner
 
     def _set_operation(
@@ -256,9 +260,9 @@ class _Walk:
         names = columns or output_names(node.left)
         keep = keeps_filters(node) and not node.args.get("by_name")
         self._query(node.left, scope, home, pushed if keep else (), columns)
-        # Columns of the other side are found by their places, which stars hide.
-        known = keep and len(names) == len(output_names(node.right)) > 0
-        self._query(node.right, scope, home, pushed if known else (), names if known else ())
+        # The columns of the other side correspond by position, which stars hide.
+        aligned = keep and len(names) == len(output_names(node.right)) > 0
+        self._query(node.right, scope, home, pushed if aligned else (), names if aligned else ())
         self._nested(node, scope, home, skip=("this", "expression", "with", "with_"))
 
     def _select(self, node: Any, scope: Mapping[str, Any], home: _Home, pushed: Conjuncts) -> None:
@@ -272,12 +276,12 @@ class _Walk:
         for join in joins:
             added = list(self._sources(join.this, scope, home))
             inner = join.this.args.get("joins") or ()
-            for one in inner:
-                added += self._sources(one.this, scope, home)
-                self._nested(one, scope, home, skip=("this",))
+            for part in inner:
+                added += self._sources(part.this, scope, home)
+                self._nested(part, scope, home, skip=("this",))
             on = join.args.get("on")
-            given = tuple(conjuncts(home.conditions.condition(on))) if on is not None else ()
-            clause.join(join, added, given)
+            on_conditions = tuple(conjuncts(home.conditions.condition(on))) if on is not None else ()
+            clause.join(join, added, on_conditions)
             clause.outer |= bool(inner) or _is_parenthesised(join.this)
         where = node.args.get("where")
         filters = tuple(conjuncts(home.conditions.condition(where.this))) if where is not None else ()
@@ -290,7 +294,7 @@ class _Walk:
     # -- sources -------------------------------------------------------------------------------------------
 
     def _sources(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Iterator[_Source]:
-        """The entries of a FROM clause that a node stands for; those of its joins are the caller's."""
+        """Yield the entries of a FROM clause that a node represents; the caller handles its joins."""
         if isinstance(node, exp.Table):
             yield self._table(node, scope, home)
             self._nested(node, scope, home, skip=("joins",))
@@ -302,14 +306,14 @@ class _Walk:
             self._nested(node, scope, home)
 
     def _parenthesised(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Iterator[_Source]:
-        """``(a JOIN b ON …)``, whose tables are seen outside of it."""
-        found = [*self._sources(node.this, scope, home)]
+        """Yield the sources of ``(a JOIN b ON …)``, whose tables are visible outside the parentheses."""
+        sources = [*self._sources(node.this, scope, home)]
         for join in node.this.args.get("joins") or ():
-            found += self._sources(join.this, scope, home)
+            sources += self._sources(join.this, scope, home)
             self._nested(join, scope, home, skip=("this",))
-        for one in found:
-            # Behind an alias, its columns are no longer those of the table that it names.
-            yield replace(one, alias="", opaque=True) if node.alias else one
+        for source in sources:
+            # Under an alias, its columns can no longer be identified by the table's own name.
+            yield replace(source, alias="", opaque=True) if node.alias else source
 
     def _derived(self, node: Any, scope: Mapping[str, Any], home: _Home) -> _Source:
         columns = tuple(name.lower() for name in node.alias_column_names)
@@ -324,20 +328,20 @@ class _Walk:
         start = int(node.this.meta.get("start", 0))
         name = table_name([part.name for part in node.parts], start)
         alias = (node.alias or name.name).lower()
-        renamed = tuple(one.lower() for one in node.alias_column_names)
+        renamed = tuple(column.lower() for column in node.alias_column_names)
         if name.database is None and name.name in scope:
             return self._common(scope[name.name], alias, renamed, home)
         read = self._read(name, home)
         if read.facts is None or not read.facts.is_view:
-            # Renamed columns are no longer the keys.
+            # Renamed columns are no longer the partition keys.
             return _Source(alias=alias, database=read.table.database, read=read, opaque=bool(renamed))
         return self._view(read, alias, renamed, home)
 
     def _common(self, common: Any, alias: str, renamed: tuple[str, ...], home: _Home) -> _Source:
         if common is None:
             return _Source(alias=alias)
-        columns = renamed or tuple(one.lower() for one in common.node.alias_column_names)
-        # A recursive one reads rows that its answer does not show.
+        columns = renamed or tuple(column.lower() for column in common.node.alias_column_names)
+        # A recursive expression reads rows that its result does not contain.
         recursive = common.scope.get(common.node.alias.lower(), common) is None
         return _Source(
             alias=alias,
@@ -356,19 +360,19 @@ class _Walk:
             raise UnreadableError(f"the view {read.table} is defined by itself")
         if len(home.views) >= MAX_VIEWS:
             raise UnreadableError(f"more than {MAX_VIEWS} views are defined by one another")
-        found = analyse(facts.view_text)
-        if not isinstance(found, Statement) or found.outputs or len(found.queries) != 1:
-            raise UnreadableError(f"the definition of the view {read.table} cannot be read ({found})")
+        analysis = analyse(facts.view_text)
+        if not isinstance(analysis, Statement) or analysis.outputs or len(analysis.queries) != 1:
+            raise UnreadableError(f"the definition of the view {read.table} cannot be read ({analysis})")
         inside = _Home(
             facts.view_database or facts.database,
-            Conditions(found.uncertain, found.text),
-            found.outline,
+            Conditions(analysis.uncertain, analysis.text),
+            analysis.outline,
             (*home.views, read.table),
         )
         return _Source(
             alias=alias,
             database=read.table.database,
-            query=found.queries[0],
+            query=analysis.queries[0],
             columns=renamed or facts.columns or ("",),
             home=inside,
         )
@@ -389,10 +393,14 @@ class _Walk:
 
     def _below(self, source: _Source, conditions: Conjuncts, home: _Home) -> None:
         many = self._walks > MAX_WALKS // 5
-        useful = () if many or source.opaque else tuple(one for one in conditions if _columns_of(one))
+        useful = (
+            ()
+            if many or source.opaque
+            else tuple(condition for condition in conditions if _columns_of(condition))
+        )
         view = home.views[-1] if home.views else None
         if not useful:
-            # Nothing is won by walking the same query again.
+            # Another walk of the same query would find nothing new.
             if (id(source.query), view) in self._plainly:
                 return
             self._plainly.add((id(source.query), view))
@@ -406,26 +414,28 @@ class _Walk:
         for key, value in node.args.items():
             if key in skip:
                 continue
-            for one in value if isinstance(value, list) else [value]:
-                if id(one) not in home.outline.above:
+            for child in value if isinstance(value, list) else [value]:
+                if id(child) not in home.outline.above:
                     continue
-                if isinstance(one, exp.Query | exp.Table):
-                    self._query(one, scope, home, (), ())
+                if isinstance(child, exp.Query | exp.Table):
+                    self._query(child, scope, home, (), ())
                 elif key != "hint":
-                    self._nested(one, scope, home)
+                    self._nested(child, scope, home)
 
 
 def _bound_to(source: _Source, sources: Sequence[_Source], condition: Condition) -> Condition:
-    """The condition with the columns of one source; those of others become undecided."""
+    """Return the condition with the columns of one source; columns of others become undecided."""
 
     def bind(key: Key) -> Key | None:
         if key.qualifier is None and len(sources) == 1 and source.query is not None:
             owners = list(sources)
         elif key.qualifier is None:
-            owners = [one for one in sources if one.provides(key.name)]
+            owners = [candidate for candidate in sources if candidate.provides(key.name)]
         else:
             owners = [
-                one for one in sources if one.alias == key.qualifier and key.database in {None, one.database}
+                candidate
+                for candidate in sources
+                if candidate.alias == key.qualifier and key.database in {None, candidate.database}
             ]
         only = len(owners) == 1 and owners[0] is source
         return Key(key.name) if only and (source.query is not None or source.provides(key.name)) else None
@@ -434,8 +444,10 @@ def _bound_to(source: _Source, sources: Sequence[_Source], condition: Condition)
 
 
 def _names_a_table(function: Any) -> bool:
-    """Tell whether a function takes a table, ``f(TABLE(t))``, or stands for the name of one."""
-    return any(one.name.upper() in _NAMING and not one.find(exp.Query) for one in function.find_all(exp.Func))
+    """Return whether a function takes a table, as in ``f(TABLE(t))``, or represents a table name."""
+    return any(
+        call.name.upper() in _NAMING and not call.find(exp.Query) for call in function.find_all(exp.Func)
+    )
 
 
 def _is_parenthesised(node: Any) -> bool:
@@ -443,25 +455,25 @@ def _is_parenthesised(node: Any) -> bool:
 
 
 def _renamed(node: Any, pushed: Conjuncts, columns: tuple[str, ...]) -> Conjuncts:
-    """Conditions on a query's answer as conditions on its sources."""
+    """Return conditions on a query's result as conditions on its sources."""
     if not pushed or not keeps_filters(node):
         return ()
-    return tuple(bound(one, lambda key: column_behind(node, key.name, columns)) for one in pushed)
+    return tuple(bound(condition, lambda key: column_behind(node, key.name, columns)) for condition in pushed)
 
 
 def _columns_of(condition: Condition) -> set[Key]:
-    found: set[Key] = set()
+    keys: set[Key] = set()
 
     def bind(key: Key) -> Key:
-        found.add(key)
+        keys.add(key)
         return key
 
     bound(condition, bind)
-    return found
+    return keys
 
 
 def _is_referred_to(node: Any, name: str) -> bool:
     return any(
-        isinstance(one.this, exp.Identifier) and not one.args.get("db") and one.name.lower() == name
-        for one in node.find_all(exp.Table)
+        isinstance(table.this, exp.Identifier) and not table.args.get("db") and table.name.lower() == name
+        for table in node.find_all(exp.Table)
     )

@@ -1,12 +1,12 @@
-"""The tables that a statement reads and writes, from its text alone. Pure.
+"""Defines the analysis of a statement: the tables that it reads and writes, from its text alone. Pure.
 
-The text is read by three means. Statements about clusters and databases, and the beginnings of all others
-(``INSERT OVERWRITE TABLE … PARTITION (…) IF NOT EXISTS``), are read by the small grammar of
-:mod:`~airflow_hive_federation.clusters.statements.grammar`. Queries are read by sqlglot's Hive dialect, and
-the forms that it does not know (``MAP … USING``, ``TRANSFORM (*)``) after a rewriting of their tokens. The
-text itself is never changed: it is what the engine runs.
+Three parsers share the work. The small grammar of :mod:`~airflow_hive_federation.clusters.statements.grammar`
+reads statements about clusters and databases, and the beginnings of all others
+(``INSERT OVERWRITE TABLE … PARTITION (…) IF NOT EXISTS``). sqlglot's Hive dialect reads queries. Forms
+unknown to sqlglot (``MAP … USING``, ``TRANSFORM (*)``) have their tokens rewritten first. The text itself
+never changes, because the engine runs it.
 
-A statement that cannot be read for certain is :class:`Unanalysable`. It is never guessed.
+A statement that cannot be read for certain is :class:`Unanalysable`; its tables are never guessed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MARK = "\0"
 
 
 def placeholder(number: int) -> str:
-    """The text that stands for a parameter in a tree. No statement contains it: zero bytes are refused."""
+    """Return a parameter's text in a tree. No statement contains it, because zero bytes are refused."""
     return f"{_MARK}{number}"
 
 
@@ -27,7 +27,7 @@ def placeholder(number: int) -> str:
 class TableName:
     """The name of a table, in lower case.
 
-    :param database: ``None`` where the session's database is meant.
+    :param database: the database; ``None`` means the session's database.
     """
 
     database: str | None
@@ -41,9 +41,9 @@ class TableName:
 class Output:
     """A table that a statement writes, changes or removes.
 
-    :param partition: keys of a ``PARTITION`` clause with their values; ``None`` for a value that the text
-        does not spell out, as in a dynamic partition.
-    :param temporary: the statement creates it for its session only.
+    :param partition: the keys of a ``PARTITION`` clause, with their values; ``None`` for a value that is not
+        in the text, as in a dynamic partition.
+    :param temporary: true if the statement creates it for its session only.
     """
 
     table: TableName
@@ -56,8 +56,8 @@ class Outline:
     """The places of tables in trees of queries, by the identities of their nodes; found once per template.
 
     :param tables: the tables of each tree.
-    :param above: nodes with a query or a table among what they contain; all other nodes need no look.
-    :param names: the tables that may be read, names of common table expressions among them.
+    :param above: the nodes that contain a query or a table; a search may skip all other nodes.
+    :param names: the tables that may be read, including the names of common table expressions.
     """
 
     tables: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
@@ -69,13 +69,13 @@ class Outline:
 class Statement:
     """A statement that was understood.
 
-    :param verb: its first words, such as ``INSERT`` or ``ALTER TABLE``.
-    :param described: tables whose definition it uses, and none of their rows.
-    :param queries: the queries in it, as sqlglot's trees.
-    :param uncertain: its strings that engines may read differently.
-    :param parameters: the texts of strings that the trees hold the numbers of, as :func:`placeholder` writes
-        them. Statements that differ in these only share their trees.
-    :param outline: of its queries.
+    :param verb: the first keywords, such as ``INSERT`` or ``ALTER TABLE``.
+    :param described: the tables whose definition it uses, but whose rows it does not read.
+    :param queries: the queries in the statement, as sqlglot's trees.
+    :param uncertain: the strings that engines may read differently.
+    :param parameters: the texts of strings for which the trees contain placeholders (see
+        :func:`placeholder`). Statements that differ only in these share their trees.
+    :param outline: the outline of its queries.
     """
 
     verb: str
@@ -87,13 +87,13 @@ class Statement:
     outline: Outline = field(default_factory=Outline, compare=False, repr=False)
 
     def text(self, written: str) -> str:
-        """The text of a string that the trees may hold as a placeholder."""
+        """Return the text of a string that the trees may contain as a placeholder."""
         return self.parameters[int(written[1:])] if written.startswith(_MARK) else written
 
     @property
     def names(self) -> tuple[TableName, ...]:
-        """All tables that the statement names, and its common table expressions."""
-        return (*self.described, *(one.table for one in self.outputs), *self.outline.names)
+        """All tables that the statement names, including its common table expressions."""
+        return (*self.described, *(output.table for output in self.outputs), *self.outline.names)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Unanalysable:
     """A statement whose tables are not known for certain.
 
     :param reason: the construct that was not understood, as a clause.
-    :param line: where it stands, from 1 on.
+    :param line: the line of the construct, counted from 1.
     """
 
     reason: str
@@ -130,7 +130,7 @@ Analysis = Statement | UseDatabase | UseCluster | Unanalysable
 
 
 class UnreadableError(ValueError):
-    """A statement that cannot be read for certain; :func:`analyse` returns it as :class:`Unanalysable`."""
+    """A statement cannot be read for certain; :func:`analyse` returns it as :class:`Unanalysable`."""
 
     def __init__(self, reason: str, start: int = 0) -> None:
         super().__init__(reason)

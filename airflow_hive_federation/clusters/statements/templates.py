@@ -1,4 +1,4 @@
-"""Statements without their days and numbers, so that many that differ in these only are read once. Pure."""
+"""Removes days and numbers from statements, so that those that differ only in these are read once. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUOTED = frozenset({TokenType.STRING, TokenType.IDENTIFIER})
 
 
 class Skeleton:
-    """A text without what looks like strings of days or numbers; equal to others that differ in these only.
+    """A text without strings of days or numbers; equal to other texts that differ only in these.
 
     :ivar holes: the texts of these strings.
     """
@@ -26,8 +26,8 @@ class Skeleton:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.holes = tuple(one or other for one, other in _HOLE.findall(text))
-        # A text with zero bytes of its own has fewer holes.
+        self.holes = tuple(quoted or single_quoted for quoted, single_quoted in _HOLE.findall(text))
+        # A text that contains zero bytes itself has fewer holes.
         self._skeleton = (_HOLE.sub("\0", text) if self.holes else text, len(self.holes))
 
     def __hash__(self) -> int:
@@ -37,20 +37,20 @@ class Skeleton:
         return isinstance(other, Skeleton) and self._skeleton == other._skeleton
 
     def is_exact(self) -> bool:
-        """Tell whether the holes are the parameters of the text's tokens, and not part of something else.
+        """Return whether the holes are exactly the parameters among the text's tokens.
 
-        What fills them contains no quotes or escapes, so all texts of the same skeleton then have the same
-        tokens.
+        The strings in the holes contain no quotes or escapes, so all texts of the same skeleton then have the
+        same tokens.
 
         :raises UnreadableError: the text has no tokens.
         """
-        places = [(one.start(), one.end() - 1) for one in _HOLE.finditer(self.text)]
-        tokens = [one for one in tokens_of(self.text) if is_parameter(self.text, one)]
-        return places == [(one.start, one.end) for one in tokens]
+        holes_at = [(hole.start(), hole.end() - 1) for hole in _HOLE.finditer(self.text)]
+        tokens = [token for token in tokens_of(self.text) if is_parameter(self.text, token)]
+        return holes_at == [(token.start, token.end) for token in tokens]
 
 
 def is_parameter(text: str, token: Token) -> bool:
-    """Tell whether a token is a string of a day or a number, without escapes."""
+    """Return whether a token is a string of a day or a number, without escapes."""
     return (
         token.token_type is TokenType.STRING
         and bool(PARAMETER.fullmatch(token.text))
@@ -59,7 +59,7 @@ def is_parameter(text: str, token: Token) -> bool:
 
 
 def template(text: str) -> Hashable:
-    """The statement without its layout, comments and case; the text itself if it has no tokens."""
+    """Return the statement without its layout, comments and case; the text itself if it has no tokens."""
     skeleton = Skeleton(text)
     try:
         plain = _plain(skeleton)
@@ -74,10 +74,10 @@ def _plain(skeleton: Skeleton) -> Hashable | None:
     tokens = list(tokens_of(text))
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
-    # Names of clusters are as they were configured.
+    # Names of clusters keep their configured case.
     if not skeleton.is_exact() or (tokens and word(tokens[0]) == "USE"):
         return None
-    return tuple(_plain_token(text, one) for one in tokens)
+    return tuple(_plain_token(text, token) for token in tokens)
 
 
 def _plain_token(text: str, token: Token) -> Hashable:

@@ -1,4 +1,4 @@
-"""Tokens of statements, and a cursor over them. Pure."""
+"""Splits statements into tokens, and moves a cursor over them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from airflow_hive_federation.clusters.statements.statement import TableName, UnreadableError
 
-#: A parser recurses at each parenthesis. Hive's own gives up far earlier.
+#: The largest depth of parentheses, because a parser recurses at each; Hive's own fails far earlier.
 MAX_DEPTH = 200
 MAX_CHARACTERS = 2_000_000
 _POSITION = re.compile(r"\d+:(\d+)")
@@ -24,15 +24,15 @@ _CATALOGS = frozenset({"spark_catalog", "hive"})
 
 
 class _Tokenizer(Hive.Tokenizer):
-    # These would swallow the rest of their statement as one string.
+    # The base class would read the rest of a statement after these tokens as one string.
     COMMANDS: ClassVar[set[TokenType]] = set()
 
 
 @lru_cache(maxsize=64)
 def tokens_of(text: str) -> tuple[Token, ...]:
-    """The tokens of a text.
+    """Return the tokens of a text.
 
-    :raises UnreadableError: a quotation that does not end, or a text beyond all bounds.
+    :raises UnreadableError: a quotation does not end, or the text exceeds a limit.
     """
     if len(text) > MAX_CHARACTERS:
         raise UnreadableError(f"it has more than {MAX_CHARACTERS:,} characters")
@@ -41,9 +41,9 @@ def tokens_of(text: str) -> tuple[Token, ...]:
     try:
         tokens = tuple(_Tokenizer(dialect=Hive).tokenize(text))
     except TokenError as error:
-        found = _POSITION.search(str(error.__cause__ or error))
+        position = _POSITION.search(str(error.__cause__ or error))
         raise UnreadableError(
-            "a quotation, comment or number does not end", int(found[1]) if found else 0
+            "a quotation, comment or number does not end", int(position[1]) if position else 0
         ) from error
     depth = 0
     for token in tokens:
@@ -54,41 +54,41 @@ def tokens_of(text: str) -> tuple[Token, ...]:
 
 
 def split_script(text: str) -> tuple[str, ...]:
-    """The statements of a script, without the semicolons between them.
+    """Return the statements of a script, without the semicolons between them.
 
     :raises UnreadableError: as :func:`tokens_of`.
     """
-    found, begin = [], 0
+    statements, begin = [], 0
     tokens = tokens_of(text)
     ends = [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
     for end in (*ends, len(text)):
         if any(begin <= token.start < end for token in tokens):
-            found.append(text[begin:end].strip())
+            statements.append(text[begin:end].strip())
         begin = end + 1
-    return tuple(found)
+    return tuple(statements)
 
 
 def uncertain_strings(text: str, tokens: Sequence[Token]) -> frozenset[str]:
-    """Texts of the strings that engines may read differently: with escapes, or two side by side."""
-    found = set()
+    """Return the texts of strings that engines may read differently: with escapes, or two side by side."""
+    texts = set()
     before: Token | None = None
     for token in tokens:
         if token.token_type is TokenType.STRING:
             if has_escape(text, token):
-                found.add(token.text)
+                texts.add(token.text)
             if before is not None and before.token_type is TokenType.STRING:
-                found.update((before.text, token.text))
+                texts.update((before.text, token.text))
         before = token
-    return frozenset(found)
+    return frozenset(texts)
 
 
 def has_escape(text: str, token: Token) -> bool:
-    """Tell whether a string has an escape as it is written: its token does not show that."""
+    """Return whether a string contains an escape in the statement, which its token does not show."""
     return "\\" in text[token.start : token.end + 1]
 
 
 class Cursor:
-    """A place between the tokens of one statement."""
+    """A position among the tokens of one statement."""
 
     def __init__(self, text: str, tokens: Sequence[Token]) -> None:
         self.text = text
@@ -99,7 +99,7 @@ class Cursor:
         return self.at >= len(self.tokens)
 
     def peek(self, ahead: int = 0) -> str:
-        """The word at a place, in upper case; empty for a quoted name, a string, and behind the end."""
+        """Return the upper-case keyword at a position; empty for a quoted name, a string, and the end."""
         number = self.at + ahead
         return word(self.tokens[number]) if 0 <= number < len(self.tokens) else ""
 
@@ -108,29 +108,29 @@ class Cursor:
         return self.tokens[number].token_type if number < len(self.tokens) else None
 
     def accept(self, *words: str) -> bool:
-        """Step over a sequence of words, if it stands here.
+        """Skip a sequence of keywords if it is at the cursor; return whether it was.
 
-        Some of sqlglot's keywords have several words, so the sequence is compared as text.
+        Some of sqlglot's keywords consist of several words, so the sequence is compared as text.
         """
-        wanted, number = " ".join(words), self.at
-        while wanted and number < len(self.tokens):
-            found = word(self.tokens[number])
-            if not found or not (wanted == found or wanted.startswith(found + " ")):
+        remaining, number = " ".join(words), self.at
+        while remaining and number < len(self.tokens):
+            keyword = word(self.tokens[number])
+            if not keyword or not (remaining == keyword or remaining.startswith(keyword + " ")):
                 return False
-            wanted = wanted[len(found) :].lstrip()
+            remaining = remaining[len(keyword) :].lstrip()
             number += 1
-        if wanted:
+        if remaining:
             return False
         self.at = number
         return True
 
     def accept_any(self, *words: str) -> str:
-        return next((one for one in words if self.accept(*one.split())), "")
+        return next((phrase for phrase in words if self.accept(*phrase.split())), "")
 
     def skip(self, kind: TokenType) -> bool:
-        found = self.kind() is kind
-        self.at += found
-        return found
+        matches = self.kind() is kind
+        self.at += matches
+        return matches
 
     def error(self, reason: str) -> UnreadableError:
         start = len(self.text.rstrip()) if self.end() else self.tokens[self.at].start
@@ -138,9 +138,9 @@ class Cursor:
         return UnreadableError(f"{reason}, found {near!r}", start)
 
     def name(self) -> TableName:
-        """Step over the name of a table.
+        """Skip the name of a table, and return it.
 
-        :raises UnreadableError: there is none, or one of another catalog.
+        :raises UnreadableError: the next token is no name, or the name belongs to another catalog.
         """
         if self.peek() == "IDENTIFIER" and self.kind(1) is TokenType.L_PAREN:
             raise self.error("expected the name of a table, and not of a parameter")
@@ -156,21 +156,21 @@ class Cursor:
         return str(self.tokens[self.at - 1].text)
 
     def partition(self) -> tuple[tuple[str, str | None], ...]:
-        """Step over ``PARTITION (…)``, if it stands here, and return its keys and values."""
+        """Skip ``PARTITION (…)`` if it is at the cursor; return its keys and values."""
         if not self.accept("PARTITION"):
             return ()
         inside = self.parenthesised()
-        found: list[tuple[str, str | None]] = []
+        keys_and_values: list[tuple[str, str | None]] = []
         for part in split_at(inside, TokenType.COMMA):
             if not part or not is_name(part[0]):
                 raise self.error("expected keys of a partition before this")
-            found.append((part[0].text.lower(), _constant(part[1:])))
-        return tuple(found)
+            keys_and_values.append((part[0].text.lower(), _constant(part[1:])))
+        return tuple(keys_and_values)
 
     def parenthesised(self) -> Sequence[Token]:
-        """Step over parentheses, and return the tokens inside.
+        """Skip a pair of parentheses, and return the tokens inside.
 
-        :raises UnreadableError: there are none, or they do not close.
+        :raises UnreadableError: the next token is no parenthesis, or the parentheses do not close.
         """
         begin = self.at
         if not self.skip(TokenType.L_PAREN):
@@ -185,7 +185,7 @@ class Cursor:
         return self.tokens[begin + 1 : self.at - 1]
 
     def top_level(self) -> Iterator[int]:
-        """Numbers of the tokens from here on that stand in no parentheses; the opening ones count."""
+        """Yield the numbers of the tokens from the cursor on outside parentheses, including opening ones."""
         depth = 0
         for number in range(self.at, len(self.tokens)):
             kind = self.tokens[number].token_type
@@ -196,30 +196,30 @@ class Cursor:
 
 
 def table_name(parts: Sequence[str], start: int) -> TableName:
-    """The name of the metastore's table.
+    """Return the name of a table in the metastore.
 
-    :raises UnreadableError: it is of another catalog, names a file, or has a part that is no name.
+    :raises UnreadableError: the name belongs to another catalog, names a file, or has a part that is no name.
     """
     parts = [part.lower() for part in parts]
     if len(parts) == 3 and parts[0] in _CATALOGS:
         parts = parts[1:]
     if len(parts) > 2:
         raise UnreadableError(f"{'.'.join(parts)} is of another catalog, or no table's name", start)
-    # Hive cuts blanks off at the ends of a name, other engines keep them.
+    # Hive strips blanks at the ends of a name, other engines keep them.
     if any("." in part or "/" in part or not part or part != part.strip() for part in parts):
         raise UnreadableError(f"{parts[-1]!r} is a path, or a name of several parts in one", start)
     return TableName(parts[0] if len(parts) == 2 else None, parts[-1])
 
 
 def split_at(tokens: Sequence[Token], kind: TokenType) -> list[Sequence[Token]]:
-    """The tokens between those of a kind that stand in no parentheses."""
-    found, begin, depth = [], 0, 0
+    """Return the token sequences between the tokens of a kind that stand outside parentheses."""
+    sequences, begin, depth = [], 0, 0
     for number, token in enumerate(tokens):
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         if depth == 0 and token.token_type is kind:
-            found.append(tokens[begin:number])
+            sequences.append(tokens[begin:number])
             begin = number + 1
-    return [*found, tokens[begin:]]
+    return [*sequences, tokens[begin:]]
 
 
 def word(token: Token) -> str:
@@ -235,7 +235,7 @@ def is_name(token: Token) -> bool:
 
 
 def _constant(tokens: Sequence[Token]) -> str | None:
-    """The text of ``= constant``; ``None`` for anything else."""
+    """Return the text of ``= constant``; ``None`` for any other tokens."""
     if len(tokens) == 2 and tokens[0].token_type is TokenType.EQ:
         value = tokens[1]
         if value.token_type in {TokenType.STRING, TokenType.NUMBER}:

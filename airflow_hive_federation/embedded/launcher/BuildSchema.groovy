@@ -1,4 +1,4 @@
-// Makes a Derby database of SQL scripts: arguments are its directory and the scripts, in order.
+// Creates a Derby database from SQL scripts. Arguments: its directory, and the scripts in order.
 import java.sql.SQLException
 import org.apache.derby.jdbc.EmbeddedDriver
 

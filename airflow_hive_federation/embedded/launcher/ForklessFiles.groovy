@@ -1,7 +1,8 @@
-// Hadoop without its native library forks `chmod` for every file and directory it makes, and `ls` for the
-// permissions of every file it lists. Java can do both itself since version 7, and a metastore that adds a
-// thousand partitions is then not made of forks. The `ls` also comes later than the listing: Hive's writes list
-// their table's directory, and fail there if a cleaner or a compactor removes a directory of it in between.
+// Replaces Hadoop's local file system by one without forks. Hadoop without its native library forks `chmod`
+// for every file and directory that it creates, and `ls` for the permissions of every file that it lists.
+// Java can do both itself since version 7, so that adding a thousand partitions needs no forks. Also, the
+// `ls` runs after the listing: Hive's writes list their table's directory, and fail if a cleaner or a
+// compactor removes a directory of it in between.
 import groovy.transform.CompileStatic
 import java.nio.file.FileSystemException
 import java.nio.file.Files
@@ -31,7 +32,7 @@ class ForklessRawFiles extends RawLocalFileSystem {
         Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(bits))
     }
 
-    // Listing a directory goes by this too, and leaves out what has vanished.
+    // Hadoop also calls this to list a directory, and leaves out files that have vanished.
     @Override
     FileStatus getFileStatus(Path path) throws IOException {
         java.nio.file.Path file = pathToFile(path).toPath()
@@ -39,7 +40,7 @@ class ForklessRawFiles extends RawLocalFileSystem {
         try {
             found = (PosixFileAttributes) Files.readAttributes(file, PosixFileAttributes)
         } catch (NoSuchFileException problem) {
-            // Not asked again: another thread may have made it by now.
+            // No second check here, because another thread may have created the file by now.
             throw missing(path, problem)
         } catch (FileSystemException problem) {
             if (Files.exists(file)) throw problem
@@ -53,9 +54,9 @@ class ForklessRawFiles extends RawLocalFileSystem {
             path.makeQualified(uri, workingDirectory))
     }
 
-    // A directory of an ACID table may vanish between its parent's listing and its own, by a cleaner: then it holds
-    // nothing, as in an object store. Hive's FetchOperator takes a FileNotFoundException there for an empty table,
-    // and its SELECT answers without rows.
+    // A cleaner may remove a directory of an ACID table between the listing of its parent and its own: then
+    // the directory counts as empty, as in an object store. Hive's FetchOperator would take a
+    // FileNotFoundException there for an empty table, and its SELECT would return no rows.
     @Override
     FileStatus[] listStatus(Path path) throws IOException {
         try {
@@ -81,7 +82,8 @@ class ForklessFiles extends LocalFileSystem {
         getFileChecksum(path, Long.MAX_VALUE)
     }
 
-    // Hive's change manager names what it keeps by checksums, which Hadoop has for HDFS alone.
+    // Hive's change manager uses checksums in the names of the files that it keeps; Hadoop has them for HDFS
+    // only.
     @Override
     FileChecksum getFileChecksum(Path path, long length) throws IOException {
         if (!conf.getBoolean('fs.file.checksums', false)) return null

@@ -1,5 +1,5 @@
-// Runs a NameNode and a DataNode in this JVM and carries out commands of their administrator: one JSON object per
-// line on standard input, one JSON object per line on the standard output that the JVM was started with.
+// Runs a NameNode and a DataNode in this JVM, and administrator's commands on them: it reads one JSON object
+// per line from standard input, and writes one JSON object per line to the JVM's original standard output.
 // Request {"tool": "dfs" or "dfsadmin", "arguments": […]}; answer {"code": …, "text": …}.
 // Arguments: NameNode's port (0: any free one), lock file, announcement file, directory, parent's process id.
 import groovy.json.JsonOutput
@@ -20,19 +20,19 @@ def (port, lockFile, announcementFile, directory, parent) = args
 Lifetime.tieTo(parent as long)
 
 def channel = FileChannel.open(Paths.get(lockFile), StandardOpenOption.CREATE, StandardOpenOption.WRITE)
-// The kernel frees it when the process dies: two NameNodes must not write one directory.
+// The lock keeps two NameNodes from writing to one directory; the kernel releases it when the process dies.
 def lock = channel.tryLock()
 if (lock == null) {
     System.err.println("FATAL another HDFS is running on ${directory}")
     Runtime.runtime.halt(3)
 }
 
-// Hadoop's tools print where they like; only answers go to the real standard output.
+// Hadoop's tools print to System.out; only answers go to the real standard output.
 def answers = new PrintStream(System.out, false, 'UTF-8')
 System.out = System.err
 
 def conf = new HdfsConfiguration()
-// By name: the class is in Hadoop's minicluster, which the other launchers do not have.
+// The class is loaded by name because it is in Hadoop's minicluster, which the other launchers do not have.
 def builder = Class.forName('org.apache.hadoop.hdfs.MiniDFSCluster$Builder')
 def data = new File(directory, 'data')
 def cluster

@@ -1,5 +1,6 @@
-// Runs Hive's metastore and says where it listens.
-// Arguments: Thrift port and Derby's port (0: any free one), lock file, announcement file, name, directory, parent's process id or 0.
+// Runs Hive's metastore and writes its ports to the announcement file.
+// Arguments: Thrift port and Derby's port (0: any free one), lock file, announcement file, name, directory,
+// parent's process id or 0.
 import groovy.json.JsonOutput
 import java.lang.management.ManagementFactory
 import java.nio.channels.FileChannel
@@ -17,11 +18,11 @@ if (parent != '0') {
     Lifetime.tieTo(parent as long)
 }
 
-// The kernel frees this lock when the process dies, however it dies: it tells a live metastore from a stale
-// announcement, and keeps a second one off the same Derby directory.
+// The kernel releases this lock when the process dies, even if it is killed: the lock distinguishes a live
+// metastore from a stale announcement, and keeps a second metastore from the same Derby directory.
 def channel = FileChannel.open(Paths.get(lockFile), StandardOpenOption.CREATE, StandardOpenOption.WRITE)
 def lock = channel.tryLock()
-// Whoever asks whether the lock is held takes it for a moment.
+// A process that checks the lock holds it for a moment.
 for (int attempt = 0; lock == null && attempt < 20; attempt++) {
     Thread.sleep(50)
     lock = channel.tryLock()
@@ -44,7 +45,7 @@ Thread.start('metastore') {
 }
 
 def boundPort(thriftServer) {
-    // Hive logs the port it was asked for, which is 0: the true one is in the socket of its server.
+    // Hive logs the requested port, which is 0: the actual one is in the socket of its server.
     def held = thriftServer.class.declaredFields.find { TServer.isAssignableFrom(it.type) }
     held.accessible = true
     def transport = TServer.getDeclaredField('serverTransport_')
@@ -53,7 +54,7 @@ def boundPort(thriftServer) {
 }
 
 def startDerbyServer(int wanted) {
-    // Hive's SQL engine enqueues compactions over JDBC, past the metastore.
+    // Hive's SQL engine enqueues compactions by JDBC, without the metastore.
     def loopback = InetAddress.getByName('127.0.0.1')
     for (int attempt = 1; ; attempt++) {
         def chosen = wanted ?: new ServerSocket(0, 1, loopback).withCloseable { it.localPort }
@@ -61,7 +62,7 @@ def startDerbyServer(int wanted) {
             new NetworkServerControl(loopback, chosen).start(null)
             return chosen
         } catch (Exception taken) {
-            // Between choosing a free port and binding it, somebody else may have taken it.
+            // Another process may have taken the free port before the server bound it.
             if (wanted || attempt == 5) {
                 throw taken
             }

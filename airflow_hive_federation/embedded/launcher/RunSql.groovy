@@ -1,6 +1,7 @@
-// Hive's own SQL engine, Tez inside of this JVM, fed with statements: one JSON object per line on standard
-// input, one JSON object per line on the standard output that the JVM was started with.
-// Request {"sql": …}; answer {"rows": [[…], …]} or {"error": …, "code": …}. The first line is {"ready": true}.
+// Runs statements in Hive's own SQL engine, with Tez inside this JVM: it reads one JSON object per line from
+// standard input, and writes one JSON object per line to the JVM's original standard output.
+// Request {"sql": …}; answer {"rows": [[…], …]} or {"error": …, "code": …}. The first line is {"ready":
+// true}.
 // Argument: parent's process id.
 import groovy.json.JsonOutput
 import groovy.json.JsonSlurper
@@ -14,13 +15,13 @@ import org.apache.hadoop.hive.ql.session.SessionState
 
 Lifetime.tieTo(args[0] as long)
 
-// Hive prints where it likes; only answers go to the real standard output.
+// Hive prints to System.out; only answers go to the real standard output.
 def answers = new PrintStream(System.out, false, 'UTF-8')
 System.out = System.err
 def answer = { Map content -> answers.println(JsonOutput.toJson(content)); answers.flush() }
 
 def conf = new HiveConf(SessionState)
-// Rows come as Java values, not as a line of text: a tab in a value is a tab, and NULL is null.
+// Rows are Java values, not lines of text, so that a tab in a value stays a tab, and NULL is null.
 conf.set('list.sink.output.formatter', 'org.apache.hadoop.hive.serde2.thrift.ThriftFormatter')
 conf.set('list.sink.output.protocol', '10')
 def session = new SessionState(conf)
@@ -35,7 +36,7 @@ def text = { value, String type ->
     def scale = type =~ /^decimal\(\d+,(\d+)\)$/
     value == null ? null
         : value instanceof byte[] ? value.encodeHex().toString()
-        // With all digits of its scale, as Hive's own command line prints it.
+        // A decimal has all digits of its scale, as in Hive's own command line.
         : scale ? new BigDecimal(value.toString()).setScale(scale[0][1] as int).toPlainString()
         : value.toString()
 }
@@ -45,7 +46,8 @@ def rowsOf = { driver ->
     def rows = []
     def batch = []
     while (driver.getResults(batch)) {
-        // What a task wrote as text has its columns between tabs; what a query yields is an array of values.
+        // A row that a task wrote as text has tabs between its columns; a row of a query is an array of
+        // values.
         rows.addAll(batch.collect { row ->
             row instanceof String ? row.split('\t', -1) as List
                 : row.toList().withIndex().collect { value, column -> text(value, types[column]) }

@@ -1,6 +1,7 @@
--- What Hive 4.2's metastore expects beyond the schema of 4.0. Found by running 4.2.1 against the older one.
+-- Changes the schema of Hive 4.0 to that of 4.2. The differences were found by running 4.2.1 on the older
+-- schema.
 
--- Column statistics are found by the id of their table or partition: the names are gone.
+-- Hive finds column statistics by the id of their table or partition, and no longer stores the names.
 DROP INDEX "APP"."TAB_COL_STATS_IDX";
 ALTER TABLE "APP"."TAB_COL_STATS" DROP COLUMN "CAT_NAME";
 ALTER TABLE "APP"."TAB_COL_STATS" DROP COLUMN "DB_NAME";

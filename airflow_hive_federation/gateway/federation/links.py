@@ -14,7 +14,7 @@ from airflow_hive_federation.errors import RemoteError
 from airflow_hive_federation.gateway.dispatch import Call
 from airflow_hive_federation.gateway.federation.fan_out import Question
 from airflow_hive_federation.gateway.federation.members import Member
-from airflow_hive_federation.gateway.federation.owners import Link, LocalName, Place
+from airflow_hive_federation.gateway.federation.owners import Link, LocalName, OwnedName
 from airflow_hive_federation.gateway.federation.renaming import result
 from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.metastore.settings import MetastoreSettings
@@ -48,7 +48,7 @@ class Links:
         }
         self._names = frozenset(members) - {primary}
         self._lock = threading.Lock()
-        self._known: dict[LocalName, tuple[float, Place | None]] = {}
+        self._known: dict[LocalName, tuple[float, OwnedName | None]] = {}
 
     def find(self, call: Call, names: Sequence[LocalName]) -> tuple[Link, ...]:
         """Return the links that the primary metastore records under the given names.
@@ -57,7 +57,7 @@ class Links:
         :raises GatewayError: a link cannot be read.
         :raises HiveFederationError: the primary metastore does not answer.
         """
-        places: dict[LocalName, Place] = {}
+        places: dict[LocalName, OwnedName] = {}
         for database, table in dict.fromkeys(names):
             if (place := self._place(call, (database, None))) is not None:
                 places[database, None] = place
@@ -65,7 +65,7 @@ class Links:
                 places[database, table] = place
         return tuple(Link(local=local, place=place) for local, place in places.items())
 
-    def _place(self, call: Call, local: LocalName) -> Place | None:
+    def _place(self, call: Call, local: LocalName) -> OwnedName | None:
         now = time.monotonic()
         with self._lock:
             since, place = self._known.get(local, (-REMEMBERED_S, None))
@@ -78,7 +78,7 @@ class Links:
             self._known[local] = now, place
         return place
 
-    def _ask(self, call: Call, database: str, table: str | None) -> Place | None:
+    def _ask(self, call: Call, database: str, table: str | None) -> OwnedName | None:
         if table is None:
             question = Question("get_database", {"name": database})
         else:
@@ -88,7 +88,7 @@ class Links:
         # A fault here needs no handling: the call itself goes to the primary next and gets the same fault.
         return None if described is None else self._read(database, table, described.parameters)
 
-    def _read(self, database: str, table: str | None, parameters: Any) -> Place | None:
+    def _read(self, database: str, table: str | None, parameters: Any) -> OwnedName | None:
         kind = Kind.DATABASE if table is None else Kind.TABLE
         try:
             link = link_of(kind, Name(database=database, table=table), parameters)
@@ -97,7 +97,9 @@ class Links:
         if link is None or link.member or (owner := self._owner(link.properties)) is None:
             return None
         remote = link.remote
-        return Place(owner, (remote.database or "").lower(), remote.table.lower() if remote.table else None)
+        return OwnedName(
+            owner, (remote.database or "").lower(), remote.table.lower() if remote.table else None
+        )
 
     def _owner(self, properties: Mapping[str, str]) -> str | None:
         if properties.get(CONNECTION) in self._names:

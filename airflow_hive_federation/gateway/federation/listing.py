@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.gateway.federation.fan_out import Question
-from airflow_hive_federation.gateway.federation.owners import Owners, Place, matches
+from airflow_hive_federation.gateway.federation.owners import OwnedName, Owners, matches
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ def parts_of_database(
         yield _asked_there(method, arguments, remote_database, remote_tables)
 
 
-def _asked_there(method: str, arguments: Any, database: str, wanted: Mapping[str, Place]) -> Part:
+def _asked_there(method: str, arguments: Any, database: str, wanted: Mapping[str, OwnedName]) -> Part:
     if method == "get_table_names_by_filter":
         values = {"dbname": database, "filter": arguments.filter, "max_tables": -1}
         return Part(
@@ -188,7 +188,7 @@ def limit_of(method: str, arguments: Any) -> int | None:
     return limit if limit is not None and limit >= 0 else None
 
 
-def _found(wanted: Mapping[str, Place], success: Any, key: Callable[[Any], tuple[str, str]]) -> list[str]:
+def _found(wanted: Mapping[str, OwnedName], success: Any, key: Callable[[Any], tuple[str, str]]) -> list[str]:
     """Return the local names of the wanted tables that another metastore has returned."""
     returned = {key(element) for element in success}
     return [name for name, place in wanted.items() if (place.database, place.table) in returned]
@@ -239,7 +239,7 @@ def _tables_of_all(arguments: Any, owners: Owners, owner: str) -> Part | None:
     return Part(question, elements)
 
 
-def _metas(places: Iterable[Place], kinds: list[str] | None) -> Question:
+def _metas(places: Iterable[OwnedName], kinds: list[str] | None) -> Question:
     remotes = list(places)
     return Question(
         "get_table_meta",
@@ -251,7 +251,7 @@ def _metas(places: Iterable[Place], kinds: list[str] | None) -> Question:
     )
 
 
-def _is(meta: Any, place: Place) -> bool:
+def _is(meta: Any, place: OwnedName) -> bool:
     return (meta.dbName.lower(), meta.tableName.lower()) == (place.database, place.table)
 
 

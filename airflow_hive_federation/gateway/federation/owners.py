@@ -15,7 +15,7 @@ LocalName = tuple[str, str | None]
 
 
 @dataclass(frozen=True)
-class Place:
+class OwnedName:
     """A database, or a table of it, at the metastore that owns it.
 
     :param owner: name of the upstream.
@@ -57,7 +57,7 @@ class Link:
     """
 
     local: LocalName
-    place: Place
+    place: OwnedName
 
 
 class Owners:
@@ -70,14 +70,14 @@ class Owners:
 
     def __init__(self, primary: str, remotes: Mapping[str, RemoteNames]) -> None:
         self.primary = primary
-        self._places: dict[LocalName, Place] = {}
+        self._places: dict[LocalName, OwnedName] = {}
         self._prefixes: list[tuple[str, str, Patterns]] = []
         for owner, names in remotes.items():
             for local, remote_name in names.databases.items():
-                self._add((_plain(local), None), Place(owner, _plain(remote_name)))
+                self._add((_plain(local), None), OwnedName(owner, _plain(remote_name)))
             for local, remote_name in names.tables.items():
                 database, table = _qualified(remote_name)
-                self._add(_qualified(local), Place(owner, database, table))
+                self._add(_qualified(local), OwnedName(owner, database, table))
             if names.prefix is not None:
                 self._prefixes.append((_plain(names.prefix), owner, Patterns(names.shown)))
         self._prefixes.sort(key=lambda entry: -len(entry[0]))
@@ -88,7 +88,7 @@ class Owners:
                     remedy="Give it a name in a local database.",
                 )
 
-    def _add(self, local: LocalName, place: Place) -> None:
+    def _add(self, local: LocalName, place: OwnedName) -> None:
         if local in self._places:
             name = ".".join(part for part in local if part)
             raise ConfigurationError(
@@ -97,7 +97,7 @@ class Owners:
             )
         self._places[local] = place
 
-    def place(self, database: str, table: str | None, links: Iterable[Link] = ()) -> Place:
+    def place(self, database: str, table: str | None, links: Iterable[Link] = ()) -> OwnedName:
         """Return the place of a local name; if it is no remote, the same name at the primary metastore.
 
         :param links: remotes that the primary metastore records; the gateway's own names take precedence.
@@ -105,13 +105,13 @@ class Owners:
         if table is not None and (place := self._places.get((database, table))) is not None:
             return place
         if (place := self._of_database(database)) is not None:
-            return Place(place.owner, place.database, table)
+            return OwnedName(place.owner, place.database, table)
         recorded = {link.local: link.place for link in links}
         if table is not None and (place := recorded.get((database, table))) is not None:
             return place
         if (place := recorded.get((database, None))) is not None:
-            return Place(place.owner, place.database, table)
-        return Place(self.primary, database, table)
+            return OwnedName(place.owner, place.database, table)
+        return OwnedName(self.primary, database, table)
 
     def is_configured(self, database: str, table: str | None) -> bool:
         """Return whether the gateway's file decides on a name, so that recorded links need no lookup."""
@@ -129,7 +129,7 @@ class Owners:
         """Return the prefix of an owner's databases."""
         return next((prefix for prefix, prefix_owner, _ in self._prefixes if prefix_owner == owner), None)
 
-    def single_tables(self, owner: str | None = None) -> dict[tuple[str, str], Place]:
+    def single_tables(self, owner: str | None = None) -> dict[tuple[str, str], OwnedName]:
         """Return the single tables of an owner, or of all owners, local name → place."""
         return {
             (database, table): place
@@ -146,18 +146,20 @@ class Owners:
             prefixed = None if prefix is None else f"{prefix}{remote_name}"
             if prefixed is not None and (place := self._of_database(prefixed)) is not None:
                 # A longer prefix, or an explicit name, may have given this local name to another owner.
-                names += [prefixed] if place == Place(owner, remote_name) and prefixed not in names else []
+                names += (
+                    [prefixed] if place == OwnedName(owner, remote_name) and prefixed not in names else []
+                )
             if names:
                 local_by_remote[remote_name] = names
         return local_by_remote
 
-    def _of_database(self, database: str) -> Place | None:
+    def _of_database(self, database: str) -> OwnedName | None:
         if (place := self._places.get((database, None))) is not None:
             return place
         for prefix, owner, shown in self._prefixes:
             remote_name = database.removeprefix(prefix)
             if remote_name and remote_name != database and shown.match(remote_name):
-                return Place(owner, remote_name)
+                return OwnedName(owner, remote_name)
         return None
 
 
@@ -171,7 +173,11 @@ class Naming:
     """
 
     def __init__(
-        self, owners: Owners, owner: str, used: Sequence[tuple[LocalName, Place]], links: Iterable[Link] = ()
+        self,
+        owners: Owners,
+        owner: str,
+        used: Sequence[tuple[LocalName, OwnedName]],
+        links: Iterable[Link] = (),
     ) -> None:
         self.owner = owner
         self._owners = owners
@@ -180,7 +186,7 @@ class Naming:
         self._databases: dict[str, str] = {}
         for local, place in named:
             # The local database of a single table is not a local name of the table's own database.
-            if owners.place(local[0], None, links) == Place(owner, place.database):
+            if owners.place(local[0], None, links) == OwnedName(owner, place.database):
                 self._databases[place.database] = local[0]
         self._tables: dict[LocalName, LocalName] = {
             (place.database, place.table): local for local, place in named if place.table

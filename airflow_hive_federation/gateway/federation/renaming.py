@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from airflow_hive_federation.gateway.federation.owners import Naming, Place
+from airflow_hive_federation.gateway.federation.owners import Naming, OwnedName
 from airflow_hive_federation.gateway.federation.views import rename_views
 from airflow_hive_federation.gateway.messages import CALL, REPLY, head_bytes, read_fields, read_head
 from airflow_hive_federation.gateway.names import Reference, references, replaced
@@ -16,7 +16,7 @@ from airflow_hive_federation.metastore.wire import from_bytes
 
 S = TypeVar("S", bound=Struct)
 #: The databases and tables that a call names, each with its place.
-Resolved = Sequence[tuple[Reference, Place]]
+Resolved = Sequence[tuple[Reference, OwnedName]]
 
 
 def to_owner(message: bytes, resolved: Resolved) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.gateway.dispatch import Call
-from airflow_hive_federation.gateway.federation.owners import LocalName, Place
+from airflow_hive_federation.gateway.federation.owners import LocalName, OwnedName
 from airflow_hive_federation.gateway.federation.renaming import (
     answer_of,
     arguments,
@@ -91,7 +91,7 @@ def write_ids(federation: Federation, call: Call, emit: Emit) -> None:
     if owners == [federation.primary]:
         federation.members[federation.primary].relay(call, emit)
         return
-    by_place: dict[Place, Any] = {}
+    by_place: dict[OwnedName, Any] = {}
     for owner in owners:
         forwarded = copy.copy(request)
         forwarded.fullTableNames = [
@@ -106,7 +106,7 @@ def write_ids(federation: Federation, call: Call, emit: Emit) -> None:
                 Status.FAILED, f"{call.method} at metastore {owner}: {fault_text(call.method, answer)}"
             )
         for table_ids in success.tblValidWriteIds:
-            by_place[Place(owner, *_split(table_ids.fullTableName))] = table_ids
+            by_place[OwnedName(owner, *_split(table_ids.fullTableName))] = table_ids
     answered = [
         _with_name(by_place[place], name)
         for name, place in zip(names, places, strict=True)
@@ -141,7 +141,7 @@ def min_history(federation: Federation, call: Call, emit: Emit) -> None:
     emit(federation.members[owner].ask(_with(call, txnId=values.txnId, writeIds=write_ids_there)))
 
 
-def _places(federation: Federation, call: Call, names: list[LocalName]) -> list[Place]:
+def _places(federation: Federation, call: Call, names: list[LocalName]) -> list[OwnedName]:
     lower = [(database.lower(), table.lower() if table else None) for database, table in names]
     links = federation.links(call, lower)
     return [federation.owners.place(database, table, links) for database, table in lower]
@@ -154,7 +154,7 @@ def _with(call: Call, **values: Any) -> Call:
     return replace(call, message=message)
 
 
-def _renamed(component: Any, place: Place) -> Any:
+def _renamed(component: Any, place: OwnedName) -> Any:
     renamed = copy.copy(component)
     if (component.dbname.lower(), (component.tablename or "").lower()) != (place.database, place.table or ""):
         renamed.dbname, renamed.tablename = place.database, place.table

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError, GatewayError
-from airflow_hive_federation.gateway.federation.owners import LocalName, Place
+from airflow_hive_federation.gateway.federation.owners import LocalName, OwnedName
 from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.metastore.idl import types
 
@@ -70,8 +70,8 @@ class LockIds:
 
 
 def locked(
-    request: Any, places: Sequence[Place], transactions_of: str
-) -> tuple[str, list[tuple[Any, Place]]]:
+    request: Any, places: Sequence[OwnedName], transactions_of: str
+) -> tuple[str, list[tuple[Any, OwnedName]]]:
     """Return the metastore that has to give a lock, and the components to lock there.
 
     In a transaction, the lock leaves out tables of other metastores that are only read and are not ACID
@@ -109,7 +109,7 @@ def writes(request: Any) -> bool:
 
 
 def another_owner(
-    method: str, transactions_of: str, named: Sequence[tuple[LocalName, Place]]
+    method: str, transactions_of: str, named: Sequence[tuple[LocalName, OwnedName]]
 ) -> GatewayError:
     """Make the error that refuses a transaction over two metastores.
 
@@ -137,6 +137,6 @@ def _name(component: Any) -> LocalName:
     return component.dbname, component.tablename
 
 
-def _listed(named: Iterable[tuple[LocalName, Place]]) -> str:
+def _listed(named: Iterable[tuple[LocalName, OwnedName]]) -> str:
     owners = {f"{database}.{table}" if table else database: place.owner for (database, table), place in named}
     return ", ".join(f"{name} belongs to {owner}" for name, owner in sorted(owners.items()))

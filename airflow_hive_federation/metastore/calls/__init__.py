@@ -1,1 +1,1 @@
-"""Calls of the metastore in Hive's terms, a mixin a subject; :class:`MetastoreClient` has them all."""
+"""Holds the metastore's calls, one mixin per subject; :class:`MetastoreClient` inherits from all of them."""

@@ -1,4 +1,4 @@
-"""What every group of calls builds on."""
+"""Provides the base class and helpers of all metastore calls."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from airflow_hive_federation.metastore.struct import Struct
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 
-ENGINE = "hive"  # whose column statistics are meant; Impala keeps its own
+ENGINE = "hive"  # the engine whose column statistics are read and written; Impala keeps its own
 
 
 class Calls:
-    """The one method the mixins need, and how they fill in what every request says about the caller."""
+    """The base of the mixins: the call itself, and the request fields that describe the client."""
 
     settings: MetastoreSettings
 
@@ -34,11 +34,11 @@ class Calls:
         *,
         timeout_s: float | None = None,  # noqa: ARG002
     ) -> Iterator[S]:
-        """Yield structs of a stream of the server's.
+        """Yield the structs of one of the server's streams.
 
-        :param path: of the stream, see :mod:`..grpc_streams`.
+        :param path: path of the stream, see :mod:`..grpc_streams`.
         :param timeout_s: seconds for the whole stream, if they are fewer than those of a call.
-        :raises NotStreamed: if it offers none, or the stream broke.
+        :raises NotStreamed: if the server offers no streams, or the stream broke.
         """
         raise NotStreamed(f"{path} is for clients", offered=False)
 
@@ -46,7 +46,7 @@ class Calls:
         return catalog or self.settings.catalog
 
     def _database_name(self, database: str) -> str:
-        # How methods older than catalogs name a database of another catalog: Hive's
+        # Methods that are older than catalogs expect the catalog in the database's name: Hive's
         # MetaStoreUtils.prependCatalogToDbName.
         return database if self.settings.catalog == "hive" else f"@{self.settings.catalog}#{database}"
 
@@ -58,14 +58,14 @@ class Calls:
 
 
 def environment_context(environment: Mapping[str, str] | None) -> types.EnvironmentContext | None:
-    """Wrap properties for the server's event listeners and checks; nothing stays nothing."""
+    """Wrap properties for the server's event listeners and checks; return ``None`` for ``None``."""
     return None if environment is None else types.EnvironmentContext(properties=dict(environment))
 
 
 def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Cut into lists of at most ``size``, of which one stands in memory at a time."""
+    """Divide items into lists of at most ``size`` items, and keep one list in memory at a time."""
     if size < 1:
         raise ValueError(f"batch of {size}")
     rest = iter(items)
-    while some := list(islice(rest, size)):
-        yield some
+    while batch := list(islice(rest, size)):
+        yield batch

@@ -1,4 +1,4 @@
-"""Databases, tables, constraints and functions."""
+"""Makes the metastore's calls for databases, tables, constraints and functions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ TABLES_A_CALL = 100
 
 
 class ObjectCalls(Calls):
-    """Databases, tables, constraints and functions."""
+    """Calls for databases, tables, constraints and functions."""
 
     def get_database(self, name: str, *, catalog: str | None = None) -> types.Database:
         """Read a database.
 
-        :raises NoSuchObjectError: if there is none of that name.
+        :raises NoSuchObjectError: if no database has that name.
         """
         request = types.GetDatabaseRequest(name=name, catalogName=self._catalog(catalog), **self._processor())
         return cast("types.Database", self.call("get_database_req", request))
 
     def list_databases(self, pattern: str = "*") -> list[str]:
-        """Return the names of the databases that match ``pattern`` (``*`` any text, ``|`` or)."""
+        """Return the names of the databases that match ``pattern`` (``*`` is any text, ``|`` is or)."""
         return cast("list[str]", self.call("get_databases", self._database_name(pattern)))
 
     def create_database(self, database: types.Database) -> None:
@@ -50,7 +50,7 @@ class ObjectCalls(Calls):
 
         :param delete_data: delete the directories too.
         :param cascade: drop its tables and functions with it.
-        :param if_exists: do nothing where there is none.
+        :param if_exists: do nothing if the database does not exist.
         :raises InvalidOperationError: if it is not empty and ``cascade`` is not set.
         """
         request = types.DropDatabaseRequest(
@@ -67,10 +67,10 @@ class ObjectCalls(Calls):
                 raise
 
     def list_tables(self, database: str, *, pattern: str = "*", kind: str | None = None) -> list[str]:
-        """Return the names of a database's tables; empty where there is no such database.
+        """Return the names of a database's tables; the list is empty if the database does not exist.
 
-        All of them are asked for by a call of its own: for a pattern, Hive 4 reads each table whose name fits
-        (``HMSHandler.get_tables``), and beyond a thousand that ends in a ``StackOverflowError``.
+        The names of all tables come from ``get_all_tables``: for a pattern, Hive 4 reads each table whose
+        name matches (``HMSHandler.get_tables``), which beyond a thousand ends in a ``StackOverflowError``.
 
         :param kind: a Hive table type, ``MANAGED_TABLE``, ``EXTERNAL_TABLE``, ``VIRTUAL_VIEW``, …
         """
@@ -94,8 +94,8 @@ class ObjectCalls(Calls):
 
         :param with_column_stats: fill ``colStats`` with the table's column statistics.
         :param valid_write_ids: the table's valid write ids in Hive's text form; for an ACID table the server
-            tells by them whether the statistics fit (``isStatsCompliant``).
-        :raises NoSuchObjectError: if there is none of that name.
+            sets ``isStatsCompliant`` if the statistics are valid for them.
+        :raises NoSuchObjectError: if no table has that name.
         """
         request = types.GetTableRequest(
             dbName=database,
@@ -110,27 +110,27 @@ class ObjectCalls(Calls):
         return cast("types.Table", self.call("get_table_req", request).table)
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
-        """Read many tables, a hundred a call; those that do not exist are left out."""
+        """Read many tables, a hundred per call; tables that do not exist are left out."""
         return list(self.iter_tables(database, names))
 
     def iter_tables(self, database: str, names: Sequence[str] | None = None) -> Iterator[types.Table]:
-        """Yield tables, a hundred a call, or as a gateway's stream; those that do not exist are left out.
+        """Yield tables, a hundred per call or from a gateway's stream; tables that do not exist are left out.
 
-        :param names: which; ``None`` means all.
+        :param names: names of the tables to read; ``None`` reads all.
         """
         seen: set[str] = set()
-        # A gateway asks for one with the capabilities that are ours by default.
+        # A gateway always reads its stream with our default capabilities.
         if (names is None or len(names) > TABLES_A_CALL) and self.settings.capabilities == CAPABILITIES:
             try:
                 query = tables_query(self.settings.catalog, database, names or ())
-                for one in self._streamed(TABLES, types.Table, query):
-                    seen.add(one.tableName or "")
-                    yield one
+                for table in self._streamed(TABLES, types.Table, query):
+                    seen.add(table.tableName or "")
+                    yield table
                 return
             except NotStreamed as error:
                 log.debug("tables of %s are read by calls: %s", database, error)
-        wanted = self.list_tables(database) if names is None else names
-        for batch in batches((name for name in wanted if name.lower() not in seen), TABLES_A_CALL):
+        remaining = self.list_tables(database) if names is None else names
+        for batch in batches((name for name in remaining if name.lower() not in seen), TABLES_A_CALL):
             request = types.GetTablesRequest(
                 dbName=database,
                 tblNames=batch,
@@ -147,11 +147,11 @@ class ObjectCalls(Calls):
         constraints: types.SQLAllTableConstraints | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a table or view, its constraints with it.
+        """Create a table or view together with its constraints.
 
         :raises AlreadyExistsError: if the name is taken.
         :raises NoSuchObjectError: if the database does not exist.
-        :raises InvalidObjectError: if the server finds a fault in the table.
+        :raises InvalidObjectError: if the server rejects the table's definition.
         """
         rules = constraints or types.SQLAllTableConstraints()
         request = types.CreateTableRequest(
@@ -180,13 +180,14 @@ class ObjectCalls(Calls):
     ) -> None:
         """Replace a table's metadata; a new name in ``new_table`` renames it.
 
-        :param valid_write_ids: valid write ids (Hive's text form) the change to an ACID table was based on.
+        :param valid_write_ids: valid write ids (Hive's text form) on which the change to an ACID table is
+            based.
         :param write_id: the write id of the change, for an ACID table whose statistics change with it.
         :param expected_parameter: a parameter and the value it must still have; otherwise nothing is changed
-            (compare and swap). The new table must have the parameter too. There is no way to say that it
-            must not exist: Hive's HiveAlterHandler ignores a key without a value.
+            (compare and swap). The new table must have the parameter too. A call cannot require that a
+            parameter does not exist: Hive's HiveAlterHandler ignores a key without a value.
         :raises MetastoreServerError: "has been modified", if the expected parameter has another value.
-        :raises InvalidOperationError: if there is no such table.
+        :raises InvalidOperationError: if the table does not exist.
         """
         key, value = expected_parameter or (None, None)
         request = types.AlterTableRequest(
@@ -215,7 +216,7 @@ class ObjectCalls(Calls):
         """Drop a table or view.
 
         :param delete_data: delete a managed table's directory too.
-        :param if_exists: do nothing where there is none.
+        :param if_exists: do nothing if the table does not exist.
         """
         request = types.DropTableRequest(
             catalogName=self._catalog(),
@@ -223,7 +224,7 @@ class ObjectCalls(Calls):
             tableName=name,
             deleteData=delete_data,
             envContext=environment_context(environment),
-            # Not said, it is taken for false, and the table's partitions are in the way of their table.
+            # Hive takes an unset value for false, and then refuses to drop a table that has partitions.
             dropPartitions=True,
         )
         try:
@@ -233,7 +234,7 @@ class ObjectCalls(Calls):
                 raise
 
     def get_table_constraints(self, database: str, table: str) -> types.SQLAllTableConstraints:
-        """Read all constraints of a table: the foreign keys it has, not those that point to it."""
+        """Read all constraints of a table: its own foreign keys, not those that refer to the table."""
         request = types.AllTableConstraintsRequest(dbName=database, tblName=table, catName=self._catalog())
         answer = self.call("get_all_table_constraints", request)
         return cast("types.SQLAllTableConstraints", answer.allTableConstraints)

@@ -1,4 +1,4 @@
-"""Partitions, in batches: a table may have a million."""
+"""Makes the metastore's calls for partitions in batches, because a table may have a million."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from airflow_hive_federation.model.partitions import partition_name, unescape
 
 log = logging.getLogger(__name__)
 
-ALL = -1  # as max_parts, an i16: no limit, where a number could not exceed 32,767
+ALL = -1  # the value of max_parts for no limit: it is an i16, whose numbers end at 32,767
 PARTITIONS_A_CALL = 500
-#: How many partitions a condition may hold for, for each one that is wanted.
+#: Partitions that a condition may hold for, per partition to read.
 _FEW_OTHERS = 2
-#: What a metastore says whose listener writes a second event of one call (``ListenerEvent.putParameter``).
+#: Part of the error of a metastore whose listener writes a second event for one call
+#: (``ListenerEvent.putParameter``).
 _SECOND_EVENT = "overwrite a read-only parameter: DB_NOTIFICATION_EVENT_ID_KEY_NAME"
 
 
 class PartitionCalls(StatisticsCalls):
-    """Partitions."""
+    """Calls for partitions."""
 
     def list_partition_names(self, database: str, table: str) -> list[str]:
-        """Return the names (``day=2026-01-01/hour=7``, escaped as Hive does) of all partitions of a table."""
+        """Return the names of all partitions of a table (``day=2026-01-01/hour=7``, with Hive's escapes)."""
         return cast("list[str]", self.call("get_partition_names", self._database_name(database), table, ALL))
 
     def iter_partitions(
@@ -43,13 +44,13 @@ class PartitionCalls(StatisticsCalls):
         valid_write_ids: str | None = None,
         batch: int = PARTITIONS_A_CALL,
     ) -> Iterator[types.Partition]:
-        """Yield partitions; names that do not exist (any more) are left out.
+        """Yield partitions of a table; partitions that do not exist (any more) are left out.
 
-        :param names: which; ``None`` means all, which come in answers of bounded size.
+        :param names: names of the partitions to read; ``None`` reads all, in answers of bounded size.
         :param with_column_stats: fill ``colStats`` with each partition's column statistics.
-        :param valid_write_ids: the table's valid write ids in Hive's text form, by which the server tells
-            whether the statistics of an ACID table fit.
-        :param batch: names a call.
+        :param valid_write_ids: the table's valid write ids in Hive's text form; for an ACID table the server
+            sets ``isStatsCompliant`` if the statistics are valid for them.
+        :param batch: names per call.
         """
         if names is not None:
             yield from self._partitions_by_name(
@@ -65,24 +66,24 @@ class PartitionCalls(StatisticsCalls):
         if not with_column_stats:
             try:
                 query = partitions_query(self.settings.catalog, database, table)
-                for one in self._streamed(PARTITIONS, types.Partition, query):
-                    seen.add(one)
-                    yield one
+                for partition in self._streamed(PARTITIONS, types.Partition, query):
+                    seen.add(partition)
+                    yield partition
                 return
             except NotStreamed as error:
                 log.debug("partitions of %s.%s are read by calls: %s", database, table, error)
         for page in self.partition_pages(database, table, with_column_stats=with_column_stats):
-            found = self.read_page(database, table, page)
+            partitions = self.read_page(database, table, page)
             if with_column_stats:
-                self._attach_column_stats(database, table, found, valid_write_ids)
-            yield from (one for one in found if not seen.has(one))
+                self._attach_column_stats(database, table, partitions, valid_write_ids)
+            yield from (partition for partition in partitions if not seen.has(partition))
 
     def partition_pages(
         self, database: str, table: str, *, with_column_stats: bool = False
     ) -> Iterator[Page]:
-        """Divide a table's partitions into pages that take a bounded amount of memory each.
+        """Divide a table's partitions into pages, each of which takes a bounded amount of memory.
 
-        :param with_column_stats: column statistics are read with them.
+        :param with_column_stats: the caller reads column statistics with the partitions.
         """
         names = self.list_partition_names(database, table)
         described = self.get_table(database, table) if len(names) > ONE_PAGE else types.Table()
@@ -95,10 +96,10 @@ class PartitionCalls(StatisticsCalls):
             yield Page(names=names, everything=True)
 
     def read_page(self, database: str, table: str, page: Page) -> list[types.Partition]:
-        """Read the partitions of a page; those that do not exist any more are left out."""
+        """Read the partitions of a page; partitions that do not exist any more are left out."""
         if page.everything:
-            found = self.get_partitions(database, table)
-            return found or list(self._partitions_by_name(database, table, page.names))
+            partitions = self.get_partitions(database, table)
+            return partitions or list(self._partitions_by_name(database, table, page.names))
         return self._page(database, table, _key_names(page.names), page)
 
     def _partitions_by_name(
@@ -111,11 +112,11 @@ class PartitionCalls(StatisticsCalls):
         valid_write_ids: str | None = None,
         batch: int = PARTITIONS_A_CALL,
     ) -> Iterator[types.Partition]:
-        for some in batches(names, batch):
+        for chunk in batches(names, batch):
             request = types.GetPartitionsByNamesRequest(
                 db_name=self._database_name(database),
                 tbl_name=table,
-                names=some,
+                names=chunk,
                 get_col_stats=with_column_stats,
                 validWriteIdList=valid_write_ids,
                 engine=ENGINE,
@@ -124,15 +125,15 @@ class PartitionCalls(StatisticsCalls):
             yield from self.call("get_partitions_by_names_req", request).partitions
 
     def _page(self, database: str, table: str, keys: Sequence[str], page: Page) -> list[types.Partition]:
-        """Read a page by its condition, and those that it does not hold for by name."""
+        """Read a page by its condition, and by name the partitions that the condition misses."""
         by_name: dict[str, types.Partition] = {}
         if page.condition:
             try:
-                found = self.find_partitions(database, table, page.condition)
+                partitions = self.find_partitions(database, table, page.condition)
             except MetastoreServerError:
-                # It does not understand the condition. Anything else comes up again when asked by name.
-                found = []
-            by_name = {partition_name(keys, one.values or []): one for one in found}
+                # The server cannot read the condition. Any other error comes up again in the call by name.
+                partitions = []
+            by_name = {partition_name(keys, partition.values or []): partition for partition in partitions}
         here = [by_name[name] for name in page.names if name in by_name]
         missing = [name for name in page.names if name not in by_name]
         return here + list(self._partitions_by_name(database, table, missing))
@@ -146,18 +147,18 @@ class PartitionCalls(StatisticsCalls):
         with_column_stats: bool = False,
         valid_write_ids: str | None = None,
     ) -> list[types.Partition]:
-        """Read partitions of known names, thousands of them; names that do not exist (any more) are left out.
+        """Read thousands of partitions by name; partitions that do not exist (any more) are left out.
 
-        Names that follow each other by a partition key are asked for by a range of it: by name, some
+        Partitions that are adjacent by a partition key are read by a range of that key: by name, some
         databases compare each partition of the table with each name.
 
         :param with_column_stats: see :meth:`iter_partitions`.
         :param valid_write_ids: see :meth:`iter_partitions`.
         """
-        found = self._of_names(database, table, names)
+        partitions = self._of_names(database, table, names)
         if with_column_stats:
-            self._attach_column_stats(database, table, found, valid_write_ids)
-        return found
+            self._attach_column_stats(database, table, partitions, valid_write_ids)
+        return partitions
 
     def _of_names(self, database: str, table: str, names: Sequence[str]) -> list[types.Partition]:
         if len(names) <= PARTITIONS_A_CALL:
@@ -165,16 +166,16 @@ class PartitionCalls(StatisticsCalls):
         keys = [
             (key.name or "", key.type or "") for key in self.get_table(database, table).partitionKeys or ()
         ]
-        found: list[types.Partition] = []
+        partitions: list[types.Partition] = []
         for page in pages(keys, names, len(names)):
             if self._holds_few_others(database, table, page):
-                found += self._page(database, table, [key for key, _ in keys], page)
+                partitions += self._page(database, table, [key for key, _ in keys], page)
             else:
-                found += self._partitions_by_name(database, table, page.names, batch=len(page.names))
-        return found
+                partitions += self._partitions_by_name(database, table, page.names, batch=len(page.names))
+        return partitions
 
     def _holds_few_others(self, database: str, table: str, page: Page) -> bool:
-        """Whether a page's condition holds for hardly more partitions than its own."""
+        """Return whether a page's condition holds for at most twice as many partitions as the page has."""
         if not page.condition:
             return False
         try:
@@ -182,26 +183,26 @@ class PartitionCalls(StatisticsCalls):
                 "get_num_partitions_by_filter", self._database_name(database), table, page.condition
             )
         except MetastoreServerError:
-            # It does not understand the condition. Anything else comes up again when asked by name.
+            # The server cannot read the condition. Any other error comes up again in the call by name.
             return False
         return bool(held <= _FEW_OTHERS * len(page.names))
 
     def find_partitions(self, database: str, table: str, where: str) -> list[types.Partition]:
-        """Read the partitions that a condition on partition keys holds for, ``day >= '2026-01-01'``.
+        """Read the partitions that match a condition on partition keys, ``day >= '2026-01-01'`` for instance.
 
         :raises MetastoreServerError: if the metastore cannot read the condition.
         """
-        found = self.call("get_partitions_by_filter", self._database_name(database), table, where, ALL)
-        return cast("list[types.Partition]", found)
+        partitions = self.call("get_partitions_by_filter", self._database_name(database), table, where, ALL)
+        return cast("list[types.Partition]", partitions)
 
     def get_partitions(self, database: str, table: str) -> list[types.Partition]:
-        """Read all partitions in one answer; empty if the server limits how many it gives at a time."""
+        """Read all partitions in one answer; return an empty list if the server limits its answers."""
         try:
-            found = self.call("get_partitions", self._database_name(database), table, ALL)
+            partitions = self.call("get_partitions", self._database_name(database), table, ALL)
         except MetastoreServerError:
-            # metastore.limit.partition.request. Anything else comes up again when they are asked by name.
+            # metastore.limit.partition.request. Any other error comes up again in the calls by name.
             return []
-        return cast("list[types.Partition]", found)
+        return cast("list[types.Partition]", partitions)
 
     def _attach_column_stats(
         self, database: str, table: str, partitions: list[types.Partition], valid_write_ids: str | None
@@ -210,8 +211,8 @@ class PartitionCalls(StatisticsCalls):
         keys = [key.name or "" for key in described.partitionKeys or []]
         columns = [column.name or "" for column in (described.sd and described.sd.cols) or []]
         by_name = {partition_name(keys, partition.values or []): partition for partition in partitions}
-        for some in batches(by_name, PARTITIONS_A_CALL):
-            answer = self._partitions_statistics(database, table, some, columns, valid_write_ids)
+        for names in batches(by_name, PARTITIONS_A_CALL):
+            answer = self._partitions_statistics(database, table, names, columns, valid_write_ids)
             for name, statistics in (answer.partStats or {}).items():
                 by_name[name].colStats = types.ColumnStatistics(
                     statsDesc=types.ColumnStatisticsDesc(
@@ -234,17 +235,19 @@ class PartitionCalls(StatisticsCalls):
         batch: int = PARTITIONS_A_CALL,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Create partitions, ``batch`` a call, each call all or nothing.
+        """Create partitions, ``batch`` per call; a call creates all of its partitions or none.
 
-        :param if_not_exists: leave those alone that exist.
-        :raises AlreadyExistsError: if one exists and ``if_not_exists`` is not set.
+        :param if_not_exists: leave existing partitions unchanged.
+        :raises AlreadyExistsError: if a partition exists and ``if_not_exists`` is not set.
         """
-        for (database, table), group in groupby(partitions, lambda one: (one.dbName, one.tableName)):
-            for some in batches(group, batch):
+        for (database, table), group in groupby(
+            partitions, lambda partition: (partition.dbName, partition.tableName)
+        ):
+            for parts in batches(group, batch):
                 request = types.AddPartitionsRequest(
                     dbName=database,
                     tblName=table,
-                    parts=some,
+                    parts=parts,
                     ifNotExists=if_not_exists,
                     needResult=False,
                     catName=self._catalog(),
@@ -263,20 +266,21 @@ class PartitionCalls(StatisticsCalls):
         write_id: int | None = None,
         batch: int = PARTITIONS_A_CALL,
     ) -> None:
-        """Replace the metadata of existing partitions, found by their values.
+        """Replace the metadata of existing partitions, which the metastore finds by their values.
 
-        A call has partitions of one write id only: of others, the metastore's listener would write a second
-        event, and fail (``DbNotificationListener.onAlterPartitions``). Which one a partition has that comes
-        without is for the metastore to know: where that differs, half of them are tried by themselves.
+        Each call has partitions of one write id only: for a second write id, the metastore's listener would
+        write a second event, and fail (``DbNotificationListener.onAlterPartitions``). The metastore fills in
+        the write id of partitions that come without one; where these ids differ, the call fails and is
+        repeated for each half of its partitions.
         """
         ordered = sorted(partitions, key=_write_id)
         runs = (run for _, run in groupby(ordered, _write_id))
-        for some in (some for run in runs for some in batches(run, batch)):
+        for chunk in (chunk for run in runs for chunk in batches(run, batch)):
             request = types.AlterPartitionsRequest(
                 catName=self._catalog(),
                 dbName=database,
                 tableName=table,
-                partitions=some,
+                partitions=chunk,
                 environmentContext=environment_context(environment),
                 validWriteIdList=valid_write_ids,
                 writeId=write_id,
@@ -284,16 +288,16 @@ class PartitionCalls(StatisticsCalls):
             try:
                 self.call("alter_partitions_req", request)
             except MetastoreServerError as error:
-                if len(some) == 1 or _SECOND_EVENT not in error.message:
+                if len(chunk) == 1 or _SECOND_EVENT not in error.message:
                     raise
                 self.alter_partitions(
                     database,
                     table,
-                    some,
+                    chunk,
                     environment=environment,
                     valid_write_ids=valid_write_ids,
                     write_id=write_id,
-                    batch=len(some) // 2,
+                    batch=len(chunk) // 2,
                 )
 
     def drop_partitions(
@@ -309,13 +313,13 @@ class PartitionCalls(StatisticsCalls):
         """Drop partitions by name.
 
         :param delete_data: delete a managed table's directories too.
-        :param if_exists: leave out the names that do not exist; a batch none of whose names exist is fine.
+        :param if_exists: ignore names that do not exist, even if no name of a batch exists.
         """
-        for some in batches(names, batch):
+        for chunk in batches(names, batch):
             request = types.DropPartitionsRequest(
                 dbName=database,
                 tblName=table,
-                parts=types.RequestPartsSpec(names=some),
+                parts=types.RequestPartsSpec(names=chunk),
                 deleteData=delete_data,
                 ifExists=if_exists,
                 needResult=False,
@@ -329,7 +333,7 @@ class PartitionCalls(StatisticsCalls):
 
 
 class _Seen:
-    """Partitions of a stream so far, for the case that it breaks: sixteen bytes each."""
+    """The partitions that a stream has yielded, as digests of 16 bytes, needed if the stream breaks."""
 
     _BYTES = 16
 
@@ -338,11 +342,11 @@ class _Seen:
         self._found: frozenset[bytes] | None = None
 
     def add(self, partition: types.Partition) -> None:
-        """Remember a partition; not after one was looked for."""
+        """Remember a partition; call it only before the first :meth:`has`."""
         self._digests += self._digest(partition)
 
     def has(self, partition: types.Partition) -> bool:
-        """Whether a partition is one of them."""
+        """Return whether the stream has yielded a partition."""
         if self._found is None:
             places = range(0, len(self._digests), self._BYTES)
             self._found = frozenset(bytes(self._digests[at : at + self._BYTES]) for at in places)

@@ -1,4 +1,4 @@
-"""Column statistics."""
+"""Makes the metastore's calls for column statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTITIONS_A_CALL = 500
 
 
 class StatisticsCalls(ObjectCalls):
-    """Column statistics."""
+    """Calls for column statistics."""
 
     def get_table_column_statistics(
         self,
@@ -24,11 +24,11 @@ class StatisticsCalls(ObjectCalls):
         columns: Sequence[str] | None = None,
         valid_write_ids: str | None = None,
     ) -> types.TableStatsResult:
-        """Read a table's column statistics; columns without any are left out.
+        """Read a table's column statistics; columns without statistics are left out.
 
-        :param columns: which; ``None`` means all but partition columns.
+        :param columns: names of the columns; ``None`` reads all but partition columns.
         :param valid_write_ids: the table's valid write ids in Hive's text form; for an ACID table the server
-            says by them in ``isStatsCompliant`` whether the statistics describe what those ids show.
+            sets ``isStatsCompliant`` if the statistics describe the rows that these ids show.
         """
         request = types.TableStatsRequest(
             dbName=database,
@@ -50,13 +50,13 @@ class StatisticsCalls(ObjectCalls):
         valid_write_ids: str | None = None,
         batch: int = PARTITIONS_A_CALL,
     ) -> dict[str, list[types.ColumnStatisticsObj]]:
-        """Read partitions' column statistics by partition name; partitions without any are left out."""
-        wanted = self._columns(database, table, columns)
-        found: dict[str, list[types.ColumnStatisticsObj]] = {}
-        for some in batches(partition_names, batch):
-            answer = self._partitions_statistics(database, table, some, wanted, valid_write_ids)
-            found.update(answer.partStats or {})
-        return found
+        """Read partitions' column statistics by partition name; partitions without them are left out."""
+        column_names = self._columns(database, table, columns)
+        statistics: dict[str, list[types.ColumnStatisticsObj]] = {}
+        for names in batches(partition_names, batch):
+            answer = self._partitions_statistics(database, table, names, column_names, valid_write_ids)
+            statistics.update(answer.partStats or {})
+        return statistics
 
     def set_column_statistics(
         self,
@@ -69,15 +69,15 @@ class StatisticsCalls(ObjectCalls):
     ) -> None:
         """Write column statistics of tables or partitions, replacing those of the same columns.
 
-        :param statistics: as ``statsDesc`` says, of one table (``isTblLevel``) or of partitions.
-        :param write_id: for an ACID table, the write id under which the statistics hold.
+        :param statistics: statistics of a table (``isTblLevel`` in ``statsDesc``) or of partitions.
+        :param write_id: for an ACID table, the write id under which the statistics are valid.
         :param valid_write_ids: for an ACID table, its valid write ids in Hive's text form.
-        :param need_merge: combine with the statistics that are there.
+        :param need_merge: merge with the existing statistics.
         """
         for _, group in groupby(statistics, _subject):
-            for some in batches(group, batch):
+            for chunk in batches(group, batch):
                 request = types.SetPartitionsStatsRequest(
-                    colStats=some,
+                    colStats=chunk,
                     needMerge=need_merge,
                     writeId=write_id,
                     validWriteIdList=valid_write_ids,
@@ -107,8 +107,7 @@ class StatisticsCalls(ObjectCalls):
 
 
 def _subject(statistics: types.ColumnStatistics) -> tuple[Any, ...]:
-    # The server takes either the partitions of one table or one table in a call. A table's own statistics
-    # come alone.
+    # A call takes the statistics of partitions of one table, or a table's own statistics alone.
     about = statistics.statsDesc
     if about is None:
         raise ValueError("column statistics without statsDesc")

@@ -1,4 +1,4 @@
-"""Transactions, write ids, locks and notification events."""
+"""Makes the metastore's calls for transactions, write ids, locks and notification events."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ EVENTS_A_CALL = 1000
 
 
 class TransactionCalls(Calls):
-    """Transactions, write ids, locks and notification events."""
+    """Calls for transactions, write ids, locks and notification events."""
 
     def get_open_txns(self) -> types.GetOpenTxnsResponse:
-        """Return the ids of open and aborted transactions and the highest id (the snapshot of this moment).
+        """Return the present snapshot: the ids of open and aborted transactions, and the highest id.
 
-        Bit ``i`` of ``abortedBits`` (lowest bit of the first byte first) says that ``open_txns[i]`` is
+        Bit ``i`` of ``abortedBits`` (lowest bit of the first byte first) is set if ``open_txns[i]`` is
         aborted.
         """
         # Hive 4.2.1 fails with a NullPointerException if excludeTxnTypes is unset.
@@ -45,9 +45,9 @@ class TransactionCalls(Calls):
     ) -> list[int]:
         """Open transactions and return their ids: ascending, or in the order of ``source_txn_ids``.
 
-        :param user: whom ``SHOW TRANSACTIONS`` names; the settings' user where ``None``.
-        :param kind: what for; ``REPL_CREATED`` with ``repl_policy`` and ``source_txn_ids`` replays the
-            source's transactions and keeps the map from their ids to the new ones.
+        :param user: user in ``SHOW TRANSACTIONS``; ``None`` takes the settings' user.
+        :param kind: type of the transactions; ``REPL_CREATED`` with ``repl_policy`` and ``source_txn_ids``
+            replays the source's transactions and keeps the map from their ids to the new ones.
         """
         request = types.OpenTxnRequest(
             num_txns=count,
@@ -58,9 +58,10 @@ class TransactionCalls(Calls):
             replPolicy=repl_policy,
             replSrcTxnIds=None if source_txn_ids is None else list(source_txn_ids),
         )
-        found = cast("list[int]", self.call("open_txns", request).txn_ids)
-        # The metastore reads them back without an order (OpenTxnsFunction), and maps a source's as they come.
-        return found if source_txn_ids is not None else sorted(found)
+        txn_ids = cast("list[int]", self.call("open_txns", request).txn_ids)
+        # The metastore reads the new ids from its database without an order (OpenTxnsFunction), and maps a
+        # source's ids to them in that same order.
+        return txn_ids if source_txn_ids is not None else sorted(txn_ids)
 
     def commit_txn(
         self,
@@ -75,11 +76,11 @@ class TransactionCalls(Calls):
     ) -> None:
         """Commit a transaction.
 
-        :param txn_id: its id; with ``repl_policy`` the *source's* id.
+        :param txn_id: the transaction's id; with ``repl_policy`` its id at the *source*.
         :param excl_write_enabled: ``True`` (the server's own default) skips the check for write conflicts.
         :param key_value: a parameter of the written table to set in the same step; it must exist already.
-        :raises TransactionAbortedError: if it was aborted, by a write conflict for instance.
-        :raises NoSuchTransactionError: if it is unknown or forgotten.
+        :raises TransactionAbortedError: if the transaction was aborted, by a write conflict for instance.
+        :raises NoSuchTransactionError: if the metastore does not know, or no longer keeps, the transaction.
         """
         request = types.CommitTxnRequest(
             txnid=txn_id,
@@ -95,25 +96,25 @@ class TransactionCalls(Calls):
     def abort_txn(
         self, txn_id: int, *, kind: types.TxnType | None = None, repl_policy: str | None = None
     ) -> None:
-        """Abort a transaction (with ``repl_policy``: by the source's id).
+        """Abort a transaction (with ``repl_policy``: by its id at the source).
 
-        :raises NoSuchTransactionError: if it is unknown, or committed already.
+        :raises NoSuchTransactionError: if the transaction is unknown, or committed already.
         """
         self.call("abort_txn", types.AbortTxnRequest(txnid=txn_id, txn_type=kind, replPolicy=repl_policy))
 
     def abort_txns(self, txn_ids: Sequence[int]) -> None:
-        """Abort transactions; those that are finished are left alone."""
+        """Abort transactions, and leave finished transactions unchanged."""
         self.call("abort_txns", types.AbortTxnsRequest(txn_ids=list(txn_ids)))
 
     def heartbeat_txn_range(self, first: int, last: int) -> types.HeartbeatTxnRangeResponse:
-        """Keep the transactions from ``first`` to ``last`` alive; the answer names those gone or aborted."""
+        """Keep the transactions from ``first`` to ``last`` alive; the answer lists those gone or aborted."""
         request = types.HeartbeatTxnRangeRequest(min=first, max=last)
         return cast("types.HeartbeatTxnRangeResponse", self.call("heartbeat_txn_range", request))
 
     def get_valid_write_ids(
         self, full_table_names: Sequence[str], *, valid_txn_list: str | None = None
     ) -> dict[str, types.TableValidWriteIds]:
-        """Return each table's (``db.table``) valid write ids.
+        """Return each table's valid write ids, by the table's full name (``db.table``).
 
         :param valid_txn_list: snapshot of transactions in Hive's text form; ``None`` is the present one.
         """
@@ -121,16 +122,17 @@ class TransactionCalls(Calls):
             fullTableNames=list(full_table_names), validTxnList=valid_txn_list
         )
         answer = self.call("get_valid_write_ids", request)
-        return {one.fullTableName: one for one in answer.tblValidWriteIds}
+        return {write_ids.fullTableName: write_ids for write_ids in answer.tblValidWriteIds}
 
     def keep_history(self, txn_id: int, full_table_names: Sequence[str]) -> None:
-        """Have the cleaner keep all files of tables (``db.table``) until a transaction ends.
+        """Keep Hive's cleaner from removing files of tables (``db.table``) until a transaction ends.
 
-        By default, Hive 4.2 goes by what transactions have registered to read, not by their being open
-        (``ReadyToCleanHandler``, ``metastore.txn.use.minhistorywriteid``). With that off, it waits for the
-        transactions that are open when a compaction commits, but not for the newest of them: the commit notes
-        the highest id (``CommitTxnFunction``), and the cleaner comes when no *lower* one is open. So another
-        one is made newer. Call it before the transactions that are seen are asked for.
+        By default, the cleaner of Hive 4.2 waits for the write ids that transactions have registered to read,
+        not for open transactions (``ReadyToCleanHandler``, ``metastore.txn.use.minhistorywriteid``). With
+        that setting off, it waits for the transactions that are open when a compaction commits, but not for
+        the newest of them: the commit stores the highest id (``CommitTxnFunction``), and the cleaner starts
+        when no *lower* id is open. So this method opens and commits a newer transaction. Call it before
+        reading the snapshot.
         """
         if not full_table_names:
             return
@@ -139,7 +141,7 @@ class TransactionCalls(Calls):
         try:
             self.call("add_write_ids_to_min_history", txn_id, dict.fromkeys(full_table_names, 1))
         except UnsupportedMethodError:
-            # Before Hive 4 an open transaction is enough.
+            # Before Hive 4 the cleaner waits for every open transaction.
             return
 
     def allocate_table_write_ids(
@@ -151,13 +153,13 @@ class TransactionCalls(Calls):
         repl_policy: str | None = None,
         source_write_ids: Mapping[int, int] | None = None,
     ) -> dict[int, int]:
-        """Give each transaction a write id on a table and return transaction id → write id.
+        """Allocate a write id on a table for each transaction, and return transaction id → write id.
 
-        Asking again for the same transaction gives the same write id.
+        Another call for the same transaction returns the same write id.
 
         :param source_write_ids: with ``repl_policy``, the source's transaction ids and their write ids,
-            which must be contiguous; the answer has the target's transaction ids, which get them as both
-            ascend.
+            which must be contiguous; the answer maps the target's transaction ids to these write ids, both
+            in ascending order.
         """
         request = types.AllocateTableWriteIdsRequest(
             dbName=database,
@@ -168,12 +170,12 @@ class TransactionCalls(Calls):
             if source_write_ids is None
             else [
                 types.TxnToWriteId(txnId=txn, writeId=write)
-                # The metastore goes on from the first one's.
+                # The metastore counts up from the first write id of the list.
                 for txn, write in sorted(source_write_ids.items(), key=itemgetter(1))
             ],
         )
         answer = self.call("allocate_table_write_ids", request)
-        return {one.txnId: one.writeId for one in answer.txnToWriteIds}
+        return {allocated.txnId: allocated.writeId for allocated in answer.txnToWriteIds}
 
     def repl_tbl_writeid_state(
         self,
@@ -185,10 +187,10 @@ class TransactionCalls(Calls):
         host: str | None = None,
         partition_names: Sequence[str] | None = None,
     ) -> None:
-        """Seed a new table's write ids.
+        """Initialize the write ids of a new table.
 
-        :param valid_write_ids: in Hive's text form, ``db.table:9:9223372036854775807::``. With aborted ids
-            in it, Hive 4.2.1 shows a wrong high-water mark for a minute, and forgets them thereafter.
+        :param valid_write_ids: in Hive's text form, ``db.table:9:9223372036854775807::``. If it has aborted
+            ids, Hive 4.2.1 shows a wrong high-water mark for a minute, and drops the aborted ids thereafter.
         """
         request = types.ReplTblWriteIdStateRequest(
             validWriteIdlist=valid_write_ids,
@@ -209,7 +211,7 @@ class TransactionCalls(Calls):
         host: str | None = None,
         agent_info: str | None = None,
     ) -> types.LockResponse:
-        """Ask for locks; the answer's ``state`` is a ``LockState``: while ``WAITING``, ask ``check_lock``."""
+        """Request locks; while the answer's ``state`` is ``LockState.WAITING``, call ``check_lock``."""
         request = types.LockRequest(
             component=list(components),
             txnid=txn_id,
@@ -222,9 +224,9 @@ class TransactionCalls(Calls):
     def check_lock(
         self, lock_id: int, *, txn_id: int | None = None, elapsed_ms: int | None = None
     ) -> types.LockResponse:
-        """Ask whether a waiting lock is granted now.
+        """Check whether a waiting lock is granted now.
 
-        :raises NoSuchLockError: if it is unknown or has timed out.
+        :raises NoSuchLockError: if the lock is unknown or has timed out.
         """
         request = types.CheckLockRequest(lockid=lock_id, txnid=txn_id, elapsed_ms=elapsed_ms)
         return cast("types.LockResponse", self.call("check_lock", request))
@@ -232,7 +234,7 @@ class TransactionCalls(Calls):
     def unlock(self, lock_id: int) -> None:
         """Release a lock that belongs to no transaction.
 
-        :raises NoSuchLockError: if it is unknown or has timed out.
+        :raises NoSuchLockError: if the lock is unknown or has timed out.
         """
         self.call("unlock", types.UnlockRequest(lockid=lock_id))
 
@@ -244,14 +246,14 @@ class TransactionCalls(Calls):
         partition: str | None = None,
         txn_id: int | None = None,
     ) -> list[types.ShowLocksResponseElement]:
-        """Return the locks held and waited for."""
+        """Return the granted and the waiting locks."""
         request = types.ShowLocksRequest(
             dbname=database, tablename=table, partname=partition, txnid=txn_id, isExtended=True
         )
         return self.call("show_locks", request).locks or []
 
     def get_current_notification_event_id(self) -> int:
-        """Return the id of the last notification event; 0 where there has been none."""
+        """Return the id of the last notification event; 0 if the log has never had one."""
         return cast("int", self.call("get_current_notificationEventId").eventId)
 
     def iter_notification_events(
@@ -262,9 +264,9 @@ class TransactionCalls(Calls):
         database: str | None = None,
         batch: int = EVENTS_A_CALL,
     ) -> Iterator[types.NotificationEvent]:
-        """Yield the events with ids above ``after``, in order, ``batch`` a call or as a gateway's stream.
+        """Yield the events with ids above ``after``, in order, ``batch`` per call or from a gateway's stream.
 
-        :param up_to: the last id wanted; ``None`` goes on to the last there is.
+        :param up_to: the last id to yield; ``None`` continues to the end of the log.
         :param database: only events of this database; the server filters (Hive 4).
         """
         last = after
@@ -299,13 +301,13 @@ class TransactionCalls(Calls):
     ) -> Iterator[types.NotificationEvent]:
         """Yield the events with ids above ``after`` as they happen, in order.
 
-        A gateway's subscription is used where there is one, and calls otherwise.
+        The method uses a gateway's subscription if the gateway offers one, and calls otherwise.
 
-        Ids that are left out are events that the metastore's cleaner had removed.
+        A gap in the ids means that the metastore's cleaner had removed the events.
 
         :param after: id to begin after; ``None`` is the log's end.
-        :param timeout_s: seconds after which it ends; the client can make other calls in between.
-        :param poll_s: seconds between two looks at the log, where no gateway offers a subscription.
+        :param timeout_s: seconds after which the iteration ends; the client can make other calls meanwhile.
+        :param poll_s: seconds between two reads of the log, where no gateway offers a subscription.
         """
         end = time.monotonic() + timeout_s
         last = self.get_current_notification_event_id() if after is None else after

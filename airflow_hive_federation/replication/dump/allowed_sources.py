@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_hive_federation.replication.metadata.definitions import table_kind
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.storage.sources import SourceRoots
 
 
-def check_places(sources: SourceRoots, database: str, table: Any, places: Places) -> None:
+def check_places(sources: SourceRoots, database: str, table: Any, places: TableLocations) -> None:
     """Refuse a table with a directory outside of the allowed roots, before the directory is listed.
 
     Partitions inside the table's directory need no check of their own, because each of their files is

@@ -18,8 +18,8 @@ from airflow_hive_federation.replication.format.files import VisibleFile, target
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.definitions import table_kind
-from airflow_hive_federation.replication.metadata.locations import Place, relative_to
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.locations import DataLocation, relative_to
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location
 from airflow_hive_federation.storage.listing import list_files, list_many
 
@@ -34,7 +34,7 @@ _UNPUBLISHED = (".hive-staging", "_tmp", "_task_tmp", "_temporary", ".spark-stag
 
 def visible_files(
     table: Any,
-    places: Places,
+    places: TableLocations,
     write_ids: ValidWriteIds | None,
     transactions: ValidTxns,
     *,
@@ -92,8 +92,8 @@ def cut_below_open(write_ids: ValidWriteIds) -> ValidWriteIds:
 
 
 def listed(
-    places: Iterable[Place], options: Mapping[str, Any] | None, *, empty_directories: bool = False
-) -> Iterator[tuple[Place, list[FileEntry]]]:
+    places: Iterable[DataLocation], options: Mapping[str, Any] | None, *, empty_directories: bool = False
+) -> Iterator[tuple[DataLocation, list[FileEntry]]]:
     """List places one by one, many in parallel, without keeping them in memory."""
     waiting = iter(places)
     while batch := list(islice(waiting, _PLACES_AT_A_TIME)):
@@ -108,8 +108,8 @@ def listed(
 
 
 def listed_places(
-    places: Places, options: Mapping[str, Any] | None, *, empty_directories: bool = False
-) -> Iterator[tuple[Place, list[FileEntry]]]:
+    places: TableLocations, options: Mapping[str, Any] | None, *, empty_directories: bool = False
+) -> Iterator[tuple[DataLocation, list[FileEntry]]]:
     """List the places of a table that is not external.
 
     Object stores return a thousand files per answer, of whatever directories: in such a store, the table's
@@ -121,8 +121,8 @@ def listed_places(
 
 
 def _listed_as_whole(
-    places: Places, options: Mapping[str, Any] | None, *, empty_directories: bool
-) -> Iterator[tuple[Place, list[FileEntry]]]:
+    places: TableLocations, options: Mapping[str, Any] | None, *, empty_directories: bool
+) -> Iterator[tuple[DataLocation, list[FileEntry]]]:
     root = places.root
     inside = {path: place for place in places if (path := relative_to(place.location, root)) is not None}
     listings: dict[str, list[FileEntry]] = {path: [] for path in inside}
@@ -147,7 +147,7 @@ def _listed_as_whole(
 
 
 def _acid_files(
-    table: str, kind: TableKind, place: Place, state: AcidState, write_ids: ValidWriteIds
+    table: str, kind: TableKind, place: DataLocation, state: AcidState, write_ids: ValidWriteIds
 ) -> Iterator[VisibleFile]:
     being_written = state.side_files
     yield from (_visible(place, entry, entry.path) for entry in state.originals)
@@ -179,7 +179,7 @@ def _holds_invisible_rows(directory: AcidDirectory) -> bool:
 
 
 def _visible(
-    place: Place, entry: FileEntry, target_path: str, *, filtered: bool = False, side_file: str = ""
+    place: DataLocation, entry: FileEntry, target_path: str, *, filtered: bool = False, side_file: str = ""
 ) -> VisibleFile:
     return VisibleFile(
         directory=place.location,

@@ -10,7 +10,7 @@ from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.replication.dump.contents import is_published, listed
 from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.metadata import external_tables
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
 
 def files_changed(home: DumpDirectory, table: str, options: Mapping[str, Any] | None = None) -> bool:
@@ -23,7 +23,7 @@ def files_changed(home: DumpDirectory, table: str, options: Mapping[str, Any] | 
     document = home.read_json(table_file("tables", table, ".json"))
     lines = home.read_lines(table_file("partitions", table, ".jsonl"))
     partitions = (from_json(types.Partition, line["partition"]) for line in lines)
-    places = Places(from_json(types.Table, document["table"]), partitions)
+    places = TableLocations(from_json(types.Table, document["table"]), partitions)
     now = {
         (place.location, file.path, file.size_bytes, file.modified_ns)
         for place, files in listed(external_tables.roots(places), options)

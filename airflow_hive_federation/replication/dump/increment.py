@@ -50,7 +50,6 @@ from airflow_hive_federation.replication.dump.increment_plan import (
 )
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary, summary_of
 from airflow_hive_federation.replication.dump.left_out import left_out
-from airflow_hive_federation.replication.dump.mends import Mend
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
 from airflow_hive_federation.replication.dump.removals import (
     Unexplained,
@@ -58,6 +57,7 @@ from airflow_hive_federation.replication.dump.removals import (
     partitions_before,
     settle,
 )
+from airflow_hive_federation.replication.dump.repair_plan import RepairPlan
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
@@ -69,16 +69,16 @@ from airflow_hive_federation.replication.metadata.database_properties import dat
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
-from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.metadata.table_names import asked_for, named_event, named_source
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
-from airflow_hive_federation.replication.replica.homes import Homes
 from airflow_hive_federation.replication.replica.position import TargetPosition
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.transactions.lease import end_lease, lease_of_a_dump
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def dump_increment(
     policy: ReplicationPolicy,
     position: TargetPosition,
     *,
-    mend: Mend | None = None,
+    mend: RepairPlan | None = None,
     threads: int = 8,
     progress: Callable[[str], None] = logger.info,
 ) -> IncrementSummary:
@@ -124,7 +124,9 @@ def dump_increment(
     ):
         lease = held_lease.txn_id
         with pool.client() as client:
-            moment = _Moment.read(client, policy, position, lease=lease, mend=mend or Mend(), spool=spool)
+            moment = _Moment.read(
+                client, policy, position, lease=lease, mend=mend or RepairPlan(), spool=spool
+            )
         folded = moment.folded
         moment.report(policy, progress)
         if moment.idle():
@@ -188,9 +190,9 @@ class _Moment:
     plans: Mapping[str, TablePlan]
     skipped: Mapping[str, str]
     absent: AbsentTables
-    homes: Homes
+    homes: TableIndex
     open_before: Mapping[int, Mapping[str, int]]
-    mend: Mend
+    mend: RepairPlan
     last_event: Mapping[str, Any] | None
     adopted: Sequence[str]
     kept: Mapping[str, str]
@@ -225,12 +227,12 @@ class _Moment:
         position: TargetPosition,
         *,
         lease: int,
-        mend: Mend,
+        mend: RepairPlan,
         spool: IO[str],
     ) -> _Moment:
         last = DumpDirectory(position.dump, policy.storage_options)
         previous = last.manifest()
-        homes, changes = Homes(last), policy_changes(previous["policy"], policy)
+        homes, changes = TableIndex(last), policy_changes(previous["policy"], policy)
         database, from_id = policy.source_database, position.last_id
         client.keep_history(lease, [f"{database}.{table}" for table in client.list_tables(database)])
         transactions = valid_transactions(client.get_open_txns())
@@ -487,7 +489,7 @@ class _Dump:
         } | self._moment.folded.evidence.functions
         return [name for name in sorted(names - set(there)) if self._moment.folded.evidence.of_function(name)]
 
-    def _renewed(self, name: str, places: Places) -> list[str]:
+    def _renewed(self, name: str, places: TableLocations) -> list[str]:
         """Return the partitions whose names stood for others on the target."""
         folded = self._moment.folded
         gone = set(folded.partitions_gone.get(name, ()))

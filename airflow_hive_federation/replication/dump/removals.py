@@ -22,7 +22,7 @@ from airflow_hive_federation.replication.dump.source_directories import (
 )
 from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.metadata.table_names import named_event
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
@@ -91,7 +91,7 @@ def partitions_before(home: DumpDirectory | None, table: str) -> Sequence[str]:
 
 def losses_of(
     table: str,
-    places: Places,
+    places: TableLocations,
     *,
     bare: Sequence[BareDirectory],
     home: DumpDirectory | None,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.replica.homes import Homes
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def forget_old_dumps(
     with storage_errors(policy.directory):
         loaded = filesystem.glob(f"{path}/*/_finished_load")
         dumps = {name for marker in loaded if _NAME.fullmatch(name := marker.split("/")[-2])}
-    needed = {uri.rstrip("/").rpartition("/")[2] for uri in {*Homes(current).uris, current.uri}}
+    needed = {uri.rstrip("/").rpartition("/")[2] for uri in {*TableIndex(current).uris, current.uri}}
     # Names begin with the event at which the dump begins, or which it describes: they sort by age.
     old = sorted((name for name in dumps - needed if _is_of(policy, name)), key=_age)
     gone = [join(policy.directory, name) for name in old[: max(0, len(old) - keep)]]

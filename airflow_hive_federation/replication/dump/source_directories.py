@@ -16,8 +16,8 @@ from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.metadata.locations import Place, relative_to
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.locations import DataLocation, relative_to
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location
 from airflow_hive_federation.storage.listing import has_entries, is_there
 
@@ -45,18 +45,18 @@ class Sightings:
     :param places: the places of the table's data.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: TableLocations) -> None:
         self._root = places.root
-        self._found: Counter[Place] = Counter()
+        self._found: Counter[DataLocation] = Counter()
         if self._root:
-            self._found[Place(partition="", location=self._root)] = 0
-        self._empty_inside: list[Place] = []
+            self._found[DataLocation(partition="", location=self._root)] = 0
+        self._empty_inside: list[DataLocation] = []
 
     def watch(
-        self, listings: Iterable[tuple[Place, list[FileEntry]]]
-    ) -> Iterator[tuple[Place, list[FileEntry]]]:
+        self, listings: Iterable[tuple[DataLocation, list[FileEntry]]]
+    ) -> Iterator[tuple[DataLocation, list[FileEntry]]]:
         """Pass listings on, and count their files."""
-        root = Place(partition="", location=self._root)
+        root = DataLocation(partition="", location=self._root)
         for place, listing in listings:
             inside = relative_to(place.location, self._root) is not None
             self._found[root if inside else place] += len(listing)
@@ -163,7 +163,7 @@ def lost_files(
     return lost, new_directories_missing(without_files, kind)
 
 
-def _looked_at(place: Place, options: Mapping[str, Any] | None) -> BareDirectory:
+def _looked_at(place: DataLocation, options: Mapping[str, Any] | None) -> BareDirectory:
     missing = not _is_there(place.location, options)
     parent = place.location.rstrip("/").rpartition("/")[0]
     return BareDirectory(

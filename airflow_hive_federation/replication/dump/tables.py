@@ -9,7 +9,7 @@ from typing import Any
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.format.files import VisibleFile
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,14 +20,14 @@ class FileTotals:
     size_bytes: int
 
 
-def write_partitions(directory: DumpDirectory, table: Any, partitions: Iterable[Any]) -> Places:
+def write_partitions(directory: DumpDirectory, table: Any, partitions: Iterable[Any]) -> TableLocations:
     """Write a table's partitions, and return the places of its data.
 
     :param directory: a dump that is being written.
     :param table: wire ``Table``.
     :param partitions: its wire ``Partition`` objects.
     """
-    places = Places(table)
+    places = TableLocations(table)
     directory.write_lines(
         table_file("partitions", table.tableName, ".jsonl"),
         ({"name": places.add(partition), "partition": to_json(partition)} for partition in partitions),

@@ -60,9 +60,9 @@ from airflow_hive_federation.replication.replica.functions import (
     put_function,
     target_function,
 )
-from airflow_hive_federation.replication.replica.homes import Homes
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.replication.replica.markers import TargetState
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.durable import sync_directories
 from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.plan_files import read_plan, write_bound_plan
@@ -202,7 +202,7 @@ class _Load:
         """
         with self._pool.client() as client:
             layout = target.find_layout(client, self._policy)
-            differences = metadata_differences(client, layout, Homes(self._directory))
+            differences = metadata_differences(client, layout, TableIndex(self._directory))
         if not differences:
             return
         if self._is_checkpoint():
@@ -326,7 +326,7 @@ class _Load:
             tables=len(self._manifest["tables"]),
             partitions=self._manifest["partitions"],
             functions=len(self._functions),
-            skipped=Homes(self._directory).skipped,
+            skipped=TableIndex(self._directory).skipped,
         )
 
     # -- items and plans -------------------------------------------------------------------------------

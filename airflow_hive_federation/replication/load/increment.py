@@ -33,9 +33,9 @@ from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.dump.ends import ENDS, merging_of, writes_file
-from airflow_hive_federation.replication.dump.mends import Mend
 from airflow_hive_federation.replication.dump.merging import Merging
 from airflow_hive_federation.replication.dump.pairs import Pairs
+from airflow_hive_federation.replication.dump.repair_plan import RepairPlan
 from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, acknowledge
@@ -64,12 +64,12 @@ from airflow_hive_federation.replication.replica.functions import (
     function_items,
     target_function,
 )
-from airflow_hive_federation.replication.replica.homes import Homes, digests_file
 from airflow_hive_federation.replication.replica.position import (
     TableState,
     read_position,
     refuse_later_writes,
 )
+from airflow_hive_federation.replication.replica.table_index import TableIndex, digests_file
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import write_bound_plan
 from airflow_hive_federation.transactions.lease import LeaseKeeper
@@ -146,7 +146,7 @@ class _Load:
         self._database = policy.target_database
         self._directory = directory
         self._manifest = directory.manifest()
-        self._mend = Mend.from_json(self._manifest.get("mend"))
+        self._mend = RepairPlan.from_json(self._manifest.get("mend"))
         self._progress = progress
         self._on_step = on_step
         self._layout = find_layout(client, policy)
@@ -289,8 +289,8 @@ class _Load:
         """Record the digests of all files of the tables concerned, for later verifications."""
         self._on_step("digests")
         options = self._policy.storage_options
-        before = Homes(DumpDirectory(self._manifest["previous"], options))
-        copied = Homes(self._directory).copied(self._directory)
+        before = TableIndex(DumpDirectory(self._manifest["previous"], options))
+        copied = TableIndex(self._directory).copied(self._directory)
         for name, document in self._documents.items():
             if not TableKind(document["kind"]).has_files:
                 continue
@@ -332,7 +332,7 @@ class _Load:
             tables=len(self._concerned),
             partitions=sum(facts["partitions"] for facts in self._concerned),
             functions=0,
-            skipped=Homes(self._directory).skipped,
+            skipped=TableIndex(self._directory).skipped,
         )
 
     # -- inside ----------------------------------------------------------------------------------------

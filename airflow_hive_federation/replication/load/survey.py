@@ -28,8 +28,8 @@ from airflow_hive_federation.replication.replica.foreign_writes import (
     suspect_files,
     unplaced,
 )
-from airflow_hive_federation.replication.replica.homes import Homes
 from airflow_hive_federation.replication.replica.layout import TargetLayout, final_uri
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import read_plan
@@ -58,7 +58,7 @@ class Survey:
         self._options = layout.policy.storage_options
         self._directory = directory
         self._loaded = before
-        self._before = Homes(DumpDirectory(before, self._options)) if before else None
+        self._before = TableIndex(DumpDirectory(before, self._options)) if before else None
 
     def partitions(self, table: str) -> list[ForeignWrite]:
         """Name the partitions of a table of the target that no load made.

@@ -27,8 +27,8 @@ from airflow_hive_federation.replication.replica.database import (
 )
 from airflow_hive_federation.replication.replica.dumps_owner import metastore_id
 from airflow_hive_federation.replication.replica.external_claims import check_external_claims, claim_external
-from airflow_hive_federation.replication.replica.homes import Homes
 from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import canonical, join
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class TargetPlaces:
 
     def __init__(self, directory: DumpDirectory, layout: TargetLayout, leaving: Collection[str] = ()) -> None:
         self._layout = layout
-        self._homes = Homes(directory)
+        self._homes = TableIndex(directory)
         facts = self._homes.facts.values()
         external = {name: self._homes.of(name).uri for name in tables_with_files(facts, external=True)}
         self._claims: Sequence[Claim] = check_target(

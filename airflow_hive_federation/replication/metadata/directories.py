@@ -21,7 +21,7 @@ from airflow_hive_federation.replication.metadata.locations import (
     relative_to,
     store_directory,
 )
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import (
     canonical,
@@ -155,7 +155,7 @@ def check_claims(claims: Iterable[Claim]) -> None:
             raise _conflict(inner, outer)
 
 
-def check_partitions(table: str, places: Places) -> None:
+def check_partitions(table: str, places: TableLocations) -> None:
     """Refuse partitions of one managed table that would share a directory on the target.
 
     A partition from outside its table's directory moves to its default place inside, which another partition

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from airflow_hive_federation.errors import DumpCorruptError
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.metadata.locations import Place
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.locations import DataLocation
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
 FILE_NAME = "_external_tables_info"
 
@@ -34,18 +34,18 @@ class ExternalEntry:
     partition: str = ""
 
 
-def roots(places: Places) -> Iterator[Place]:
+def roots(places: TableLocations) -> Iterator[DataLocation]:
     """Yield the table's directory, and those of partitions outside it."""
-    yield Place(partition="", location=places.root)
+    yield DataLocation(partition="", location=places.root)
     yield from places.outside()
 
 
-def listed_places(kind: TableKind, places: Places) -> list[list[str]]:
+def listed_places(kind: TableKind, places: TableLocations) -> list[list[str]]:
     """Return these directories of an external table as a dump stores them: names of partitions with URIs."""
     return [[root.partition, root.location] for root in roots(places)] if kind is TableKind.EXTERNAL else []
 
 
-def entries(table: str, places: Places) -> list[ExternalEntry]:
+def entries(table: str, places: TableLocations) -> list[ExternalEntry]:
     """Return the entries of one external table."""
     return [
         ExternalEntry(table=table, location=root.location, partition=root.partition) for root in roots(places)

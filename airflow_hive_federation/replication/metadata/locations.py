@@ -9,7 +9,7 @@ from airflow_hive_federation.storage.filesystem import is_below, join, join_belo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class DataLocation:
     """A directory that holds data of the table itself (``partition`` empty) or of a partition.
 
     :param partition: the partition's name, as :func:`~.partitions.partition_name` makes it.

@@ -39,8 +39,8 @@ from airflow_hive_federation.replication.metadata.write_ids import (
 )
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.functions import function_claim, target_function
-from airflow_hive_federation.replication.replica.homes import Homes
 from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -80,7 +80,7 @@ class Difference:
 
 
 def metadata_differences(
-    client: MetastoreClient, layout: TargetLayout, homes: Homes, *, closely: Collection[str] = ()
+    client: MetastoreClient, layout: TargetLayout, homes: TableIndex, *, closely: Collection[str] = ()
 ) -> list[Difference]:
     """Compare a loaded dump with the target's tables, partitions and write ids.
 
@@ -111,7 +111,9 @@ def metadata_differences(
     return differences
 
 
-def database_differences(client: MetastoreClient, layout: TargetLayout, homes: Homes) -> list[Difference]:
+def database_differences(
+    client: MetastoreClient, layout: TargetLayout, homes: TableIndex
+) -> list[Difference]:
     """Compare the database's properties and its permanent functions.
 
     An adopted database keeps properties and functions of its own beside the source's. If a database was a
@@ -174,7 +176,7 @@ class _Comparison:
         self,
         client: MetastoreClient,
         layout: TargetLayout,
-        homes: Homes,
+        homes: TableIndex,
         found: Any,
         write_ids: ValidWriteIds | None,
     ) -> None:

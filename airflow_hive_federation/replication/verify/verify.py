@@ -35,7 +35,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory, 
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.locations import relative_to
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.metadata.table_names import named_source
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -49,8 +49,8 @@ from airflow_hive_federation.replication.replica.differences import (
     database_differences,
     metadata_differences,
 )
-from airflow_hive_federation.replication.replica.homes import Homes
 from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.replication.verify.partition_formats import PartitionFormats
 from airflow_hive_federation.replication.verify.table_contents import TableContents, dumped_formats
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
@@ -269,7 +269,7 @@ class _Verification:
         row_digests: bool,
         progress: Callable[[str], None],
     ) -> None:
-        self.homes = Homes(directory)
+        self.homes = TableIndex(directory)
         self._pool = pool
         self._policy = policy
         self._database = policy.target_database
@@ -363,7 +363,7 @@ class _Verification:
         partitions = client.iter_partitions(self._database, name) if table.partitionKeys else ()
         partitions = counted(partitions, f"{self._database}.{name}: partitions read", self._progress)
         formats = PartitionFormats.of(table)
-        places = Places(table, formats.noting(table, partitions))
+        places = TableLocations(table, formats.noting(table, partitions))
         write_ids = readable_write_ids(client, [table], transactions).get(name)
         return TableContents(
             document=document,

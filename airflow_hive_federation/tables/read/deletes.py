@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.tables.read import footers, scan
-from airflow_hive_federation.tables.read.places import Place
+from airflow_hive_federation.tables.read.partition_scans import PartitionScan
 
 Longs = np.ndarray[Any, np.dtype[np.int64]]
 _COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
@@ -183,7 +183,7 @@ def _array(spark: SparkSession, values: Longs) -> SparkColumn:
 
 
 def read_deletes(
-    places: Sequence[Place], write_ids: ValidWriteIds, options: Mapping[str, Any] | None
+    places: Sequence[PartitionScan], write_ids: ValidWriteIds, options: Mapping[str, Any] | None
 ) -> Deletes | None:
     """Read the identities of the rows that the delete deltas of places delete.
 

@@ -17,7 +17,7 @@ from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.side_by_side import side_by_side
-from airflow_hive_federation.tables.read.places import PartitionState
+from airflow_hive_federation.tables.read.partition_scans import PartitionState
 from airflow_hive_federation.tables.read.pruning import Bucketing, Predicate, only_buckets
 from airflow_hive_federation.transactions.snapshots import Snapshot
 

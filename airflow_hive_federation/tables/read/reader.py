@@ -31,9 +31,9 @@ from airflow_hive_federation.tables.read.deletes import Deletes, read_deletes
 from airflow_hive_federation.tables.read.footers import each
 from airflow_hive_federation.tables.read.formats.plain import plain_table
 from airflow_hive_federation.tables.read.locations import directories_to_read, is_transactional
-from airflow_hive_federation.tables.read.places import (
+from airflow_hive_federation.tables.read.partition_scans import (
+    PartitionScan,
     PartitionState,
-    Place,
     no_rows,
     shown,
     with_partition_values,
@@ -147,7 +147,7 @@ def visible_rows(
     first_columns = None if only is None else _first_ones(columns, only)
     columns = first_columns or columns
     schema = spark_schema(columns)
-    places = [Place.of(spark, directory).with_rows(storage_options) for directory in directories]
+    places = [PartitionScan.of(spark, directory).with_rows(storage_options) for directory in directories]
     reading = _Reading(spark, schema, write_ids, storage_options, as_a_whole=first_columns is not None)
     changed = [place for place in places if place.state.delete_deltas]
     deletes = read_deletes(changed, write_ids, storage_options)
@@ -178,7 +178,7 @@ def _together(found: Sequence[scan.Rows]) -> scan.Rows:
 
 
 def _located(
-    spark: SparkSession, rows: scan.Rows, places: Sequence[Place], keys: Sequence[Column]
+    spark: SparkSession, rows: scan.Rows, places: Sequence[PartitionScan], keys: Sequence[Column]
 ) -> scan.Rows:
     frame = with_partition_values(spark, rows.made(), places, keys)
     return scan.Rows.named(frame, [*rows.columns, *(key.name for key in keys), scan.PLACE])
@@ -204,8 +204,8 @@ def _first_ones(columns: Sequence[Column], only: Sequence[str]) -> Sequence[Colu
 
 
 def _split(
-    places: Sequence[Place], changed: Sequence[Place], deletes: Deletes | None
-) -> tuple[list[Place], list[Place]]:
+    places: Sequence[PartitionScan], changed: Sequence[PartitionScan], deletes: Deletes | None
+) -> tuple[list[PartitionScan], list[PartitionScan]]:
     """Split the files of places into those without deleted rows and those that may have some.
 
     The second list holds the places of ``changed``, in their order.
@@ -236,7 +236,7 @@ def _write_ids_of(directory: AcidDirectory | None) -> tuple[int, int]:
     return 0 if base else directory.name.min_write_id, max(0, directory.name.max_write_id)
 
 
-def _joined(reading: _Reading, rows: scan.Rows, places: Sequence[Place]) -> scan.Rows:
+def _joined(reading: _Reading, rows: scan.Rows, places: Sequence[PartitionScan]) -> scan.Rows:
     scans = _delete_scans(places)
     counts = _row_counts(
         [path for scan_of_deletes in scans for path in scan_of_deletes.paths], reading.storage_options
@@ -258,11 +258,11 @@ class _Reading:
     """All columns of the schema are wanted: they may be read by position, without the identity columns."""
 
 
-def _insert_rows(reading: _Reading, places: Sequence[Place], *, identities: bool) -> list[scan.Rows]:
+def _insert_rows(reading: _Reading, places: Sequence[PartitionScan], *, identities: bool) -> list[scan.Rows]:
     spark, schema = reading.spark, reading.schema
     regular: dict[bool, list[str]] = {False: [], True: []}
     by_arrow: list[RowFile] = []
-    plain: list[tuple[Place, AcidDirectory | None, list[FileEntry]]] = []
+    plain: list[tuple[PartitionScan, AcidDirectory | None, list[FileEntry]]] = []
     for place in places:
         if place.state.originals:
             plain.append((place, None, list(place.state.originals)))
@@ -307,7 +307,7 @@ def _insert_directories(state: AcidState) -> Iterable[AcidDirectory]:
     return state.deltas if state.base is None else (state.base, *state.deltas)
 
 
-def _delete_scans(places: Sequence[Place]) -> list[scan.Scan]:
+def _delete_scans(places: Sequence[PartitionScan]) -> list[scan.Scan]:
     paths: dict[bool, list[str]] = {False: [], True: []}
     for place in places:
         for directory in place.state.delete_deltas:
@@ -319,7 +319,7 @@ def _delete_scans(places: Sequence[Place]) -> list[scan.Scan]:
     ]
 
 
-def _flushed_lengths(reading: _Reading, place: Place, directory: AcidDirectory) -> dict[str, int]:
+def _flushed_lengths(reading: _Reading, place: PartitionScan, directory: AcidDirectory) -> dict[str, int]:
     """Return the length that counts of each file that counts in part (``AcidUtils.getLogicalLength``)."""
     sizes = {entry.path: entry.size_bytes for entry in directory.files}
     lengths = {
@@ -331,14 +331,14 @@ def _flushed_lengths(reading: _Reading, place: Place, directory: AcidDirectory) 
 
 
 def _numbered(
-    reading: _Reading, plain: Sequence[tuple[Place, AcidDirectory | None, list[FileEntry]]]
+    reading: _Reading, plain: Sequence[tuple[PartitionScan, AcidDirectory | None, list[FileEntry]]]
 ) -> list[RowFile]:
     """Return the files without ACID columns, with the identities that Hive assigns to their rows.
 
     Rows are numbered by position, continuously through all copies of a bucket
     (``OrcRawRecordMerger.OriginalReaderPair``).
     """
-    groups: list[tuple[Place, AcidDirectory | None, int, list[FileEntry]]] = []
+    groups: list[tuple[PartitionScan, AcidDirectory | None, int, list[FileEntry]]] = []
     for place, directory, entries in plain:
         by_bucket: defaultdict[int, list[FileEntry]] = defaultdict(list)
         for entry in entries:
@@ -369,7 +369,7 @@ def _row_counts(paths: Sequence[str], options: Mapping[str, Any] | None) -> list
     return each(paths, options, lambda file, _: int(file.nrows))
 
 
-def _bucket_of(place: Place, entry: FileEntry) -> int:
+def _bucket_of(place: PartitionScan, entry: FileEntry) -> int:
     name = parse_file(entry.path.rpartition("/")[2])
     if name.bucket is None or name.kind is not FileKind.ORIGINAL:
         raise AcidFormatError(

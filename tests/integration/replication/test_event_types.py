@@ -22,7 +22,7 @@ from airflow_hive_federation.replication.cycle import dump_next_increment, load_
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.replica.database import find_layout
 from airflow_hive_federation.replication.replica.differences import database_differences, metadata_differences
-from airflow_hive_federation.replication.replica.homes import Homes
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from tests.support.incrementing import Cycles, cycles, run_copy
 
 pytestmark = pytest.mark.slow
@@ -194,7 +194,7 @@ class Scene:
                 a, b = (_flat(side.get(name)) for side in (source, target))
                 self.wrong.append(f"after {after}: {name}: source {sorted(a - b)}, target {sorted(b - a)}")
         with self.one.target.client() as client:
-            layout, homes = find_layout(client, self.one.policy), Homes(DumpDirectory(dump))
+            layout, homes = find_layout(client, self.one.policy), TableIndex(DumpDirectory(dump))
             found = database_differences(client, layout, homes)
             found += metadata_differences(client, layout, homes, closely=set(homes))
         self.wrong += [f"after {after}: {one}" for one in found]

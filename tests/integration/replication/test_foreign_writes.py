@@ -13,7 +13,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
-from airflow_hive_federation.replication.dump.mends import Mend
+from airflow_hive_federation.replication.dump.repair_plan import RepairPlan
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN
 from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.increment_site import DATABASE, Site
@@ -198,7 +198,7 @@ def test_what_a_repair_mends_is_not_refused(site: Site) -> None:
     add_a_partition(site)
     put(site, "ext", "theirs")
     change_source(site)
-    mend = Mend(tables=frozenset({"acid", "ext"}), replaced=frozenset({"acid"}))
+    mend = RepairPlan(tables=frozenset({"acid", "ext"}), replaced=frozenset({"acid"}))
     with pool(site.source.uri) as one, pool(site.target.uri) as other:
         dump = dump_next_increment(one, other, site.policy, mend=mend).dump
     site.load(dump)

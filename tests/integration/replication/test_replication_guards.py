@@ -24,7 +24,7 @@ from airflow_hive_federation.replication.cycle import dump_next_increment, load_
 from airflow_hive_federation.replication.dump import bootstrap, increment
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.dump.mends import Mend
+from airflow_hive_federation.replication.dump.repair_plan import RepairPlan
 from airflow_hive_federation.replication.failover import roll_back_failover, start_failover, switch_roles
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
@@ -60,7 +60,7 @@ def marked(metastore: EmbeddedMetastore, parameters: dict[str, str | None]) -> N
 def mending(site: Site) -> str:
     """A dump from an event to the same event."""
     with pool(site.source.uri) as one, pool(site.target.uri) as other:
-        mend = Mend(tables=frozenset({"ext"}))
+        mend = RepairPlan(tables=frozenset({"ext"}))
         return dump_next_increment(one, other, site.policy, mend=mend).dump
 
 

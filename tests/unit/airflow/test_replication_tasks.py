@@ -19,7 +19,7 @@ from airflow.sdk import DAG
 from airflow_hive_federation import errors
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
-from airflow_hive_federation.hooks.failing import as_airflow_error
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
 from airflow_hive_federation.operators.failover import (
     FailoverOperator,

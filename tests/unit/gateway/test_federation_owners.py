@@ -8,8 +8,8 @@ from airflow_hive_federation.errors import ConfigurationError, GatewayError
 from airflow_hive_federation.gateway.federation.owners import (
     Link,
     Naming,
+    OwnedName,
     Owners,
-    Place,
     RemoteNames,
     matches,
 )
@@ -28,35 +28,35 @@ OWNERS = Owners(
 @pytest.mark.parametrize(
     ("database", "table", "place"),
     [
-        ("far_sales", None, Place("far", "sales")),
-        ("far_sales", "orders", Place("far", "sales", "orders")),
-        ("ours", "rates", Place("far", "finance", "fx_rates")),
-        ("ours", "other", Place("main", "ours", "other")),
-        ("ours", None, Place("main", "ours")),
-        ("sales", "orders", Place("main", "sales", "orders")),
-        ("old_hr", "people", Place("old", "hr", "people")),
-        ("old_", None, Place("main", "old_")),
-        ("archive", "t", Place("old", "archive", "t")),
+        ("far_sales", None, OwnedName("far", "sales")),
+        ("far_sales", "orders", OwnedName("far", "sales", "orders")),
+        ("ours", "rates", OwnedName("far", "finance", "fx_rates")),
+        ("ours", "other", OwnedName("main", "ours", "other")),
+        ("ours", None, OwnedName("main", "ours")),
+        ("sales", "orders", OwnedName("main", "sales", "orders")),
+        ("old_hr", "people", OwnedName("old", "hr", "people")),
+        ("old_", None, OwnedName("main", "old_")),
+        ("archive", "t", OwnedName("old", "archive", "t")),
     ],
     ids=str,
 )
-def test_a_name_has_one_owner(database: str, table: str | None, place: Place) -> None:
+def test_a_name_has_one_owner(database: str, table: str | None, place: OwnedName) -> None:
     assert OWNERS.place(database, table) == place
 
 
 def test_recorded_links_come_after_the_files_names() -> None:
     links = [
-        Link(local=("linked", None), place=Place("far", "hr")),
-        Link(local=("ours", "one"), place=Place("old", "d", "t")),
-        Link(local=("far_sales", None), place=Place("old", "wrong")),
+        Link(local=("linked", None), place=OwnedName("far", "hr")),
+        Link(local=("ours", "one"), place=OwnedName("old", "d", "t")),
+        Link(local=("far_sales", None), place=OwnedName("old", "wrong")),
     ]
-    assert OWNERS.place("linked", "people", links) == Place("far", "hr", "people")
-    assert OWNERS.place("ours", "one", links) == Place("old", "d", "t")
-    assert OWNERS.place("far_sales", None, links) == Place("far", "sales")
+    assert OWNERS.place("linked", "people", links) == OwnedName("far", "hr", "people")
+    assert OWNERS.place("ours", "one", links) == OwnedName("old", "d", "t")
+    assert OWNERS.place("far_sales", None, links) == OwnedName("far", "sales")
 
 
 def test_answers_bear_the_names_that_were_asked() -> None:
-    used = [(("ours", "rates"), Place("far", "finance", "fx_rates"))]
+    used = [(("ours", "rates"), OwnedName("far", "finance", "fx_rates"))]
     naming = Naming(OWNERS, "far", used)
     assert naming.local("finance", "fx_rates") == ("ours", "rates")
     assert naming.local("finance", None) == ("ours", None)
@@ -70,7 +70,7 @@ def test_answers_bear_the_names_that_were_asked() -> None:
 
 def test_two_local_names_of_a_database_are_answered_as_asked() -> None:
     owners = Owners("main", {"far": RemoteNames(databases={"a": "d", "b": "d"})})
-    assert Naming(owners, "far", [(("b", "t"), Place("far", "d", "t"))]).local("d", "t") == ("b", "t")
+    assert Naming(owners, "far", [(("b", "t"), OwnedName("far", "d", "t"))]).local("d", "t") == ("b", "t")
     assert owners.local_names("far", ["d", "e"]) == {"d": ["a", "b"]}
 
 
@@ -122,7 +122,7 @@ def component(
 
 READ = component(types.LockType.SHARED_READ, types.DataOperationType.SELECT)
 OWN = component(types.LockType.EXCL_WRITE, types.DataOperationType.UPDATE, dbname="ours")
-FAR, HERE = Place("far", "sales", "t"), Place("main", "ours", "t")
+FAR, HERE = OwnedName("far", "sales", "t"), OwnedName("main", "ours", "t")
 
 
 def test_a_transaction_locks_what_its_metastore_owns() -> None:

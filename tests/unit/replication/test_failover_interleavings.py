@@ -293,7 +293,7 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Worl
         end_lease=lambda *_: None,
         DumpDirectory=Baseline,
         find_layout=lambda *_: None,
-        Homes=lambda *_: None,
+        TableIndex=lambda *_: None,
         metadata_differences=lambda *_: [],
     )
     stand_in(
@@ -306,7 +306,7 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Worl
         cycle,
         read_position=position,
         DumpDirectory=Baseline,
-        Homes=lambda *_: SimpleNamespace(skipped={}),
+        TableIndex=lambda *_: SimpleNamespace(skipped={}),
     )
 
     def make(beginning: str) -> World:

@@ -25,8 +25,8 @@ from airflow_hive_federation.replication.load import bootstrap as load
 from airflow_hive_federation.replication.load import convergence
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.metadata import statistics
-from airflow_hive_federation.replication.metadata.locations import Place
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.locations import DataLocation
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 
@@ -200,7 +200,7 @@ def test_places_are_those_of_the_partitions() -> None:
         "2": "file:/elsewhere",
         "3": f"{SOURCE}/three",
     }
-    places = Places(
+    places = TableLocations(
         table(),
         (
             types.Partition(values=[value], sd=types.StorageDescriptor(location=location))
@@ -208,10 +208,10 @@ def test_places_are_those_of_the_partitions() -> None:
         ),
     )
     assert list(places) == [
-        Place(partition="p=1", location=f"{SOURCE}/p=1"),
-        Place(partition="p=a%2Fü", location=f"{SOURCE}/p=a%2Fü"),
-        Place(partition="p=2", location="file:/elsewhere"),
-        Place(partition="p=3", location=f"{SOURCE}/three"),
+        DataLocation(partition="p=1", location=f"{SOURCE}/p=1"),
+        DataLocation(partition="p=a%2Fü", location=f"{SOURCE}/p=a%2Fü"),
+        DataLocation(partition="p=2", location="file:/elsewhere"),
+        DataLocation(partition="p=3", location=f"{SOURCE}/three"),
     ]
     assert [place.partition for place in places.outside()] == ["p=2"]
     assert not places.apart
@@ -220,6 +220,6 @@ def test_places_are_those_of_the_partitions() -> None:
 
 def test_a_table_without_partitions_has_its_own_place() -> None:
     one = types.Table(sd=types.StorageDescriptor(location=SOURCE), partitionKeys=[])
-    assert list(Places(one)) == [Place(partition="", location=SOURCE)]
-    assert Places(one).apart
-    assert list(Places(types.Table(partitionKeys=[]))) == []
+    assert list(TableLocations(one)) == [DataLocation(partition="", location=SOURCE)]
+    assert TableLocations(one).apart
+    assert list(TableLocations(types.Table(partitionKeys=[]))) == []

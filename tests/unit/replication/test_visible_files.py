@@ -10,7 +10,7 @@ from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import UNBOUNDED, ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import visible_files
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
 
 def found(root: Path, partitions: list[Path], write_ids: str) -> list[str]:
@@ -28,7 +28,7 @@ def found(root: Path, partitions: list[Path], write_ids: str) -> list[str]:
         for one in partitions
     ]
     ids = ValidWriteIds.parse(f"d.t:9:{UNBOUNDED}::{write_ids}")
-    files = visible_files(table, Places(table, described), ids, ValidTxns.everything())
+    files = visible_files(table, TableLocations(table, described), ids, ValidTxns.everything())
     return sorted(f"{file.partition}|{file.path}" for file in files)
 
 

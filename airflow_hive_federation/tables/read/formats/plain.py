@@ -17,9 +17,9 @@ from airflow_hive_federation.model.types import Column, HiveType
 from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.formats.parquet import parquet_rows
 from airflow_hive_federation.tables.read.formats.text import TextForm, parsed_types, text_form
-from airflow_hive_federation.tables.read.places import (
+from airflow_hive_federation.tables.read.partition_scans import (
+    PartitionScan,
     PartitionState,
-    Place,
     no_rows,
     shown,
     with_partition_values,
@@ -69,9 +69,9 @@ def plain_table(
     :raises ConfigurationError: if the files are in an unsupported format.
     """
     schema = spark_schema(columns)
-    places: defaultdict[_Form, list[Place]] = defaultdict(list)
+    places: defaultdict[_Form, list[PartitionScan]] = defaultdict(list)
     for directory in directories:
-        places[_form(table, directory, columns)].append(Place.of(spark, directory))
+        places[_form(table, directory, columns)].append(PartitionScan.of(spark, directory))
     frames = []
     for form, alike in places.items():
         # Spark skips files of no bytes, which have no footer to read. A partition may lie inside another's

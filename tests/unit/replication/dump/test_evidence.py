@@ -34,7 +34,7 @@ from airflow_hive_federation.replication.dump.source_directories import (
 from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.definitions import name_of, table_kind
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 POLICY = ReplicationPolicy(name="p", source_database="db", target_database="copy", dump_root="file:/dumps")
@@ -228,11 +228,11 @@ class Source:
             for value in values
         ]
 
-    def listed(self, partitions: list[Any]) -> tuple[Places, list[Any], Sightings]:
+    def listed(self, partitions: list[Any]) -> tuple[TableLocations, list[Any], Sightings]:
         from airflow_hive_federation.model.write_ids import ValidWriteIds
 
         table = self.wire()
-        places = Places(table, partitions)
+        places = TableLocations(table, partitions)
         sightings = Sightings(places)
         write_ids = ValidWriteIds(table="db.t", high_watermark=1) if self.kind == "acid" else None
         txns = ValidTxns(high_watermark=1)

@@ -16,7 +16,7 @@ from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.external_changes import files_changed
 from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.metadata.definitions import name_of
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
 
 def dumped(root: Path, places: dict[str, Path], *, partitioned: bool) -> DumpDirectory:
@@ -42,7 +42,7 @@ def dumped(root: Path, places: dict[str, Path], *, partitioned: bool) -> DumpDir
     )
     lines = ({"name": name_of(table, one), "partition": to_json(one)} for one in partitions)
     directory.write_lines(table_file("partitions", "x", ".jsonl"), lines)
-    files = visible_files(table, Places(table, partitions), None, ValidTxns(high_watermark=1))
+    files = visible_files(table, TableLocations(table, partitions), None, ValidTxns(high_watermark=1))
     directory.write_lines(table_file("files", "x", ".jsonl"), map(asdict, files))
     directory.finish_dump({"tables": []})
     return DumpDirectory(directory.uri)

@@ -31,7 +31,7 @@ from airflow_hive_federation.replication.metadata.directories import (
 )
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.locations import external_location, relative_to
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.filesystem import canonical, is_below, join
@@ -192,12 +192,12 @@ def test_external_tables_need_a_base() -> None:
 
 
 def test_a_partition_that_moves_takes_no_other_ones_place() -> None:
-    def places(**locations: str) -> Places:
+    def places(**locations: str) -> TableLocations:
         table = types.Table(
             sd=types.StorageDescriptor(location="file:/w/t"),
             partitionKeys=[types.FieldSchema(name="p", type="string")],
         )
-        return Places(
+        return TableLocations(
             table,
             (
                 types.Partition(values=[value], sd=types.StorageDescriptor(location=location))

@@ -14,7 +14,7 @@ from airflow_hive_federation.replication.metadata.external_tables import (
     parse,
     to_text,
 )
-from airflow_hive_federation.replication.metadata.places import Places
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
 
 def test_one_entry_covers_what_lies_inside_and_a_partition_outside_has_its_own() -> None:
@@ -27,7 +27,7 @@ def test_one_entry_covers_what_lies_inside_and_a_partition_outside_has_its_own()
         "JFK": "file:///ext/weather/origin=JFK",
         "LGA": "file:/elsewhere",
     }
-    places = Places(
+    places = TableLocations(
         table,
         (
             types.Partition(values=[value], sd=types.StorageDescriptor(location=location))

@@ -11,8 +11,8 @@ from airflow_hive_federation.replication.metadata.definitions import (
     target_partition,
     target_table,
 )
-from airflow_hive_federation.replication.metadata.places import Places
 from airflow_hive_federation.replication.metadata.spark_tables import at_its_data, data_location
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from tests.support.spark_definitions import HERE, THERE, table
 
 CLASSES = (
@@ -76,7 +76,7 @@ def test_one_place_in_two_spellings(found: types.Table) -> None:
 def test_the_data_of_a_table_that_hive_cannot_read_is_at_its_path() -> None:
     found = table(location="hdfs://a/w/d.db/t-__PLACEHOLDER__", path="hdfs://a/data/t", provider="csv")
     assert not_replicated(found) is None
-    assert data_location(found) == Places(found).root == "hdfs://a/data/t"
+    assert data_location(found) == TableLocations(found).root == "hdfs://a/data/t"
     before = definition(found)
     assert definition(at_its_data(found)) == before
     assert found.sd.location == "hdfs://a/data/t"

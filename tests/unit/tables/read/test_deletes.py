@@ -17,7 +17,7 @@ from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.tables.read import deletes as module
 from airflow_hive_federation.tables.read.arrow_rows import bucket_property
 from airflow_hive_federation.tables.read.deletes import Deletes, read_deletes
-from airflow_hive_federation.tables.read.places import Place
+from airflow_hive_federation.tables.read.partition_scans import PartitionScan
 
 Event = tuple[int, int, int, int]  # original write id, bucket property, row id, current write id
 
@@ -40,9 +40,9 @@ def make(directory: Path, events: list[Event], *, operation: int = 2) -> None:
     orc.write_table(table, file)
 
 
-def place(path: Path, write_ids: ValidWriteIds) -> Place:
+def place(path: Path, write_ids: ValidWriteIds) -> PartitionScan:
     state = acid_state(list_files(path.as_uri()), write_ids)
-    return Place(path.as_uri(), path.as_uri(), state, ())
+    return PartitionScan(path.as_uri(), path.as_uri(), state, ())
 
 
 def everything(high_watermark: int = 9, text: str = "::") -> ValidWriteIds:

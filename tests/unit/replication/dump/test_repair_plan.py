@@ -5,7 +5,7 @@ import json
 import pytest
 
 from airflow_hive_federation.errors import VerificationError
-from airflow_hive_federation.replication.dump.mends import Mend, mend_of
+from airflow_hive_federation.replication.dump.repair_plan import RepairPlan, repair_plan_of
 from airflow_hive_federation.replication.replica.differences import OWNER, RETAINED, WRITE_IDS, Difference
 from airflow_hive_federation.replication.verify.verify import VerificationReport
 
@@ -25,25 +25,25 @@ def test_what_is_altered_and_what_is_made_anew() -> None:
         difference("f", "partitionKeys"),
         difference("g", OWNER),
     ]
-    mend = mend_of(found)
+    mend = repair_plan_of(found)
     assert mend.tables == set("abcdefg")
     assert mend.replaced == set("defg")
     assert mend.files == {"file:/t/c/delta_1_1/bucket_0"}
 
 
 def test_what_differs_once_more_is_made_anew() -> None:
-    assert mend_of([difference("a", "storage.cols")], again={"a"}).replaced == {"a"}
+    assert repair_plan_of([difference("a", "storage.cols")], again={"a"}).replaced == {"a"}
 
 
 def test_nothing_to_mend() -> None:
-    assert not mend_of([])
-    assert not Mend.from_json(None)
+    assert not repair_plan_of([])
+    assert not RepairPlan.from_json(None)
 
 
 def test_what_a_target_retains_is_left_to_somebody_who_decides() -> None:
     retained = difference("a", RETAINED)
-    assert not mend_of([retained])
-    assert mend_of([retained, difference("b", "rows")]).tables == {"b"}
+    assert not repair_plan_of([retained])
+    assert repair_plan_of([retained, difference("b", "rows")]).tables == {"b"}
     report = VerificationReport(database="d", event_id=1, tables=[], differences=[retained])
     with pytest.raises(VerificationError) as caught:
         report.raise_if_different()
@@ -52,12 +52,12 @@ def test_what_a_target_retains_is_left_to_somebody_who_decides() -> None:
 
 
 def test_it_goes_through_the_manifest() -> None:
-    mend = mend_of([difference("a", "file", "s3://b/x"), difference("d", "rows")])
-    assert Mend.from_json(json.loads(json.dumps(mend.to_json()))) == mend
+    mend = repair_plan_of([difference("a", "file", "s3://b/x"), difference("d", "rows")])
+    assert RepairPlan.from_json(json.loads(json.dumps(mend.to_json()))) == mend
 
 
 def test_what_differs_of_the_database_itself_needs_a_cycle_and_no_table() -> None:
-    mend = mend_of([difference("", "parameters.team"), difference("", "function", "f")])
+    mend = repair_plan_of([difference("", "parameters.team"), difference("", "function", "f")])
     assert mend
     assert (mend.tables, mend.replaced, mend.files, mend.database) == (set(), set(), set(), True)
-    assert Mend.from_json(json.loads(json.dumps(mend.to_json()))) == mend
+    assert RepairPlan.from_json(json.loads(json.dumps(mend.to_json()))) == mend

@@ -13,7 +13,7 @@ from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import read_outcomes
 
 
-class Homes:
+class TableIndex:
     """The tables of a dump, each with the dump that describes it.
 
     ``directory`` is the dump itself, which describes the database and its functions.
@@ -81,7 +81,7 @@ def changed_tables(dump: str, options: Mapping[str, Any] | None = None) -> set[s
 
     :param dump: URI of the dump.
     """
-    return Homes(DumpDirectory(dump, options)).changed()
+    return TableIndex(DumpDirectory(dump, options)).changed()
 
 
 def digests_file(table: str) -> str:

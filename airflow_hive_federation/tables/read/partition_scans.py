@@ -43,7 +43,7 @@ class PartitionState:
 
 
 @dataclass(frozen=True)
-class Place:
+class PartitionScan:
     """A directory to read, with its location in Spark's notation."""
 
     path: str
@@ -52,11 +52,11 @@ class Place:
     values: tuple[str, ...]
 
     @classmethod
-    def of(cls, spark: SparkSession, directory: PartitionState) -> Place:
+    def of(cls, spark: SparkSession, directory: PartitionState) -> PartitionScan:
         path, uri = scan.qualified(spark, directory.location)
         return cls(path, uri, directory.state, directory.values)
 
-    def with_rows(self, options: Mapping[str, Any] | None) -> Place:
+    def with_rows(self, options: Mapping[str, Any] | None) -> PartitionScan:
         """Return the place without its files of no bytes, which to Hive have no rows.
 
         Hive's rule is ``ReaderImpl.buildEmptyTail``.
@@ -80,14 +80,16 @@ class Place:
         with_files = tuple(directory for directory in deletes if directory.files)
         return replace(place, state=replace(place.state, delete_deltas=with_files))
 
-    def split(self, says: Callable[[AcidDirectory | None, FileEntry], bool]) -> tuple[Place, Place]:
+    def split(
+        self, says: Callable[[AcidDirectory | None, FileEntry], bool]
+    ) -> tuple[PartitionScan, PartitionScan]:
         """Split the insert files into two places: those for which ``says`` returns true, and the others.
 
         :param says: receives the directory (``None`` for an original file) and the file.
         """
         return self._only(says, True), self._only(says, False)
 
-    def _only(self, says: Callable[[AcidDirectory | None, FileEntry], bool], answer: bool) -> Place:
+    def _only(self, says: Callable[[AcidDirectory | None, FileEntry], bool], answer: bool) -> PartitionScan:
         state = self.state
 
         def narrowed(directory: AcidDirectory) -> AcidDirectory:
@@ -107,7 +109,7 @@ class Place:
 
 
 def with_partition_values(
-    spark: SparkSession, rows: DataFrame, places: Sequence[Place], keys: Sequence[Column]
+    spark: SparkSession, rows: DataFrame, places: Sequence[PartitionScan], keys: Sequence[Column]
 ) -> DataFrame:
     """Add the typed partition keys and the index of the place to rows.
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from airflow_hive_federation.model.partitions import partition_name
-from airflow_hive_federation.replication.metadata.locations import Place, relative_to
+from airflow_hive_federation.replication.metadata.locations import DataLocation, relative_to
 from airflow_hive_federation.replication.metadata.spark_tables import data_location
 
 
-class Places:
+class TableLocations:
     """The directories that hold a table's data.
 
     Most partitions lie in their default directory: for those, only the name is kept, as UTF-8.
@@ -50,24 +50,24 @@ class Places:
             yield self._names[begin:end].decode()
             begin = end
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[DataLocation]:
         if self.root and not self._keys:
-            yield Place(partition="", location=self.root)
+            yield DataLocation(partition="", location=self.root)
         for number, name in enumerate(self.names()):
             location = self._elsewhere.get(number) or f"{self.root}/{name}"
-            yield Place(partition=name, location=location)
+            yield DataLocation(partition=name, location=location)
 
-    def outside(self) -> Iterator[Place]:
+    def outside(self) -> Iterator[DataLocation]:
         """Yield the places of partitions that lie outside the table's directory."""
         for place in self:
             if relative_to(place.location, self.root) is None:
                 yield place
 
-    def elsewhere(self) -> Iterator[Place]:
+    def elsewhere(self) -> Iterator[DataLocation]:
         """Yield the places of partitions outside their default directory, inside the table's or not."""
         for number, name in enumerate(self.names()) if self._elsewhere else ():
             if number in self._elsewhere:
-                yield Place(partition=name, location=self._elsewhere[number])
+                yield DataLocation(partition=name, location=self._elsewhere[number])
 
     @property
     def apart(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the operators have in common that work on both ends of a replication."""
+"""Provides the bases of the operators that work on both ends of a replication."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 
-class EndsOperator(BaseOperator):
-    """A policy and the metastores of its source and its target.
+class ReplicationOperator(BaseOperator):
+    """Base of the operators that use a policy and the metastores of its source and its target.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
     template_fields: Sequence[str] = ("policy", "source_conn_id", "target_conn_id")
@@ -39,24 +39,24 @@ class EndsOperator(BaseOperator):
         self.target_conn_id = target_conn_id
 
     def ends(self) -> tuple[HiveMetastoreHook, HiveMetastoreHook, ReplicationPolicy]:
-        """Hooks of source and target, and the policy with the storage options of both."""
+        """Return the hooks of source and target, and the policy with the storage options of both."""
         source, target = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
         return source, target, rendered_policy(self.policy, common_storage_options(source, target))
 
 
-class SparkEndsOperator(EndsOperator):
-    """Both ends, and Spark to work on their files.
+class SparkReplicationOperator(ReplicationOperator):
+    """Base of the operators that use both ends, and Spark to work on their files.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param source_conn_id: connection of the source's metastore. (templated)
-    :param target_conn_id: connection of the target's metastore. (templated)
-    :param spark_conn_id: connection of the apache-spark provider. (templated)
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param spark_conn_id: the connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the job. (templated)
-    :raises ConfigurationError: the policy has a field that is not known, or lacks one.
+    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
-    template_fields: Sequence[str] = (*EndsOperator.template_fields, "spark_conn_id", "spark_conf")
-    template_fields_renderers = {**EndsOperator.template_fields_renderers, "spark_conf": "json"}
+    template_fields: Sequence[str] = (*ReplicationOperator.template_fields, "spark_conn_id", "spark_conf")
+    template_fields_renderers = {**ReplicationOperator.template_fields_renderers, "spark_conf": "json"}
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class SparkEndsOperator(EndsOperator):
             self._spark.on_kill()
 
     def spark(self, policy: ReplicationPolicy) -> SparkPipelineHook:
-        """The hook whose job :meth:`on_kill` stops, with the policy's storage options."""
+        """Return the Spark hook with the policy's storage options, whose job :meth:`on_kill` stops."""
         self._spark = SparkPipelineHook(
             self.spark_conn_id, storage_options=policy.storage_options, conf=self.spark_conf
         )

@@ -1,4 +1,4 @@
-"""Our errors made into Airflow's, once, at the surface."""
+"""Turns the package's errors into Airflow's, in one place."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def as_airflow_error() -> Iterator[None]:
 
 
 def airflow_error(text: str, *, retryable: bool) -> AirflowException:
-    """Airflow's error for one of ours that is only known by its text (a trigger sent it)."""
+    """Return Airflow's error for a package error of which only the text is known (a trigger sent it)."""
     return AirflowException(text) if retryable else AirflowFailException(text)
 
 
 def error_text(error: HiveFederationError) -> str:
-    """The error with its class, which Airflow's own classes do not show."""
+    """Return the text of the error after its class name, which Airflow's own classes do not show."""
     return f"{type(error).__name__}: {error}"

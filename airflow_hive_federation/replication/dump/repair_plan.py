@@ -25,7 +25,7 @@ _NAMES = ("tables", "replaced", "files")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mend:
+class RepairPlan:
     """The repairs that a cycle makes in addition to bringing changes of the source.
 
     :param tables: tables that are examined whether or not events name them.
@@ -48,13 +48,13 @@ class Mend:
         return {**{name: sorted(values[name]) for name in _NAMES}, "database": self.database}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any] | None) -> Mend:
+    def from_json(cls, values: Mapping[str, Any] | None) -> RepairPlan:
         given = values or {}
         names = {name: frozenset(given.get(name, ())) for name in _NAMES}
         return cls(**names, database=bool(given.get("database", False)))
 
 
-def mend_of(differences: Iterable[Difference], *, again: Iterable[str] = ()) -> Mend:
+def repair_plan_of(differences: Iterable[Difference], *, again: Iterable[str] = ()) -> RepairPlan:
     """Return the repairs for differences, except for retained tables, which wait for an administrator.
 
     :param again: tables that were mended and still differ: they are made anew.
@@ -68,7 +68,7 @@ def mend_of(differences: Iterable[Difference], *, again: Iterable[str] = ()) -> 
         if difference.what in _REPLACED
         and not (difference.what in {"rows", ROW_DIGEST} and difference.table in with_files)
     }
-    return Mend(
+    return RepairPlan(
         tables=frozenset(difference.table for difference in mendable if difference.table),
         replaced=frozenset(replaced | set(again)),
         files=frozenset(difference.where for difference in mendable if difference.what == "file"),
