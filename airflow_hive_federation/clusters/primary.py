@@ -191,7 +191,7 @@ class _Change:
     place: Cluster
     former: str
     keep_former: bool
-    options: Mapping[str, Any] | None
+    options: Mapping[str, Any] | None = field(repr=False)
 
     def run(self, table: types.Table, registry: ClusterRegistry) -> list[str]:
         """Change all objects, and the table last; return the objects that were changed."""
