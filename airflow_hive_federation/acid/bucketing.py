@@ -75,7 +75,7 @@ def _hash_codes(array: pa.Array, hive_type: HiveType, version: int) -> UInts:
             array = _without_padding(array, hive_type.arguments[0])
         hasher = (_VERSION_1 if version == 1 else _VERSION_2).get(hive_type.name)
         if hasher is None:
-            raise ConfigurationError(f"Rows cannot be bucketed by {hive_type}.")
+            raise ConfigurationError(f"Rows cannot be bucketed by a column of type {hive_type}.")
         hashed = hasher(array)
     if array.null_count:
         hashed = np.where(_is_null(array), np.uint32(0), hashed)

@@ -34,8 +34,8 @@ def check_history(location: str, state: AcidState, write_ids: ValidWriteIds) -> 
             continue
         if not _is_hidden_anyway(made, state) and not _has_inputs(made, state):
             raise AcidFormatError(
-                f"{location}: what this snapshot sees was compacted into {path}, and is gone.",
-                remedy="Read with a newer snapshot; `reading` keeps the files of one.",
+                f"{location}: the files of this snapshot were compacted into {path}, and are gone.",
+                remedy="Read with a newer snapshot; `reading` keeps the files of its snapshot.",
                 path=f"{location}/{path}",
             )
 

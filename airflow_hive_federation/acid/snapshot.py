@@ -305,7 +305,7 @@ class _Choice:
         if oldest is not None and self.base is None and self._is_compacted(oldest):
             raise AcidFormatError(
                 f"Not enough history available for {self.write_ids.text()!r}: the oldest base is "
-                f"{oldest.path}, which holds more than this reader may see, and what was before it is gone.",
+                f"{oldest.path}, which has later changes than this reader may see. Older files are gone.",
                 remedy="Read with a newer list of valid write ids.",
                 path=oldest.path,
             )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: Any) -> None:
     """Add the command to ``hive-federation``."""
-    parser = subparsers.add_parser("doctor", help="say what a metastore can do and what is misconfigured")
+    parser = subparsers.add_parser("doctor", help="report a metastore's features and configuration errors")
     parser.add_argument("connection", help="URI(s) of a metastore, or the id of an Airflow connection")
     parser.add_argument("--json", action="store_true", help="print findings as JSON")
 

@@ -42,7 +42,9 @@ def add_parser(subparsers: Any) -> None:
     serve.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     serve.set_defaults(gateway_run=_serve)
 
-    check = actions.add_parser("check", parents=[common], help="say what a client would see")
+    check = actions.add_parser(
+        "check", parents=[common], help="check a gateway by the typical calls of a client"
+    )
     check.add_argument("--as-user", default="", help="the client's user")
     check.add_argument("--as-group", action="append", default=[], help="one of the client's groups")
     check.add_argument("--json", action="store_true", help="print findings as JSON")

@@ -34,7 +34,7 @@ def add_parser(subparsers: Any) -> None:
         default="hive_federation_default",
         help="URI(s) of the metastore, or the id of an Airflow connection",
     )
-    parser.add_argument("--name", default="files", help="names the position kept with the table")
+    parser.add_argument("--name", default="files", help="name of the position kept with the table")
     parser.add_argument(
         "--delimiter",
         type=_delimiter,
@@ -56,12 +56,14 @@ def add_parser(subparsers: Any) -> None:
         "--batch-size", type=int, default=1, metavar="N", help="transactions that share files"
     )
     parser.add_argument(
-        "--nulls", action="store_true", help="nulls for what cannot be read, as Hive's SerDes"
+        "--nulls", action="store_true", help="store null for values that cannot be read, as Hive's SerDes do"
     )
-    parser.add_argument("--dead-letters", metavar="FILE", help="takes bad records, a line of JSON each")
-    parser.add_argument("--dead-letter-limit", type=int, metavar="N", help="bad records at most")
+    parser.add_argument("--dead-letters", metavar="FILE", help="file for bad records, one line of JSON each")
+    parser.add_argument("--dead-letter-limit", type=int, metavar="N", help="maximum number of bad records")
     parser.add_argument(
-        "--compact", choices=["minor", "major"], help="ask for a compaction of what was written to"
+        "--compact",
+        choices=["minor", "major"],
+        help="request a compaction of the written table or partitions",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 

@@ -15,16 +15,24 @@ def add_parser(subparsers: Any) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser("remote", help="list, describe and refresh remote tables and databases")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="the remotes of a database, or of all")
+    listing = actions.add_parser("list", help="list the remotes of a database, or of all databases")
     listing.add_argument("database", nargs="?", help="database; all by default")
-    describe = actions.add_parser("describe", help="a remote, by the remote itself")
-    sync = actions.add_parser("sync", help="bring a remote to what it stands for")
+    describe = actions.add_parser("describe", help="describe a remote, with data from its metastore")
+    sync = actions.add_parser(
+        "sync", help="bring a remote up to date with the table or database it stands for"
+    )
     for subparser in (describe, sync):
         subparser.add_argument("name", help="database.table, or a database")
-    describe.add_argument("--extended", action="store_true", help="with location, formats and parameters")
-    sync.add_argument("--whole", action="store_true", help="compare everything, not only what events name")
+    describe.add_argument(
+        "--extended", action="store_true", help="show location, formats and parameters as well"
+    )
     sync.add_argument(
-        "--on-dropped", choices=["drop", "keep", "fail"], help="what becomes of links whose table is gone"
+        "--whole", action="store_true", help="compare all objects, not only those that events name"
+    )
+    sync.add_argument(
+        "--on-dropped",
+        choices=["drop", "keep", "fail"],
+        help="action for links whose remote table no longer exists",
     )
     for subparser in (listing, describe, sync):
         subparser.add_argument(

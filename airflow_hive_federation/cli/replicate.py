@@ -68,15 +68,15 @@ _REQUIRED = ("name", "source_database", "dump_root")
 
 def add_parser(subparsers: Any) -> None:
     """Add the command to ``hive-federation``."""
-    parser = subparsers.add_parser("replicate", help="replicate a database as a policy file says")
+    parser = subparsers.add_parser("replicate", help="replicate a database according to a policy file")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
-        ("run", "one cycle: a bootstrap, or an increment if the target is published; then verify"),
-        ("plan", "say what a cycle would copy, create, alter and drop; nothing is done"),
-        ("status", "say where the target stands, how far behind it is, and what the last cycles did"),
+        ("run", "run one cycle: a bootstrap, or an increment if the target is published; then verify"),
+        ("plan", "show the objects that a cycle would copy, create, alter and drop, without a change"),
+        ("status", "show the target's position, its lag, and the results of the last cycles"),
         ("verify", "compare the target with the dump it was loaded from"),
-        ("repair", "mend what differs on the target, then verify again"),
-        ("failover", "let source and target change places: a last cycle, a verification, the switch"),
+        ("repair", "repair the differences on the target, then verify again"),
+        ("failover", "exchange the roles of source and target: a last cycle, a verification, the switch"),
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument("policy", type=Path, help="policy file (TOML)")

@@ -14,14 +14,18 @@ def add_parser(subparsers: Any) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser(
         "route",
-        help="the cluster that would run a statement, and why",
+        help="show the cluster that would run a statement, and the reason",
         description="Print the cluster that would run each statement; nothing is run. USE and USE CLUSTER "
         "count for the statements after them. The exit status is 1 if no cluster can run a statement.",
     )
     parser.add_argument("sql", help="statements, with semicolons between them; - reads standard input")
     parser.add_argument("--cluster", help="the session's cluster, as USE CLUSTER sets it")
     parser.add_argument("--database", default="default", help="the session's database")
-    parser.add_argument("--explain", action="store_true", help="say where each table is, and what was tried")
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="show the location of each table, and the clusters that were tried",
+    )
     parser.add_argument(
         "--policy",
         choices=["strict", "default"],

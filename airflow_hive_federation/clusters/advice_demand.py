@@ -196,7 +196,7 @@ class Elements:
             elif min(costs) < demand.saved:
                 reason = "the budget has no room for its copies"
             else:
-                reason = "it is read too seldom: its copies cost as many bytes as they save"
+                reason = "it is read too rarely: its copies cost as many bytes as they save"
             yield demand.group.left_out(reason, demand.saved)
 
     def _served(self, choice: Choice) -> dict[int, str]:

@@ -53,8 +53,8 @@ def advise_from_history(
     """
     if days < 1 or (budget_bytes is not None and budget_bytes < 0):
         raise ConfigurationError(
-            f"There is no advice for {days} days and {budget_bytes} bytes.",
-            remedy="Look at one day or more, and allow no byte or more.",
+            f"Advice cannot be computed for {days} days and a budget of {budget_bytes} bytes.",
+            remedy="Choose 1 day or more, and a budget of 0 bytes or more.",
         )
     history_uri = history_directory(registry, directory)
     now = datetime.now(UTC)

@@ -71,8 +71,8 @@ def altering(
             lambda: client.check_lock(lock_id).state == types.LockState.ACQUIRED, policy
         ):
             raise LockTimeoutError(
-                f"Others have locked {table} for {policy.timeout_s} s.",
-                remedy="SHOW LOCKS tells who; a lock whose process was killed ends by hive.txn.timeout.",
+                f"Other processes have held locks on {table} for {policy.timeout_s} s.",
+                remedy="List the holders by SHOW LOCKS; a killed process's lock ends by hive.txn.timeout.",
                 tables=[table],
                 lock_id=lock_id,
                 txn_id=None,

@@ -127,11 +127,11 @@ def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | N
             note = Note(**{**fields, "kind": Kind(fields["kind"])})
             ours = _name(note.kind, note.directory) == name and _is_of(note, cluster)
         except (ValueError, KeyError, TypeError) as error:
-            raise StorageError(f"{uri} is no note of a directory.", path=uri) from error
+            raise StorageError(f"{uri} is not a note of a directory.", path=uri) from error
         if not ours:
             raise StorageError(
                 f"{uri} is a note of another directory, {note.directory}.",
-                remedy="See who writes there, and remove the note.",
+                remedy="Find and stop the writer of the note, and remove the note.",
                 path=uri,
             )
         yield note

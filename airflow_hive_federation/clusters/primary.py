@@ -128,8 +128,8 @@ def _locked(client: MetastoreClient, name: str) -> Iterator[Transaction]:
         answer = client.lock([exclusive(copies_lock(name)), exclusive(name)], txn_id=transaction.id)
         if answer.state != types.LockState.ACQUIRED:
             raise PrimaryRefusedError(
-                f"The primary of {name} cannot be changed: somebody reads, writes or copies it.",
-                remedy="SHOW LOCKS tells who. Run it again when they have ended.",
+                f"The primary of {name} cannot be changed: another process reads, writes or copies it.",
+                remedy="Find the process with SHOW LOCKS. Run the change again when it has ended.",
                 table=name,
                 partition=None,
             )
@@ -319,8 +319,8 @@ class _Change:
         for item in pending:
             if source_mark(item.described, now[item.location]).listing != item.mark.listing:
                 raise PrimaryRefusedError(
-                    f"The primary of {full_name(table)} is {self.place.name} now, but somebody has written "
-                    f"to {item.location} meanwhile.",
+                    f"The primary of {full_name(table)} is {self.place.name} now, but another writer "
+                    f"has changed {item.location} meanwhile.",
                     remedy="Stop that writer, and repeat its write.",
                     table=full_name(table),
                     partition=item.partition or None,

@@ -189,7 +189,7 @@ def _object(value: Any, origin: str, what: str) -> dict[str, Any]:
         try:
             value = bounded_json.loads(value, object_pairs_hook=_once)
         except ValueError as error:
-            raise _malformed(origin, f"is no JSON in {what}: {error}") from error
+            raise _malformed(origin, f"has invalid JSON in {what}: {error}") from error
     if not isinstance(value, Mapping):
         raise _malformed(origin, f"has no JSON object in {what}")
     return dict(value)
@@ -219,7 +219,7 @@ def _cluster(name: str, value: Any, origin: str) -> Cluster:
             raise _malformed(origin, f"has no text {key} for cluster {name}", cluster=name)
     metastore = value.get("metastore")
     if metastore is not None and (not isinstance(metastore, str) or "://" not in metastore):
-        raise _malformed(origin, f"has a metastore for cluster {name} that is no URI", cluster=name)
+        raise _malformed(origin, f"has a metastore for cluster {name} that is not a URI", cluster=name)
     try:
         root = canonical(value["fileSystem"])
         refuse_hidden(root, f"the root of cluster {name}", remedy="Choose another directory.")
@@ -245,7 +245,7 @@ def _refuse_nested(clusters: Any, origin: str) -> None:
         if is_below(one.root, other.root) or is_below(other.root, one.root):
             raise ClusterRegistryError(
                 f"Clusters {one.name} and {other.name} of {origin} share or nest their roots, {one.root} and "
-                f"{other.root}: nobody could tell in which of them a file is.",
+                f"{other.root}: the cluster of a file would be ambiguous.",
                 remedy="Give each cluster a directory of its own.",
                 reason="nested_roots",
                 cluster=other.name,

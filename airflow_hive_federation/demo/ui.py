@@ -137,7 +137,7 @@ class AirflowServer:
 
         policy = PollPolicy(first_s=0.5, longest_s=1.0, timeout_s=timeout_s)
         if not wait_until(asked, policy) or ended:
-            text = f"Airflow has ended by itself. {otherwise}".strip() if ended else otherwise
+            text = f"Airflow ended unexpectedly. {otherwise}".strip() if ended else otherwise
             raise HiveFederationError(text, remedy=f"Read {self._log_path}.", log_path=self._log_path)
 
     def is_healthy(self) -> bool:

@@ -49,8 +49,8 @@ CONNECTION_TYPE: dict[str, Any] = {
         "placeholders": {
             "host": "metastore.example.com",
             "port": "9083",
-            "login": "in whose name to act; by default the operating system's user",
-            "password": "where the metastore asks for one (LDAP, PAM, custom)",
+            "login": "user to act as; by default the operating system's user",
+            "password": "if the metastore requires one (LDAP, PAM, custom)",
         },
     },
     "conn-fields": {
@@ -61,24 +61,26 @@ CONNECTION_TYPE: dict[str, Any] = {
         ),
         "transport": _field(
             "Transport",
-            "How the metastore at host and port is spoken to",
+            "Protocol of the metastore at host and port",
             enum=["thrift", "thrift+tls", "http", "https", "grpc", "grpc+tls"],
             default="thrift",
         ),
-        "catalog": _field("Catalog", "Hive catalog that is meant where none is named", default="hive"),
+        "catalog": _field("Catalog", "Hive catalog of names without a catalog", default="hive"),
         "connect_timeout_s": _field(
             "Connect timeout", "Seconds to connect to one server (10)", "number", minimum=0
         ),
         "call_timeout_s": _field("Call timeout", "Seconds one call may take (600)", "number", minimum=0),
         "max_answer_bytes": _field(
             "Longest answer",
-            "Bytes of an answer that are accepted (268435456, which is 256 MiB); a longer one is an error",
+            "Maximum bytes of an answer (268435456, which is 256 MiB); a longer answer is an error",
             "number",
             minimum=1,
         ),
         "tls_ca_file": _field("TLS authorities", "PEM file of the authorities to trust"),
-        "tls_cert_file": _field("TLS client certificate", "PEM file, where the server asks for one"),
-        "tls_key_file": _field("TLS client key", "PEM file, where the key is not beside the certificate"),
+        "tls_cert_file": _field("TLS client certificate", "PEM file, if the server requires one"),
+        "tls_key_file": _field(
+            "TLS client key", "PEM file, if the certificate's file does not contain the key"
+        ),
         "tls_key_password": _field("TLS key password", "Password of the client key", format="password"),
         "kerberos_principal": _field("Kerberos server", "The metastore's principal: hive/_HOST@EXAMPLE.COM"),
         "kerberos_client_principal": _field(
@@ -100,7 +102,7 @@ CONNECTION_TYPE: dict[str, Any] = {
         "grpc_keyfile": _field(
             "gRPC key file", "JSON key file of a service account, whose key signs the tokens"
         ),
-        "grpc_audience": _field("gRPC audience", "Whom those tokens are meant for (hive-metastore)"),
+        "grpc_audience": _field("gRPC audience", "Audience of those tokens (hive-metastore)"),
         "client_class": _field(
             "Client class", "Dotted path of a subclass of MetastoreClient (metastore.custom.client.class)"
         ),

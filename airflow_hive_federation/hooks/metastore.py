@@ -207,8 +207,8 @@ def storage_options_from_connection(connection: Any) -> dict[str, Any]:
     exposed = sorted(_secrets_among(shown))
     if exposed:
         raise ConfigurationError(
-            f"Connection {connection.conn_id!r} has secrets where anybody can see them: {', '.join(exposed)} "
-            "in the extra 'storage_options'.",
+            f"Connection {connection.conn_id!r} has secrets in the visible extra 'storage_options': "
+            f"{', '.join(exposed)}.",
             remedy="Move them to the extra 'secret_storage_options'.",
             conn_id=connection.conn_id,
         )

@@ -193,7 +193,7 @@ class AssembledFile:
         :raises ValueError: if no stripe was added (an empty one is enough).
         """
         if self._last is None:
-            raise ValueError("a file needs a stripe")
+            raise ValueError("a file needs at least one stripe")
         metadata = self._framed(
             message_of([(1, BYTES, stripe_statistics) for stripe_statistics in self._statistics])
         )

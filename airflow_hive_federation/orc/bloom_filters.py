@@ -97,7 +97,7 @@ def _made(columns: Sequence[pa.ChunkedArray], fpp: float, stride: int) -> list[b
     groups = -(-len(columns[0]) // stride)
     if any(len(all_of(fields_of(bloom), 1)) != groups for bloom in blooms):
         raise AcidFormatError(
-            "pyarrow made other Bloom filters than one for each row group.",
+            "pyarrow did not make exactly one Bloom filter for each row group.",
             remedy="Use a version of pyarrow that this package is tested with.",
         )
     return blooms

@@ -108,7 +108,7 @@ class FarColumns:
         if not _UTC.issuperset(zones):
             zone_names = b", ".join(zones).decode()
             raise ValueError(
-                f"those outside the years 1677 to 2262 are read by UTC's clock only, not {zone_names}"
+                f"those outside the years 1677 to 2262 can be read in the zone UTC only, not in {zone_names}"
             )
         encodings = all_of(footer, _ENCODINGS)
         at = stripe.offset
@@ -116,7 +116,7 @@ class FarColumns:
             kind, column, length = (number_of(stream, number) for number in (1, 2, 3))
             if kind == SECONDARY and column in self._far:
                 if number_of(fields_of(encodings[column]), 1) != _DIRECT_V2:
-                    raise ValueError("they are encoded as by Hive 0.11")
+                    raise ValueError("they have the encoding of Hive 0.11")
                 self._file.seek(at)
                 stored = unsigned_numbers(inflated(self._file.read(length), self._tail.compression))
                 yield column, _lengthened(stored)

@@ -93,7 +93,7 @@ def orc_compression(table: str, properties: Mapping[str, str]) -> str:
     text = properties.get("orc.compress", "ZLIB")
     if text.upper() not in _COMPRESSIONS:
         raise ConfigurationError(
-            f"{table}: orc.compress is {text}, which is not written here.",
+            f"{table}: orc.compress is {text}, which cannot be written.",
             remedy=f"Choose among {', '.join(_COMPRESSIONS)}.",
         )
     return _COMPRESSIONS[text.upper()]

@@ -134,7 +134,7 @@ def start_failover(
     # No lock is held during the wait, so that a start that waits for an hour can be rolled back.
     with source.client() as source_client:
         start = begin_drain(source_client, policy.source_database)
-        progress(f"{policy.source_database} is marked; {len(start.transactions)} transactions to wait for")
+        progress(f"{policy.source_database} is marked; waiting for {len(start.transactions)} transactions.")
         if has_drained(source_client, start, timeout_s=policy.open_txn_timeout_s):
             return
     with _source_lock(source, policy, progress) as lock, lock.target.client() as source_client:
@@ -168,7 +168,7 @@ def roll_back_failover(
         except SILENCE as error:
             if not target_lost:
                 raise
-            progress(f"The target of policy {policy.name!r} is not asked: {error}")
+            progress(f"The target of policy {policy.name!r} is not checked: {error}")
         lock = locks.enter_context(_source_lock(source, policy, progress))
         with lock.target.client() as client:
             if _has_switched(client, policy):
@@ -306,7 +306,7 @@ class _Switch:
             raise FailoverError(
                 f"{self.policy.source_database} was changed since the last increment: {dumped.events} "
                 f"events, {dumped.tables} tables, {dumped.transactions} transactions.",
-                remedy="Stop who writes there, run one more cycle, and switch then.",
+                remedy="Stop the writers of that database, run one more cycle, and then switch.",
             )
 
     def _baseline(self) -> DumpDirectory:

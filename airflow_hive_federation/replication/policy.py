@@ -219,9 +219,10 @@ class ReplicationPolicy:
             )
         if self.table_names and (self.include_tables or self.exclude_tables):
             raise ConfigurationError(
-                f"Policy {self.name!r} chooses tables by patterns, which are of names on the source, and "
-                "gives some of them other names: there is no way back, whose patterns would be of those.",
-                remedy="Do without table_names, or without include_tables and exclude_tables, to fail over.",
+                f"Policy {self.name!r} chooses tables by patterns of their names on the source, and gives "
+                "some of them other names. There is no way back, because the patterns do not match the names "
+                "on the target.",
+                remedy="To fail over, remove table_names, or remove include_tables and exclude_tables.",
             )
         suffix = ".reversed"
         back = self.name.endswith(suffix)

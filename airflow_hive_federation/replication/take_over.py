@@ -187,7 +187,7 @@ def _end_load(
 def _nothing_to_copy(plan: str, _outcomes: str) -> None:
     raise FailoverError(
         f"Files that {plan} lists were copied, and are gone from the target.",
-        remedy="Find who removes files there; then take over again.",
+        remedy="Find and stop the process that removes files there; then take over again.",
     )
 
 

@@ -111,4 +111,4 @@ class ReplicationLagSensor(BaseSensorOperator):
         return lag
 
     def _too_late(self, lag: dict[str, Any] | None) -> AirflowSensorTimeout:
-        return AirflowSensorTimeout(f"{told(lag)}, and was waited for for {self.wait}.")
+        return AirflowSensorTimeout(f"{told(lag)}. The sensor waited for {self.wait}.")

@@ -363,8 +363,8 @@ def _check_copies(
         name = f"{table}/{item.partition}".rstrip("/")
         if content_mark(listings[target]) != item.mark.content:
             raise StorageError(
-                f"The copy of {name} in cluster {cluster}, {target}, has other files than were copied.",
-                remedy="See who writes there, remove the directory, and run the copy again.",
+                f"The copy of {name} in cluster {cluster}, {target}, has files other than those copied.",
+                remedy="Find and stop the writer, remove the directory, and run the copy again.",
                 path=target,
             )
 

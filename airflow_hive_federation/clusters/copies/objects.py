@@ -108,12 +108,12 @@ def _reason_to_refuse(table: types.Table, primary: str, cluster: str) -> tuple[s
     parameters = {key.lower(): value.lower() for key, value in (table.parameters or {}).items()}
     provider = parameters.get("spark.sql.sources.provider", "")
     reasons = {
-        ("a storage handler keeps its data", "Copy it by the means of that store."): (
+        ("a storage handler stores its data", "Copy it with the tools of that store."): (
             "storage_handler" in parameters or parameters.get("table_type") == "iceberg"
         ),
         (
-            f"its files are of {provider}, and may name each other",
-            "Copy it by that format's means.",
+            f"its files are of {provider}, and may refer to each other",
+            "Copy it with the tools of that format.",
         ): provider not in _PLAIN_SOURCES,
         ("its location is a placeholder of Spark's", "Give the table a location."): (
             str(table.sd and table.sd.location).endswith("-__PLACEHOLDER__")

@@ -357,9 +357,9 @@ class _Walk:
         assert facts is not None
         assert facts.view_text is not None
         if read.table in home.views:
-            raise UnreadableError(f"the view {read.table} is defined by itself")
+            raise UnreadableError(f"the view {read.table} refers to itself")
         if len(home.views) >= MAX_VIEWS:
-            raise UnreadableError(f"more than {MAX_VIEWS} views are defined by one another")
+            raise UnreadableError(f"more than {MAX_VIEWS} views refer to one another")
         analysis = analyse(facts.view_text)
         if not isinstance(analysis, Statement) or analysis.outputs or len(analysis.queries) != 1:
             raise UnreadableError(f"the definition of the view {read.table} cannot be read ({analysis})")

@@ -405,7 +405,7 @@ def _new_table(work: TableWork, name: str, source: ValidWriteIds | None, folded:
     reached = known[-1][1] if known else seed
     if _committed_above(source, reached):
         raise EventsLostError(
-            f"Table {name} has write ids above {reached} that no event tells the transactions of.",
+            f"Table {name} has write ids above {reached} whose transactions no event records.",
             remedy="Run the cycle again when its oldest open transaction has ended.",
             table=name,
             event_id=folded.to_id,

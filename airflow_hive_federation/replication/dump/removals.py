@@ -174,8 +174,8 @@ def refuse_unexplained(policy: ReplicationPolicy, found: Unexplained) -> None:
         *([f"max_unexplained_percent = {percent}"] if percent else ()),
     ]
     raise UnexplainedRemovalError(
-        f"Source database {policy.source_database} of policy {policy.name!r} lacks what its replica "
-        f"{policy.target_database} has, and no event tells that it was removed:\n  "
+        f"Source database {policy.source_database} of policy {policy.name!r} lacks objects that its replica "
+        f"{policy.target_database} has, and no event records their removal:\n  "
         + "\n  ".join(_lines(tables, losses)),
         remedy="Nothing was removed. Look whether the source's metastore hides tables or partitions from "
         "this user, and whether the directories are mounted; then run the cycle again. If they are gone for "

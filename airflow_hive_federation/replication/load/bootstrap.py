@@ -250,7 +250,7 @@ class _Load:
             raise DumpIncompleteError(
                 f"Dump {self._directory.uri} is out of date: {error.message}",
                 remedy="Begin again with the drain and the dump (in Airflow: run the DAG, or clear its first "
-                "task); what is copied is not copied twice.",
+                "task). Files that were copied are not copied again.",
                 dump=self._directory.uri,
                 path=error.facts.get("path"),
             ) from error
@@ -382,10 +382,10 @@ class _Load:
         if foreign:
             writes = sorted(map(str, foreign))
             raise TargetChangedError(
-                f"Where tables of target database {self._policy.target_database} are to lie, there are files "
+                f"The directories for tables of target database {self._policy.target_database} contain files "
                 f"that policy {self._policy.name!r} did not place:\n  " + "\n  ".join(writes[:SHOWN]),
-                remedy="Move them elsewhere, or set into_existing to replace what has the name of a file of "
-                "the source.",
+                remedy="Move them elsewhere, or set into_existing to replace those that have the name of a "
+                "file of the source.",
                 differences=writes,
             )
 

@@ -164,8 +164,8 @@ class Replay:
         existing = dict(opened)
         while missing := self._missing(existing):
             logger.warning(
-                "The target %s took too long to open %s transactions: they are opened once more. "
-                "Raise its metastore.txn.opentxn.timeout if this is said often.",
+                "The target %s took too long to open %s transactions: they are opened again. "
+                "Raise its metastore.txn.opentxn.timeout if this warning recurs.",
                 self._database,
                 len(missing),
             )

@@ -303,7 +303,7 @@ class CycleLock:
             time.sleep(random.SystemRandom().uniform(0.0, _LOOK_S))
             return
         self._progress(
-            f"{self._policy.target_database} is locked by {described(lock)}; looking whether it lives."
+            f"{self._policy.target_database} is locked by {described(lock)}; checking whether it is alive."
         )
         database = self._policy.target_database
         patience_s = self._patience_s(lock)

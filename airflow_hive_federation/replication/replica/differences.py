@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
 
-#: A transactional table differs in this if somebody else has written to it.
-WRITE_IDS = "highest write id (somebody wrote there)"
+#: A transactional table differs in this if another writer has written to it.
+WRITE_IDS = "highest write id (changed by another writer)"
 
 #: Tables with equal numbers of rows, but different rows, differ in this.
 ROW_DIGEST = "digest of rows"
@@ -160,7 +160,7 @@ def _retained(table: str, why: str) -> Difference:
         table=table,
         what=RETAINED,
         expected=f"none: on the source, {why}",
-        found="the replica of what it was",
+        found="the replica of the former table",
     )
 
 

@@ -88,8 +88,8 @@ def _conflict(policy: ReplicationPolicy, claim: str) -> LocationConflictError:
     return LocationConflictError(
         f"Directory {directory} holds the {held} of policy {policy.name!r} for database "
         f"{other.get('database', '(unknown)')} of another metastore (id "
-        f"{other.get('metastore', 'unknown')}): {claim} says so. Two targets "
-        f"would take each other's {held} for their own.",
+        f"{other.get('metastore', 'unknown')}), according to {claim}. Two "
+        f"targets would treat each other's {held} as their own.",
         remedy=f"Give one of the two policies another name or {root}. If the other metastore is gone for "
         "good, or was made anew, remove that file.",
         policy=policy.name,

@@ -173,7 +173,7 @@ def _conflict(
 ) -> LocationConflictError:
     return LocationConflictError(
         f"Policy {policy.name!r}, external_base {policy.external_base}: {what}, by the claim {claim}. Each "
-        "target removes files of its directories that its source has not.",
+        "target removes files of its directories that its source does not have.",
         remedy="Give one of the two policies an external_base of its own. If the other target is gone for "
         "good, or its metastore was made anew, remove that file.",
         policy=policy.name,

@@ -152,7 +152,7 @@ def _conflict(
     return LocationConflictError(
         f"On the target, {ours.owner} of policy {policy.name!r}{source} and {theirs.owner} would share or "
         f"nest directories: {ours.target} and {theirs.target}. Each policy removes files of its directories "
-        "that its source has not.",
+        "that its source does not have.",
         remedy="Give one of the two policies an external_base of its own. If the other one's tables are "
         f"gone from there, run a cycle of it, or remove parameters {_PREFIX}… of {database.name}.",
         policy=policy.name,

@@ -171,8 +171,8 @@ class VerificationReport:
         if len(kept) == len(self.differences):
             return advice
         return (
-            "Find who writes to the target; repairing it (RepairReplicaOperator, hive-federation replicate "
-            f"repair) undoes what differs. {advice}".strip()
+            "Find and stop the writer of the target; then repair the replica (RepairReplicaOperator, "
+            f"hive-federation replicate repair), which undoes the differences. {advice}".strip()
         )
 
 
@@ -250,8 +250,8 @@ def _refuse_overtaken(client: MetastoreClient, policy: ReplicationPolicy, dump: 
     loaded = parameters.get(markers.CHECKPOINT, dump)
     if loaded != dump:
         raise CycleRunningError(
-            f"Target database {policy.target_database} was loaded from {loaded} meanwhile: it is not "
-            f"what dump {dump} says any more.",
+            f"Target database {policy.target_database} was loaded from {loaded} meanwhile: it no longer "
+            f"matches dump {dump}.",
             remedy="Verify it without naming a dump, or after its next cycle.",
             policy=policy.name,
             holder=loaded,
@@ -409,7 +409,7 @@ class _Verification:
         gone = [file for file in source if not lasts(file)]
         if not gone:
             return ""
-        note = f"{len(gone)} of {len(source)} files of the source are there no more, or were changed"
+        note = f"{len(gone)} of {len(source)} files of the source no longer exist, or were changed"
         self._progress(f"{self._database}.{name}: {note}; compared by digests alone")
         return note
 

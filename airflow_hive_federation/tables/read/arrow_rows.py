@@ -89,7 +89,7 @@ def _batches(path: str, content: pa.Buffer) -> Iterator[pa.RecordBatch]:
 
 def _visible_inserts(file: RowFile, batch: pa.RecordBatch) -> pa.RecordBatch:
     if tuple(batch.schema.names) != ACID_COLUMNS or file.write_ids is None:
-        raise AcidFormatError(f"{file.path} has not the columns of an ACID file.", path=file.path)
+        raise AcidFormatError(f"{file.path} does not have the columns of an ACID file.", path=file.path)
     current = batch.column("currentTransaction")
     mask = pc.and_(
         pc.less(batch.column("operation"), 2), pc.less_equal(current, file.write_ids.high_watermark)

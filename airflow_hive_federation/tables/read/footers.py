@@ -94,7 +94,7 @@ def check_acid(file: orc.ORCFile, path: str) -> None:
     :raises AcidFormatError: if it has other columns.
     """
     if tuple(file.schema.names) != ACID_COLUMNS:
-        raise AcidFormatError(f"{path} has not the columns of an ACID file.", path=path)
+        raise AcidFormatError(f"{path} does not have the columns of an ACID file.", path=path)
 
 
 @contextmanager

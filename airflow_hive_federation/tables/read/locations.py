@@ -142,8 +142,9 @@ def _check_version(uri: str, storage_options: Mapping[str, Any] | None) -> None:
     version = read_marker(uri, storage_options).strip()
     if version != _VERSION:
         raise AcidFormatError(
-            f"{uri} says that its directory is of ACID version {version.decode(errors='replace')!r}.",
-            remedy="Version 2 is read, which Hive writes since 3.0. Let Hive compact older tables (major).",
+            f"The directory of {uri} is of ACID version {version.decode(errors='replace')!r}.",
+            remedy="Only version 2 can be read, which Hive has written since 3.0. Compact older tables "
+            "(major) by Hive.",
             path=uri,
         )
 

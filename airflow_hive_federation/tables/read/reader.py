@@ -83,7 +83,7 @@ def read_table(
     full_acid = transactional and parameters.get("transactional_properties", "").lower() != "insert_only"
     if full_acid and table.sd.inputFormat != _ORC:
         raise ConfigurationError(
-            f"{name} is in a format that full ACID tables cannot be in: {table.sd.inputFormat}.",
+            f"{name} is in a format that full ACID tables cannot have: {table.sd.inputFormat}.",
             remedy="Compare its definition with SHOW CREATE TABLE: Hive keeps full ACID tables as ORC.",
         )
     if row_ids and not full_acid:
@@ -373,8 +373,8 @@ def _bucket_of(place: PartitionScan, entry: FileEntry) -> int:
     name = parse_file(entry.path.rpartition("/")[2])
     if name.bucket is None or name.kind is not FileKind.ORIGINAL:
         raise AcidFormatError(
-            f"{place.full(entry)} lies in an ACID table, but its name tells no bucket.",
-            remedy="Hive cannot read it either: move it away, and load it by LOAD DATA.",
+            f"{place.full(entry)} lies in an ACID table, but its name contains no bucket number.",
+            remedy="Move it away, and load it by LOAD DATA; Hive cannot read it either.",
             path=place.full(entry),
         )
     return name.bucket
@@ -395,4 +395,4 @@ def _refuse_unreadable(table: Any, name: str) -> None:
         raise ConfigurationError(f"{name} is a view.", remedy="Read the tables it selects from.")
     handler = (table.parameters or {}).get("storage_handler")
     if handler:
-        raise ConfigurationError(f"{name} is kept by {handler}, which is not a directory of files.")
+        raise ConfigurationError(f"The rows of {name} are stored by {handler}, not in files.")

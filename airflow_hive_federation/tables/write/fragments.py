@@ -146,7 +146,7 @@ class _Pieces:
     def __init__(self, writing: Writing, name: str) -> None:
         self._writing = writing
         if writing.buckets is None:
-            raise ValueError("pieces are of buckets")
+            raise ValueError("only tables with buckets are written in pieces")
         self._by = writing.buckets
         self._output = StagedOutput(writing, name)
         with storage_errors(self._output.uri):

@@ -83,14 +83,14 @@ def _as_given(value: Any) -> str:
 def _number(value: Any) -> Decimal:
     text = str(value).strip()
     if isinstance(value, bool) or not _NUMBER.fullmatch(text):
-        raise ValueError("it is no number")
+        raise ValueError("it is not a number")
     return Decimal(text)
 
 
 def _integer(value: Any, hive_type: HiveType) -> str:
     number, most = _number(value), 2 ** (_BITS[hive_type.name] - 1)
     if not -most <= number < most or number != number.to_integral_value():
-        raise ValueError(f"whole numbers from {-most} to {most - 1} are")
+        raise ValueError(f"it is not a whole number from {-most} to {most - 1}")
     return str(int(number))
 
 
@@ -108,7 +108,7 @@ def _decimal(value: Any, hive_type: HiveType) -> str:
 def _floating(value: Any, hive_type: HiveType) -> str:
     text = str(value).strip()
     if isinstance(value, bool) or not (_NUMBER.fullmatch(text) or text.lower() in _SPECIAL):
-        raise ValueError("it is no number")
+        raise ValueError("it is not a number")
     if hive_type.name == "float":
         with np.errstate(over="ignore"):
             # The shortest text of this float, not of the nearest double.
@@ -119,14 +119,16 @@ def _floating(value: Any, hive_type: HiveType) -> str:
 def _boolean(value: Any, _: HiveType) -> str:
     text = str(value).strip().lower()
     if text not in _TRUTH:
-        raise ValueError("true and false are")
+        raise ValueError("it is neither true nor false")
     return _TRUTH[text]
 
 
 def _moment(value: Any) -> datetime:
     match = _MOMENT.fullmatch(str(value).strip())
     if match is None:
-        raise ValueError("year-month-day is, and hours:minutes:seconds without a zone may follow")
+        raise ValueError(
+            "it is not year-month-day, with or without hours:minutes:seconds, and without a zone"
+        )
     *clock, fraction = match.groups(default="0")
     year, month, day, hour, minute, second = map(int, clock)
     return datetime(year, month, day, hour, minute, second, int(fraction.ljust(6, "0")))  # noqa: DTZ001

@@ -152,16 +152,14 @@ def _refuse(table: Any, name: str, parameters: Mapping[str, str]) -> None:
     insert_only = parameters.get("transactional_properties", "").lower() == "insert_only"
     if table.sd.outputFormat not in (_FORMATS if insert_only else {_ORC}):
         raise ConfigurationError(
-            f"{name} is in a format that is not written here: {table.sd.outputFormat}.",
+            f"{name} is in a format that cannot be written: {table.sd.outputFormat}.",
             remedy="Full ACID tables are ORC; insert-only ones may be ORC, Parquet or text.",
         )
 
 
 def _check_storable(table: str, column: str, hive_type: HiveType) -> None:
     if hive_type.name in _UNSTORABLE:
-        raise ConfigurationError(
-            f"{table}: column {column} is of type {hive_type}, which is not written here."
-        )
+        raise ConfigurationError(f"{table}: column {column} is of type {hive_type}, which cannot be written.")
     for child in (*hive_type.children, *(field.type for field in hive_type.fields)):
         _check_storable(table, column, child)
 
@@ -211,7 +209,7 @@ def match_columns(
     unknown = [name for name in by_name if name not in {*wanted, *dynamic}]
     if missing or unknown:
         problems = [f"without {', '.join(missing)}"] if missing else []
-        problems += [f"with {', '.join(unknown)}, which it has not"] if unknown else []
+        problems += [f"with {', '.join(unknown)}, which the table does not have"] if unknown else []
         raise ConfigurationError(
             f"The rows for {layout.name} come {' and '.join(problems)}.",
             remedy="Select the table's columns, and the partition keys that have no static value.",
@@ -281,7 +279,7 @@ def check_one_file_per_bucket(table: str, files: Sequence[StagedFile]) -> None:
         if (file.values, file.bucket) in seen:
             raise ConfigurationError(
                 f"{table}: bucket {file.bucket} of partition {file.values} was written by two tasks.",
-                remedy="Spark computed the rows differently each time: write them down first.",
+                remedy="Write the rows to a table first, because Spark computed them differently each time.",
             )
         seen.add((file.values, file.bucket))
 

@@ -311,8 +311,8 @@ def _merge(
 def _check_counts(layout: TableLayout, removed: int, updated: int, *, exact: bool) -> None:
     if updated > removed or (exact and updated != removed):
         raise ConfigurationError(
-            f"{layout.name}: {removed} rows were to be replaced, but {updated} came in their place.",
-            remedy="Spark computed the rows differently each time: write them down first.",
+            f"{layout.name}: {removed} rows are to be replaced, but there are {updated} new rows for them.",
+            remedy="Write the rows to a table first, because Spark computed them differently each time.",
         )
 
 

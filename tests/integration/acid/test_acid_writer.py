@@ -714,7 +714,9 @@ def test_refused(spark: SparkSession, client: MetastoreClient, hive: HiveSql) ->
         append(spark, client, "w.not_acid", rows)
     with pytest.raises(ConfigurationError, match="is a view"):
         append(spark, client, "w.seen", rows)
-    with pytest.raises(ConfigurationError, match="without name, p and with more, which it has not") as caught:
+    with pytest.raises(
+        ConfigurationError, match="without name, p and with more, which the table does not have"
+    ) as caught:
         append(spark, client, "w.strict", rows.withColumn("more", fn.lit(1)))
     assert (caught.value.missing, caught.value.unknown) == (["name", "p"], ["more"])
     with pytest.raises(ConfigurationError, match="no partition key q"):

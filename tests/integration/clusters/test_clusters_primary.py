@@ -235,7 +235,7 @@ def test_a_primary_needs_whole_and_fresh_copies_that_nobody_uses(
     copy_to_cluster(client, registry, name, "C2", copied)
     for lock in (exclusive(name, partition="p=a", others_may_read=True), exclusive(copies_lock(name))):
         held = client.lock([lock]).lockid or 0
-        refused("somebody reads, writes or copies it", None)
+        refused("another process reads, writes or copies it", None)
         client.unlock(held)
     acid = client.get_table(DATABASE, "refused")
     acid.tableName, acid.partitionKeys = "refused_acid", []
@@ -258,7 +258,10 @@ def test_a_write_of_one_who_takes_no_lock_is_reported(
             (root / "C1" / f"{DATABASE}.db" / "written" / "more").write_text("more", encoding="utf-8")
             super().alter_table(*args, **kwargs)
 
-    with Raced(client.settings) as raced, pytest.raises(PrimaryRefusedError, match="somebody has written"):
+    with (
+        Raced(client.settings) as raced,
+        pytest.raises(PrimaryRefusedError, match="another writer has"),
+    ):
         change_primary(raced, registry, name, "C2", keep_former=False)
     # What is not a file of the former primary as it was stays.
     change_primary(client, registry, name, "C2", keep_former=False)

@@ -65,5 +65,5 @@ def test_what_cannot_be() -> None:
         bucket_hash_codes([column], [parse_type("int")], version=3)
     with pytest.raises(ConfigurationError, match="0 buckets"):
         bucket_numbers([column], [parse_type("int")], buckets=0, version=2)
-    with pytest.raises(ConfigurationError, match="by uniontype<int>"):
+    with pytest.raises(ConfigurationError, match="of type uniontype<int>"):
         bucket_hash_codes([column], [parse_type("uniontype<int>")], version=2)

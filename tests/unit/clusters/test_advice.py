@@ -97,7 +97,7 @@ def test_a_statement_that_ran_once_is_left_out(catalog: Catalog) -> None:
     found = advice(catalog, records(catalog, JOIN, WEEK[:1]))
     assert found.copies == ()
     assert [(one.runs, one.crossing_bytes) for one in found.left_out] == [(1, 100)]
-    assert "too seldom" in found.left_out[0].why
+    assert "too rarely" in found.left_out[0].why
 
 
 def test_statements_share_a_copy(catalog: Catalog) -> None:
@@ -117,7 +117,7 @@ def test_days_are_advised_as_a_window_that_costs_its_new_days(catalog: Catalog) 
 def test_a_day_that_is_read_once_is_not_worth_a_window(catalog: Catalog) -> None:
     found = advice(catalog, records(catalog, "INSERT INTO t21 SELECT id FROM facts WHERE day = current_date"))
     assert found.copies == ()
-    assert "too seldom" in found.left_out[0].why
+    assert "too rarely" in found.left_out[0].why
 
 
 def test_windows_of_one_table_are_paid_once(catalog: Catalog) -> None:
@@ -144,7 +144,7 @@ def test_a_table_that_is_written_between_its_reads_costs_each_version(catalog: C
         catalog.add("t11", placed("C1"), size=100 + number)
         past += records(catalog, JOIN, [day])
     assert advice(catalog, past).copies == ()
-    assert "too seldom" in advice(catalog, past).left_out[0].why
+    assert "too rarely" in advice(catalog, past).left_out[0].why
 
 
 def test_the_cluster_of_the_session_is_the_one_that_gets_the_copy(catalog: Catalog) -> None:

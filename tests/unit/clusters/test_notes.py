@@ -95,5 +95,5 @@ def test_a_note_that_was_written_by_others_is_refused(cluster: Cluster) -> None:
     with pytest.raises(StorageError, match="note of another directory"):
         list(notes_of(cluster))
     path.write_text("[]", encoding="utf-8")
-    with pytest.raises(StorageError, match="is no note"):
+    with pytest.raises(StorageError, match="is not a note"):
         list(notes_of(cluster))

@@ -200,7 +200,7 @@ def test_views_that_cannot_be_read(catalog: Catalog) -> None:
     catalog.add_view("circle", "SELECT * FROM round", "x")
     catalog.add_view("round", "SELECT * FROM circle", "x")
     catalog.add_view("broken", "SELECT FROM FROM", "x")
-    with pytest.raises(UnanalysableError, match=r"the view default\.circle is defined by itself"):
+    with pytest.raises(UnanalysableError, match=r"the view default\.circle refers to itself"):
         route("SELECT * FROM circle", catalog, CLUSTERS)
     with pytest.raises(UnanalysableError, match=r"the definition of the view default\.broken cannot be read"):
         route("SELECT * FROM broken", catalog, CLUSTERS)

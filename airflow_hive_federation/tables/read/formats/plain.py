@@ -100,9 +100,9 @@ def _form(table: Any, one: PartitionState, columns: Sequence[Column]) -> _Form:
     file_format = _FORMATS.get(input_format)
     if file_format is None:
         raise ConfigurationError(
-            f"{table.dbName}.{table.tableName} is in a format that is not read here: {input_format} "
+            f"{table.dbName}.{table.tableName} is in a format that cannot be read: {input_format} "
             f"({one.location}).",
-            remedy="ORC, Parquet and delimited text are.",
+            remedy="Convert the table to ORC, Parquet or delimited text.",
         )
     if file_format != "text":
         return _Form(file_format)

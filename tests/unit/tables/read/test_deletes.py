@@ -110,7 +110,7 @@ def test_a_file_that_is_no_delete_file(tmp_path: Path) -> None:
     directory = tmp_path / "delete_delta_5_5_0000"
     directory.mkdir()
     orc.write_table(pa.table({"a": np.arange(3)}), directory / "bucket_00000")
-    with pytest.raises(AcidFormatError, match="has not the columns"):
+    with pytest.raises(AcidFormatError, match="does not have the columns"):
         read_deletes([place(tmp_path, everything())], everything(), None)
 
 

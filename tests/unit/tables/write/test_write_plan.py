@@ -70,7 +70,7 @@ def test_layout() -> None:
     [
         ({"parameters": {}}, "not transactional"),
         ({"tableType": "VIRTUAL_VIEW"}, "is a view"),
-        ({"output_format": "some.TextFormat"}, "format that is not written"),
+        ({"output_format": "some.TextFormat"}, "format that cannot be written"),
         ({"column_type": "array<uniontype<int>>"}, "column id is of type uniontype"),
         ({"buckets": 5000, "bucket_columns": ["id"]}, "5000 buckets"),
         ({"parameters": {"transactional": "true", "orc.compress": "LZO"}}, "orc.compress is LZO"),
