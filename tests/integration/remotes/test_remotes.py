@@ -569,7 +569,7 @@ def test_garbage_has_the_remotes_name(remotes: Remotes) -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(RemoteError, match=rf"Remote {NEAR}\.junk: .*no Hive metastore"):
+        with pytest.raises(RemoteError, match=rf"Remote {NEAR}\.junk: .*is not a Hive metastore"):
             remotes.run(f"CREATE REMOTE TABLE junk CONNECTED TO a.b 'hive.metastore.uris' = '{uri}'")
         thread.join()
 
