@@ -98,5 +98,5 @@ class ChannelTransport(TTransportBase):  # type: ignore[misc]
             self.close()
             raise OutcomeUnknownError(
                 f"The connection to {uri} broke inside a call that may have been carried out: {error}",
-                remedy="Repeat a call that only reads; check the effect of a call that writes first.",
+                remedy="Repeat a call that only reads; before you repeat one that writes, check its effect.",
             ) from error

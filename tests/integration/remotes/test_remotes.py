@@ -332,7 +332,7 @@ def test_a_remote_database_carries_all_tables(
     text_table(far, FAR, "ours", rows={"": "1,theirs\n"})
     report = remotes.refresh(Kind.DATABASE, Name(database="mirror"))
     assert report.skipped == {"ours": "the local name belongs to another table"}
-    with pytest.raises(Exception, match="holds tables that are no remotes: ours"):
+    with pytest.raises(Exception, match="holds tables that are not remotes: ours"):
         remotes.run("DROP REMOTE DATABASE mirror")
     with connected(near) as client:
         client.drop_table("mirror", "ours", delete_data=False)
