@@ -234,8 +234,8 @@ def _refuse_alike(database: str, named: Sequence[tuple[str, ...]]) -> tuple[str,
     """
     if len(named) > 1:
         raise InvalidObjectError(
-            f"Tables {' and '.join(name[-1] for name in named)} of Iceberg's namespace {database} differ only "
-            "in case, which Hive ignores.",
+            f"Tables {' and '.join(name[-1] for name in named)} of Iceberg's namespace {database} differ "
+            "only in case, which Hive ignores.",
             remedy="Rename one of them, or link the other tables one by one.",
         )
     return named[0]

@@ -99,7 +99,7 @@ def test_a_transactional_table_can_be_described_and_not_read(properties: str) ->
         ({"sd": None}, "no location"),
         (
             {"partitionKeys": [types.FieldSchema(name="ID", type="int")]},
-            "columns id and ID differ only in case",
+            "id and ID differ only in case",
         ),
         ({"parameters": {"storage_handler": "x.HiveIcebergStorageHandler", "table_type": "ICEBERG"}}, None),
         ({}, None),
