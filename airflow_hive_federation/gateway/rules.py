@@ -138,7 +138,8 @@ class Rules:
                 raise refused(
                     Status.DENIED,
                     f"{method}: user {caller.user!r} may see some databases only, and the call names none.",
-                    remedy="Name a database, or ask the operator of the gateway for a rule about all.",
+                    remedy="Name a database, or ask the operator of the gateway for a rule about "
+                    "all databases.",
                 )
 
     def shown(self, method: str, caller: Caller, database: str, table: str | None = None) -> bool:

@@ -318,5 +318,7 @@ def _give(one: Any, inner: Any) -> Callable[[Any], Any]:
 
 def _text(item: Any) -> str:
     if isinstance(item, bytes):
-        raise ValueError(f"it is not UTF-8: {item[:40]!r}. Use the raw encoding, or our own service.")
+        raise ValueError(
+            f"it is not UTF-8: {item[:40]!r}. Use the raw encoding, or the project's own service."
+        )
     return str(item)
