@@ -239,7 +239,7 @@ def _unreachable(causes: list[tuple[Endpoint, Exception]]) -> Exception:
     uris = [str(endpoint) for endpoint, _ in causes]
     if all(isinstance(error, ForeignProtocol | ssl.SSLError) for _, error in causes):
         return MetastoreProtocolError(
-            f"The server is not a Hive metastore, or it uses another transport: {reasons}",
+            f"The server is not a Hive metastore, or it uses a different transport: {reasons}",
             remedy="Check host and port, the scheme (thrift://, thrift+tls://, http://, https://, "
             "grpc://), the certificates, and whether the server asks for Kerberos or a password.",
             uris=uris,

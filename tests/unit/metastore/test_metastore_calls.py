@@ -287,7 +287,7 @@ class TestSomethingElse:
 
     def test_tls_to_a_server_without(self, peers: Peers, client_of: Clients) -> None:
         client = client_of(peers(ssh_server, scheme="thrift+tls").uri)
-        with pytest.raises(MetastoreProtocolError, match="it uses another transport"):
+        with pytest.raises(MetastoreProtocolError, match="it uses a different transport"):
             client.list_databases()
 
     def test_an_answer_to_another_call(self, peers: Peers, client_of: Clients) -> None:
