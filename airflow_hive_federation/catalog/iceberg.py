@@ -185,7 +185,8 @@ class IcebergCatalog(IcebergTableCatalog):
             if level not in alike and len(alike) != 1:
                 if alike:
                     raise InvalidObjectError(
-                        f"Iceberg has namespaces {', '.join(sorted(alike))}, whose names are one to Hive.",
+                        f"Iceberg's namespaces {', '.join(sorted(alike))} differ only in case, which "
+                        "Hive ignores.",
                         remedy="Rename one of them.",
                     )
                 raise NoSuchObjectError(f"Iceberg has no namespace {database}.")
@@ -233,8 +234,8 @@ def _refuse_alike(database: str, named: Sequence[tuple[str, ...]]) -> tuple[str,
     """
     if len(named) > 1:
         raise InvalidObjectError(
-            f"Iceberg's namespace {database} has tables {' and '.join(name[-1] for name in named)}, whose "
-            "names are one to Hive.",
+            f"Tables {' and '.join(name[-1] for name in named)} of Iceberg's namespace {database} differ "
+            "only in case, which Hive ignores.",
             remedy="Rename one of them, or link the other tables one by one.",
         )
     return named[0]

@@ -84,7 +84,7 @@ def duration_s(properties: Mapping[str, str], name: str) -> float:
     seconds = parse_duration_s(properties[name])
     if not seconds:
         raise ConfigurationError(
-            f"The property {name!r} is {properties[name]!r}, which is no duration.",
+            f"The property {name!r} is {properties[name]!r}, which is not a duration.",
             remedy="Write it as Hive does: 30s, 5m.",
         )
     return seconds
@@ -133,8 +133,8 @@ SSH = Factory(
     class_names=("SSHThriftHiveMetastoreClientFactory",),
     properties={
         **PROPERTIES,
-        ROUTE: "user@host[:port] -> user@host…, as many hops as there are",
-        "ssh.tunnel.private.keys": "files of private keys, comma-separated: one a hop, or one for all",
+        ROUTE: "user@host[:port] -> user@host…, one entry per hop",
+        "ssh.tunnel.private.keys": "files of private keys, comma-separated: one per hop, or one for all",
         "ssh.tunnel.known.hosts": "files of known host keys, comma-separated (~/.ssh/known_hosts)",
         "ssh.tunnel.timeout": "time to connect one hop, and to open a channel (60s)",
         "ssh.tunnel.localhost": "taken and not used: no local port is opened",

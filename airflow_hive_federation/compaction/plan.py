@@ -381,7 +381,7 @@ class _Planner:
         name = parse_file(path.rpartition("/")[2])
         bucket = name.bucket
         if bucket is None or name.kind not in {FileKind.BUCKET, FileKind.ORIGINAL}:
-            raise self._wrong(path, "its name tells no bucket", "Move it away, and load it by LOAD DATA.")
+            raise self._wrong(path, "its name has no bucket", "Move it away, and load it by LOAD DATA.")
         count = self.table.bucket_count
         # The number of an insert-only table's file is that of its task, not of a bucket.
         if self.table.file_format is FileFormat.ACID and bucket > MAX_BUCKET:

@@ -174,7 +174,7 @@ def _requested(
             )
     raise InvalidOperationError(
         f"The metastore refuses to compact {table} {partition}: {answer.errormessage or answer.state}.",
-        remedy="SHOW COMPACTIONS tells more.",
+        remedy="Look up the details with SHOW COMPACTIONS.",
         table=table,
         partition=partition,
     )
@@ -217,7 +217,7 @@ def _request_own(
             break
     raise InvalidOperationError(
         f"{table} {partition}: another worker is compacting it.".replace(" :", ":"),
-        remedy="Wait for it: SHOW COMPACTIONS tells which and since when.",
+        remedy="Wait for that worker: SHOW COMPACTIONS shows its name and start time.",
         table=table,
         partition=partition,
     )
@@ -256,7 +256,8 @@ def queue_entry(client: MetastoreClient, compaction_id: int) -> types.ShowCompac
         if entry.id == compaction_id:
             return entry
     raise MetastoreServerError(
-        f"The metastore knows no compaction {compaction_id}.", remedy="It may have left the history."
+        f"The metastore has no compaction {compaction_id}.",
+        remedy="Check the id: Hive removes old compactions from its history.",
     )
 
 

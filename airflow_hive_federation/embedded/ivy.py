@@ -88,7 +88,7 @@ def ivy_jar() -> Path:
         for jar in sorted(Path(folder).glob("jars/ivy-*.jar")):
             return jar
     raise JarDownloadError(
-        "pyspark's Ivy, which fetches the embedded metastore's jars, is not there.",
+        "pyspark's Ivy, which downloads the embedded metastore's jars, is missing.",
         remedy="reinstall pyspark (pyspark-client alone has no jars).",
     )
 

@@ -116,13 +116,14 @@ def failure(missing: Sequence[Artifact], wrong: Sequence[Artifact], log_text: st
     named = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     if wrong:
         return JarDownloadError(
-            f"what was fetched as {named} is not what the lock promises (size or SHA-256 differ).",
-            remedy=f"find out what answers for Maven Central, or the mirror in {SETTINGS_VARIABLE}.",
+            f"the download of {named} differs from the lock in size or SHA-256.",
+            remedy="find out which server answers as Maven Central, or check the mirror in "
+            f"{SETTINGS_VARIABLE}.",
             artifacts=names,
         )
     lines = [line.strip() for line in log_text.splitlines()]
     reason = next((line for line in lines if "Server access error" in line or "not found" in line), "")
-    reason = reason or next((line for line in reversed(lines) if line), "Ivy said nothing")
+    reason = reason or next((line for line in reversed(lines) if line), "Ivy's log is empty")
     return JarDownloadError(f"could not fetch {named}: {reason}", remedy=_remedy(log_text), artifacts=names)
 
 
@@ -130,16 +131,16 @@ def _remedy(log_text: str) -> str:
     if _UNREACHABLE.search(log_text):
         return (
             "connect this machine to the network once (a second start needs none), set HTTPS_PROXY, or name "
-            f"a mirror by an Ivy settings file in {SETTINGS_VARIABLE}. What was fetched so far is kept."
+            f"a mirror by an Ivy settings file in {SETTINGS_VARIABLE}. Finished downloads are kept."
         )
     if "No space left" in log_text or "Permission denied" in log_text:
         return (
-            f"give {cache_directory()} room and rights, or name another directory in {CACHE_VARIABLE}. "
-            "What was fetched so far is kept."
+            f"free space in {cache_directory()} and allow writing there, or name another directory in "
+            f"{CACHE_VARIABLE}. Finished downloads are kept."
         )
     if "PKIX path" in log_text or "SSLHandshake" in log_text:
         return "name the PEM bundle with your network's certificate authority in SSL_CERT_FILE."
-    return f"run it again; a mirror can be named by an Ivy settings file in {SETTINGS_VARIABLE}."
+    return f"run it again, or name a mirror by an Ivy settings file in {SETTINGS_VARIABLE}."
 
 
 def _is_cached(artifact: Artifact, folder: Path) -> bool:
@@ -187,7 +188,7 @@ def _take_over(artifact: Artifact, arrived: Path, folder: Path) -> bool:
     if not path.is_file():
         return False
     if _is_wrong(artifact, arrived):
-        LOG.warning("%s is not what the lock says (%d bytes): dropped", path, path.stat().st_size)
+        LOG.warning("%s (%d bytes) differs from the lock and was deleted", path, path.stat().st_size)
         path.unlink()
         return False
     folder.mkdir(parents=True, exist_ok=True)

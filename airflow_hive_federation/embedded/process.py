@@ -94,4 +94,4 @@ def telling_line(log_text: str) -> str:
             if re.search(pattern, line):
                 return line
     causes = [line for line in lines if re.match(r"Caused by:|FATAL|Error:|.* ERROR ", line)]
-    return causes[-1] if causes else (lines[-1] if lines else "it said nothing")
+    return causes[-1] if causes else (lines[-1] if lines else "its log is empty")

@@ -103,7 +103,7 @@ class Certificates:
             try:
                 self._context = self.tls.context()
             except ConfigurationError as error:
-                log.warning("changed certificates are not used, the former ones are: %s", error)
+                log.warning("changed certificates are not used, and the former ones stay in use: %s", error)
                 return False
         log.info("certificates were read again: %s", ", ".join(self.tls.files))
         return True

@@ -135,7 +135,7 @@ def _access(config: GatewayConfig, caller: Caller) -> Sight:
     client = f"user {caller.user!r}" if caller.user else "a client without a name"
     if not permitted:
         return Sight(
-            name="rules", state="refused", detail=f"{client} may call nothing", remedy="Add a [[rule]]."
+            name="rules", state="refused", detail=f"{client} may make no calls", remedy="Add a [[rule]]."
         )
     return Sight(name="rules", state="ok", detail=f"{client} may {', '.join(permitted)}")
 

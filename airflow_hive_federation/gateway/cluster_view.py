@@ -196,7 +196,7 @@ class ClusterView:
         if primary not in {None, self.cluster.name}:
             raise refused(
                 Status.DENIED,
-                f"{full_name(table)} is to belong to cluster {primary}, not to {self.cluster.name}.",
+                f"{full_name(table)} names cluster {primary} as its primary, not {self.cluster.name}.",
                 remedy=f"Create it in cluster {primary}, or leave {PRIMARY} out.",
             )
         table.parameters = {**(table.parameters or {}), PRIMARY: self.cluster.name}

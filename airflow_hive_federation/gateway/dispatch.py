@@ -259,7 +259,7 @@ class Gateway:
         try:
             self._relay(Call(method, message, caller, deadline, cancellation), record)
         except (MalformedMessage, WireFormatError) as error:
-            record.error = refused(Status.INVALID, f"{method}: this is no such call or answer: {error}")
+            record.error = refused(Status.INVALID, f"{method}: the call or its answer is malformed: {error}")
             raise record.error from error
         except HiveFederationError as error:
             record.error = error

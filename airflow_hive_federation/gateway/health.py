@@ -35,7 +35,7 @@ class HealthSection:
     def __post_init__(self) -> None:
         if self.interval_s < 0 or self.timeout_s <= 0:
             raise ConfigurationError(
-                f"[health] asks every {self.interval_s:g} s, for {self.timeout_s:g} s.",
+                f"[health] has interval_s = {self.interval_s:g} and timeout_s = {self.timeout_s:g}.",
                 remedy="Give a timeout_s above 0, and an interval_s of 0 or more.",
             )
 

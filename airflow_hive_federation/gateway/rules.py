@@ -130,7 +130,7 @@ class Rules:
                 raise refused(
                     Status.DENIED,
                     f"{method}: user {caller.user!r} may not {ACCESS[method]} {name} through this gateway.",
-                    remedy="Ask whoever runs the gateway for a rule, or for an entry in its allow-list.",
+                    remedy="Ask the operator of the gateway for a rule, or for an entry in its allow-list.",
                 )
         if not count and method not in OF_NO_DATABASE and method not in LISTINGS:
             everything = self.exposure.all and any(reference.all for reference in databases)
@@ -138,7 +138,8 @@ class Rules:
                 raise refused(
                     Status.DENIED,
                     f"{method}: user {caller.user!r} may see some databases only, and the call names none.",
-                    remedy="Name a database, or ask whoever runs the gateway for a rule about all of them.",
+                    remedy="Name a database, or ask the operator of the gateway for a rule about "
+                    "all databases.",
                 )
 
     def shown(self, method: str, caller: Caller, database: str, table: str | None = None) -> bool:
@@ -171,7 +172,7 @@ class Rules:
             raise refused(
                 Status.DENIED,
                 f"{method}: user {caller.user!r} may not make calls of the class {ACCESS[method]}.",
-                remedy="Ask whoever runs the gateway for a rule.",
+                remedy="Ask the operator of the gateway for a rule.",
             )
         return databases
 

@@ -183,7 +183,7 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
     metrics.gauge("missing_parts_total", "Parts left out of lists.", "upstream", missing, total=True)
     metrics.gauge("client_connections", "Clients connected.", "front", clients)
     metrics.gauge("refused_connections_total", "Clients refused at the limit.", "front", refused, total=True)
-    metrics.gauge("upstream_up", "Whether metastores answer.", "upstream", up)
+    metrics.gauge("upstream_up", "1 if the metastore answers, else 0.", "upstream", up)
     metrics.gauge("upstream_connections", "Connections to metastores.", "upstream", upstream)
 
 

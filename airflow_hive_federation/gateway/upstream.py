@@ -297,7 +297,9 @@ class Upstream:
         facts = {"upstream": self.name, "uri": str(endpoint), "method": method}
         if isinstance(error, NotSent):
             return errors.MetastoreUnreachableError(
-                f"{method}: {place} cannot be sent to: {error}", remedy="Start the metastore.", **facts
+                f"{method}: the call could not be sent to {place}: {error}",
+                remedy="Start the metastore.",
+                **facts,
             )
         if not is_idempotent(method):
             return errors.OutcomeUnknownError(
@@ -334,7 +336,7 @@ class _Passing:
 
     def __call__(self, piece: bytes) -> None:
         if self.emit is None:
-            raise AssertionError("no one takes the answer")
+            raise AssertionError("the answer has no receiver")
         self.began = True
         try:
             self.emit(piece)

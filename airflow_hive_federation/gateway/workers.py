@@ -57,7 +57,9 @@ def reserve_ports(host: str, port: int, count: int) -> tuple[list[socket.socket]
         try:
             for place in range(1, count):
                 if first + place > _LAST_PORT:
-                    raise ConfigurationError(f"There is no port {first + place}.", remedy="Give a lower one.")
+                    raise ConfigurationError(
+                        f"Port {first + place} does not exist.", remedy="Give a lower port."
+                    )
                 holders.append(reserve_port(host, first + place)[0])
         except ConfigurationError:
             for reserved in holders:

@@ -166,7 +166,7 @@ class TransactionBatch:
             reason = (
                 loss.word
                 if loss
-                else "it was silent for longer than hive.txn.timeout, or somebody aborted it"
+                else "no heartbeat came for longer than hive.txn.timeout, or another client aborted it"
             )
             raise HeartBeatFailure(
                 f"Transaction {self.txn_id} is lost: {reason}.",
@@ -321,7 +321,7 @@ class TransactionBatch:
         raise TransactionError(
             f"Transaction {self.txn_id} was not granted its lock on {layout.name} in "
             f"{self._settings.lock_policy.timeout_s} s.",
-            remedy="SHOW LOCKS tells who holds it.",
+            remedy="Find the holder with SHOW LOCKS.",
             txn_id=self.txn_id,
         )
 

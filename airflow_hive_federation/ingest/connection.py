@@ -382,7 +382,7 @@ class HiveStreamingConnection:
             position = committed_position(self._client, self._said.database, self._said.table, key)
         if position != self._position:
             raise TransactionError(
-                f"{self.layout.name}: somebody else has moved {key} from {self._position!r} to {position!r}.",
+                f"{self.layout.name}: another process moved {key} from {self._position!r} to {position!r}.",
                 remedy="Let one process move a position at a time; connect again to go on from there.",
             )
 
@@ -404,7 +404,7 @@ class HiveStreamingConnection:
                     self._take(records)
             else:
                 raise SerializationError(
-                    f"A {type(data).__name__} is no record.", remedy="Write bytes, str, or a stream."
+                    f"A {type(data).__name__} is not a record.", remedy="Write bytes, str, or a stream."
                 )
 
     def _take(self, records: list[bytes]) -> None:

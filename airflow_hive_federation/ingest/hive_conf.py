@@ -82,7 +82,7 @@ def warn_of_overridden(conf: Mapping[str, str]) -> None:
         configured = str(conf.get(name, value)).strip()
         if configured.lower() != value.lower():
             logger.warning(
-                "%s=%s is not heeded: a streaming connection works as with %s; %s.",
+                "%s=%s is ignored: a streaming connection works as if it were %s; %s.",
                 name,
                 configured,
                 value,
@@ -137,5 +137,5 @@ def _is_true(conf: Mapping[str, str], name: str) -> bool:
 def _seconds(text: str) -> float:
     seconds = parse_duration_s(text)
     if seconds is None:
-        raise InvalidConnection(f"{text!r} is no time.", remedy="Write it as Hive does: 600s.")
+        raise InvalidConnection(f"{text!r} is not a duration.", remedy="Write it as Hive does: 600s.")
     return seconds

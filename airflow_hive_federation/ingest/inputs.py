@@ -177,7 +177,7 @@ def _found(uri: str, options: Mapping[str, Any] | None) -> Iterator[InputFile]:
     try:
         entries = list_files(uri, options=options)
     except StorageError as error:
-        raise FileVanishedError(f"{uri} is not there.", remedy="Check its name.", path=uri) from error
+        raise FileVanishedError(f"{uri} does not exist.", remedy="Check its name.", path=uri) from error
     for entry in entries:
         if not any(part.startswith((".", "_")) for part in entry.path.split("/")):
             yield InputFile(uri=f"{uri}/{entry.path}", size_bytes=entry.size_bytes)
@@ -203,7 +203,7 @@ def _decompression(uri: str) -> Iterator[None]:
             raise
         raise StorageError(
             f"{uri} cannot be decompressed: {error}.",
-            remedy="It is damaged, or not all of it is there. Bring it whole, and run again.",
+            remedy="It is damaged or incomplete: provide the whole file, and run again.",
             path=uri,
         ) from error
 

@@ -204,7 +204,7 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
 def _foreign(endpoint: Endpoint, error: Exception, method: str) -> MetastoreProtocolError:
     done = "" if is_idempotent(method) else " The call may have been carried out."
     return MetastoreProtocolError(
-        f"{method}: what answers at {endpoint} is no Hive metastore: {error}.{done}",
+        f"{method}: the server at {endpoint} is not a Hive metastore: {error}.{done}",
         remedy="Check host and port, and the scheme: thrift://, thrift+tls://, http://, https:// or grpc://.",
         uri=str(endpoint),
         method=method,
@@ -215,7 +215,9 @@ def _broken(method: str, endpoint: Endpoint, error: OSError) -> Exception:
     facts = {"uri": str(endpoint), "method": method}
     if isinstance(error, NotSent):
         return MetastoreUnreachableError(
-            f"{method}: {endpoint} cannot be sent to: {error}", remedy="Start the metastore.", **facts
+            f"{method}: the call could not be sent to {endpoint}: {error}",
+            remedy="Start the metastore.",
+            **facts,
         )
     if not is_idempotent(method):
         return OutcomeUnknownError(
@@ -237,7 +239,7 @@ def _unreachable(causes: list[tuple[Endpoint, Exception]]) -> Exception:
     uris = [str(endpoint) for endpoint, _ in causes]
     if all(isinstance(error, ForeignProtocol | ssl.SSLError) for _, error in causes):
         return MetastoreProtocolError(
-            f"What answers is no Hive metastore, or not with this transport: {reasons}",
+            f"The server is not a Hive metastore, or it uses a different transport: {reasons}",
             remedy="Check host and port, the scheme (thrift://, thrift+tls://, http://, https://, "
             "grpc://), the certificates, and whether the server asks for Kerberos or a password.",
             uris=uris,

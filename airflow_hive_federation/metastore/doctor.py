@@ -156,13 +156,14 @@ def assess(facts: Facts) -> list[Finding]:
 def _version(facts: Facts) -> Finding:
     number = facts.version.partition(".")[0]
     if not number.isdigit():
-        return Finding(name="version", state="unknown", detail=f"it calls itself {facts.version!r}")
+        detail = f"the metastore reports the version {facts.version!r}"
+        return Finding(name="version", state="unknown", detail=detail)
     if int(number) < 4:
         return Finding(
             name="version",
             state="warning",
             # Hive 2.3 reports the version 3.0.
-            detail=f"it calls itself {facts.version}",
+            detail=f"the metastore reports the version {facts.version}",
             remedy="ACID tables can be replicated from and to Hive 4 only; older ones can be read.",
         )
     return Finding(name="version", state="ok", detail=f"Hive {facts.version}")
@@ -203,7 +204,7 @@ def _listener(facts: Facts) -> Finding:
 def _switch(facts: Facts, name: str, key: str, consequence: str) -> Finding:
     value = facts.settings.get(key)
     if value is None:
-        return Finding(name=name, state="unknown", detail=f"the server does not tell {key}")
+        return Finding(name=name, state="unknown", detail=f"the server does not report {key}")
     if value.lower() == "true":
         return Finding(name=name, state="ok", detail=f"{key} is true")
     return Finding(
@@ -216,7 +217,7 @@ def _event_ttl(facts: Facts) -> Finding:
     repl_key = "hive.repl.event.db.listener.timetolive"
     durations = [(name, facts.settings[name]) for name in (key, repl_key) if name in facts.settings]
     if not durations:
-        return Finding(name="event ttl", state="unknown", detail=f"the server does not tell {key}")
+        return Finding(name="event ttl", state="unknown", detail=f"the server does not report {key}")
     # Databases under replication (repl.source.for) keep their events for the second, longer duration.
     seconds = [parse_duration_s(value) for _, value in durations]
     detail = ", ".join(f"{name} is {value}" for name, value in durations)
@@ -236,7 +237,8 @@ def _transaction_manager(facts: Facts) -> Finding:
     manager = facts.settings.get("hive.txn.manager")
     concurrency = facts.settings.get("hive.support.concurrency")
     if manager is None:
-        return Finding(name="transaction manager", state="unknown", detail="the server does not tell it")
+        detail = "the server does not report hive.txn.manager"
+        return Finding(name="transaction manager", state="unknown", detail=detail)
     if manager == TRANSACTION_MANAGER and concurrency != "false":
         return Finding(name="transaction manager", state="ok", detail=manager)
     return Finding(
@@ -280,7 +282,7 @@ def _cleaners_switch(facts: Facts, name: str, key: str, *, fine: str, trouble: s
     if value is not None and value.lower() == "false":
         return Finding(name=name, state="ok", detail=f"{key} is false: {fine}")
     if value is None and not major.isdigit():
-        return Finding(name=name, state="unknown", detail=f"the server does not tell {key}")
+        return Finding(name=name, state="unknown", detail=f"the server does not report {key}")
     if value is None and int(major) < 4:
         return Finding(name=name, state="ok", detail=fine)
     shown = value or "not set (true by default)"
@@ -292,7 +294,7 @@ def _warehouse(facts: Facts) -> Finding:
         key: facts.settings[key] for key in (_WAREHOUSE, _EXTERNAL_WAREHOUSE) if facts.settings.get(key)
     }
     if not locations:
-        return Finding(name="warehouse", state="unknown", detail=f"the server does not tell {_WAREHOUSE}")
+        return Finding(name="warehouse", state="unknown", detail=f"the server does not report {_WAREHOUSE}")
     for key, location in locations.items():
         name = hidden_name(location)
         if name is not None:
@@ -310,7 +312,7 @@ def _bit_vectors(facts: Facts) -> Finding:
     key = "hive.stats.fetch.bitvector"
     value = facts.settings.get(key)
     if value is None:
-        return Finding(name="statistics", state="unknown", detail=f"the server does not tell {key}")
+        return Finding(name="statistics", state="unknown", detail=f"the server does not report {key}")
     if value.lower() == "true":
         return Finding(name="statistics", state="ok", detail="read with their bit vectors")
     return Finding(

@@ -93,10 +93,10 @@ class ChannelTransport(TTransportBase):  # type: ignore[misc]
             return action(self._channel)
         except ForeignProtocol as error:
             self.close()
-            raise MetastoreProtocolError(f"What answers at {uri} is no Hive metastore: {error}") from error
+            raise MetastoreProtocolError(f"The server at {uri} is not a Hive metastore: {error}") from error
         except OSError as error:
             self.close()
             raise OutcomeUnknownError(
                 f"The connection to {uri} broke inside a call that may have been carried out: {error}",
-                remedy="Make a call that only reads again; before one that writes, look what it has done.",
+                remedy="Repeat a call that only reads; before you repeat one that writes, check its effect.",
             ) from error

@@ -110,7 +110,7 @@ class Message:
             number = _I16(self.buffer, position + 1)[0]
             field = spec.get(number)
             if field is None or ttype != (_STRING if field[0] == _BINARY else field[0]):
-                raise MalformedMessage(f"an answer in field {number}, of type {ttype}, which there is not")
+                raise MalformedMessage(f"it has field {number}, of type {ttype}, which its result lacks")
             if ttype == _STRING:
                 position += 7 + self._size(position + 3)
             elif length := _FIXED_LENGTHS[ttype]:

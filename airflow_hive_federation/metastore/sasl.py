@@ -148,7 +148,7 @@ class SaslChannel:
         while not mechanism.complete:
             status, challenge = self._hear(deadline)
             if status is _Status.COMPLETE:
-                raise ForeignProtocol("the server ended the authentication before it had shown who it is")
+                raise ForeignProtocol("the server ended the authentication before it had proved its identity")
             self._say(self._done(), mechanism.step(challenge), deadline)
         while status is not _Status.COMPLETE:
             status, _ = self._hear(deadline)
@@ -162,7 +162,7 @@ class SaslChannel:
     def _hear(self, deadline: Deadline) -> tuple[_Status, bytes]:
         number, length = _MESSAGE.unpack(self._read(_MESSAGE.size, deadline))
         if number not in set(_Status) or length > _LONGEST_MESSAGE:
-            raise ForeignProtocol("what it answers is not SASL")
+            raise ForeignProtocol("its answer is not SASL")
         self._heard += 1
         if self._heard > _MOST_MESSAGES:
             raise ForeignProtocol(f"its authentication takes more than {_MOST_MESSAGES} messages")

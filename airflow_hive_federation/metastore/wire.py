@@ -47,7 +47,8 @@ def from_json(cls: type[S], data: dict[str, Any]) -> S:
     for name, item in data.items():
         if name not in fields:
             raise WireFormatError(
-                f"{cls.__name__} has no field {name!r}.", remedy="Use a newer version of us."
+                f"{cls.__name__} has no field {name!r}.",
+                remedy="Use a newer version of airflow-hive-federation.",
             )
         field = fields[name]
         try:

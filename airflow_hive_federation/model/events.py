@@ -224,7 +224,7 @@ class UnreadableEvent(TableEvent):
         """Return the error to raise if replication needs the event's message."""
         return EventCorruptError(
             f"Notification event {self.event_id} ({self.event_type}) cannot be read: {self.reason}.",
-            remedy="Have a look at it in the source's NOTIFICATION_LOG; bootstrap anew if it is damaged.",
+            remedy="Inspect it in the source's NOTIFICATION_LOG; bootstrap again if it is damaged.",
             event_id=self.event_id,
             event_type=self.event_type,
         )

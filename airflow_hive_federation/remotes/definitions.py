@@ -79,7 +79,7 @@ def why_not(table: Any) -> str | None:
     if table.sd is None or not table.sd.location:
         return "it has no location"
     if alike := _one_to_hive(table):
-        return f"its columns {alike} are one to Hive, which knows no upper case"
+        return f"its columns {alike} differ only in case, which Hive ignores"
     return None
 
 

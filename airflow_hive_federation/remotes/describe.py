@@ -104,7 +104,7 @@ def _remote_rows(link: Link, owner: Link, down: str) -> list[Row]:
 
 def _state(link: Link) -> str:
     if link.event_id is None:
-        return "not complete: REFRESH REMOTE goes on"
+        return "not complete: continue it with REFRESH REMOTE"
     return "no events" if link.event_id == NO_EVENT else f"event {link.event_id}"
 
 

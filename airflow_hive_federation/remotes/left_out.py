@@ -13,7 +13,10 @@ from airflow_hive_federation.remotes import definitions, views
 from airflow_hive_federation.remotes.links import Link
 from airflow_hive_federation.remotes.sync import TABLES_A_CALL
 
-_LATER = "it came after the last refresh, or that could not link it: REFRESH REMOTE DATABASE says why"
+_LATER = (
+    "it was created after the last refresh, or that refresh could not link it: "
+    "REFRESH REMOTE DATABASE reports the reason"
+)
 
 
 def find_left_out(local: HiveCatalog, remote: Catalog, link: Link, breaker: CircuitBreaker) -> dict[str, str]:

@@ -123,7 +123,7 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
     except ValueError as error:
         raise RemoteError(
             f"The link of {kind} {local} cannot be read: {error}.",
-            remedy=f"Somebody changed its parameters ({PREFIX}…). Drop it and create it again.",
+            remedy=f"Drop the link and create it again: its parameters ({PREFIX}…) were changed.",
             remote=str(local),
         ) from error
 

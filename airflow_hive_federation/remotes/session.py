@@ -123,7 +123,7 @@ class Remotes:
         :raises RemoteError: (its subclasses) if the remote or the local name does not allow the statement.
         :raises ConfigurationError: if the factory or its properties are invalid.
         """
-        raise TypeError(f"{statement!r} is no statement")
+        raise TypeError(f"{statement!r} is not a statement of remotes")
 
     @execute.register
     def _(self, statement: CreateRemote) -> Answer:
@@ -284,7 +284,7 @@ class Remotes:
         local = self._qualified(name)
         exists, link = self._present(kind, local)
         if link is None:
-            reason = "is no remote" if exists else "does not exist"
+            reason = "is not a remote" if exists else "does not exist"
             raise NotARemoteError(
                 f"{kind.value.title()} {local} {reason}.",
                 remedy="SHOW REMOTES lists the remotes.",
@@ -428,7 +428,7 @@ class Remotes:
             members = {member.local.table for member in self._links_in(database) if member.kind is Kind.TABLE}
             if others := sorted(set(names) - members):
                 raise RemoteError(
-                    f"Remote database {database} holds tables that are no remotes: {', '.join(others)}.",
+                    f"Remote database {database} holds tables that are not remotes: {', '.join(others)}.",
                     remedy="Drop or move them first.",
                     remote=database,
                 )
@@ -445,7 +445,7 @@ class Remotes:
                 return opened.catalog.get_table(link.remote.database or "", link.remote.table or ""), ""
         except NoSuchObjectError as error:
             raise RemoteDroppedError(
-                f"{link.remote}, which {link.local} stands for, is gone at the remote.",
+                f"{link.remote}, to which {link.local} is linked, no longer exists at the remote.",
                 remedy=f"DROP REMOTE TABLE {link.local}, or restore it.",
                 remote=str(link.local),
             ) from error

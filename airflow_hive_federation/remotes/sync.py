@@ -197,7 +197,7 @@ class _Work:
         database = self.link.remote.database or ""
         if self._ask(lambda: self.ends.remote.get_database(database)) is None:
             raise RemoteDroppedError(
-                f"Database {database}, which {self.link.local} stands for, is gone at the remote.",
+                f"Database {database}, to which {self.link.local} is linked, no longer exists at the remote.",
                 remedy=f"DROP REMOTE DATABASE {self.link.local}, or restore it.",
                 remote=str(self.link.local),
             )
@@ -342,14 +342,14 @@ class _Work:
         name = link.local.table or ""
         if self.on_dropped is OnDropped.FAIL:
             raise RemoteDroppedError(
-                f"{link.remote}, which {link.local} stands for, is gone at the remote.",
+                f"{link.remote}, to which {link.local} is linked, no longer exists at the remote.",
                 remedy=f"DROP REMOTE TABLE {link.local}, or restore it.",
                 remote=str(link.local),
             )
         if table is None:
             return _Outcome(name=name)
         if self.on_dropped is OnDropped.KEEP:
-            log.warning("%s is gone at the remote; its link is kept.", link.remote)
+            log.warning("%s no longer exists at the remote; its link is kept.", link.remote)
             return _Outcome(name=name, action="gone")
         with self.ends.local.client() as client:
             drop_link(client, link.local)

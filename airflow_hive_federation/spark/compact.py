@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the job's arguments."""
     parser.add_argument("--plan", required=True, help=f"URI of the directory with {_MERGES}")
     parser.add_argument(
-        "--compression", help="of ORC files: zlib, zstd, snappy, lz4; each table's own by default"
+        "--compression", help="compression of ORC files: zlib, zstd, snappy, lz4; each table's own by default"
     )
 
 

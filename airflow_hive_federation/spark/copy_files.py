@@ -108,7 +108,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preserve", default="", help="owner (u), group (g), permissions (p), access list (a) to keep"
     )
-    parser.add_argument("--preserve-leniently", action="store_true", help="what cannot be kept is no error")
+    parser.add_argument(
+        "--preserve-leniently", action="store_true", help="ignore attributes that cannot be kept"
+    )
     parser.add_argument(
         "--sync",
         action=argparse.BooleanOptionalAction,

@@ -60,7 +60,7 @@ def read_result(text: str) -> dict[str, Any]:
     if "error" in report:
         raise error_from_json(report["error"])
     if "result" not in report:
-        raise SparkJobError("The job told no result.", remedy=_REMEDY)
+        raise SparkJobError("The job reported no result.", remedy=_REMEDY)
     result: dict[str, Any] = report["result"]
     return result
 

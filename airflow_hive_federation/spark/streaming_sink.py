@@ -101,8 +101,8 @@ class HiveStreamingSink:
             return {"query": str(position["query"]), "batch": int(position["batch"])}
         except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise ConfigurationError(
-                f"{self._table}: {self._key} is no position of a query: {text[:200]!r}.",
-                remedy="Somebody changed the parameter: set it back, or give the query another name.",
+                f"{self._table}: {self._key} is not the position of a query: {text[:200]!r}.",
+                remedy="The parameter was changed: set it back, or give the query another name.",
             ) from error
 
     def _has(self, before: Mapping[str, Any], query_id: str, batch_id: int) -> bool:
@@ -146,7 +146,7 @@ def write_frame(
             lock = client.lock([fence(database, name, key)], txn_id=transaction.id)
             if lock.state != types.LockState.ACQUIRED:
                 raise TransactionError(
-                    f"{table}: somebody else is moving {key}.",
+                    f"{table}: another process is moving {key}.",
                     remedy="Let one process move a position at a time.",
                 )
             position = advance(committed_position(client, database, name, key))

@@ -223,8 +223,8 @@ def _size_or_none(uri: str, options: Mapping[str, Any] | None) -> int | None:
 def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
     if settings.rewrite is None or item.visible_write_ids is None:
         raise ConfigurationError(
-            f"{item.source} holds rows of aborted write ids, and nothing was given to leave them out.",
-            remedy="Copy it with a rewriting function.",
+            f"{item.source} holds rows of aborted write ids, which the copy cannot leave out.",
+            remedy="Set the function CopySettings.rewrite.",
             path=item.source,
         )
     # A file of a streaming batch may have grown: rows after the snapshot are not in the write-id list.

@@ -328,8 +328,8 @@ def _translated(error: OSError, path: str) -> StorageError:
     reason = error.strerror or str(error) or type(error).__name__
     if isinstance(error, FileNotFoundError) or error.errno == errno.ENOENT:
         return FileVanishedError(
-            f"{path} is not there.",
-            remedy="If it was removed meanwhile (a cleaner, another writer), run again; else check the name.",
+            f"{path} does not exist.",
+            remedy="Run again if a cleaner or another writer removed it; otherwise check the name.",
             path=path,
         )
     if isinstance(error, PermissionError) or error.errno in _REFUSED:

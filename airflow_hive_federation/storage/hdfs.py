@@ -413,7 +413,7 @@ def _translated(text: str, uri: str) -> StorageError:
             path=uri,
             java=java,
         )
-    return StorageError(f"{uri}: {reason}.", remedy="Ask the NameNode's log.", path=uri, java=java)
+    return StorageError(f"{uri}: {reason}.", remedy="Read the NameNode's log.", path=uri, java=java)
 
 
 _NUMBERS = {

@@ -66,8 +66,8 @@ def check_preserved(preserve: Preserve, items: Iterable[CopyItem]) -> None:
     unknown = sorted(set(preserve.letters) - set(PRESERVABLE))
     if unknown:
         raise ConfigurationError(
-            f"{''.join(unknown)!r} cannot be preserved of a file.",
-            remedy=f"Choose of {PRESERVABLE}: owner (u), group (g), permissions (p), access list (a).",
+            f"{''.join(unknown)!r} cannot be preserved: a file has no such attribute.",
+            remedy=f"Choose from {PRESERVABLE}: owner (u), group (g), permissions (p), access list (a).",
         )
     if not preserve:
         return

@@ -176,7 +176,7 @@ class Transaction:
         raise LockTimeoutError(
             f"Transaction {self.id} was not granted its locks on {', '.join(names)} in "
             f"{self._lock_policy.timeout_s} s.",
-            remedy="SHOW LOCKS and SHOW TRANSACTIONS tell who holds them; wait longer or abort those.",
+            remedy="Find the holders with SHOW LOCKS and SHOW TRANSACTIONS; wait longer, or abort them.",
             tables=names,
             lock_id=lock_id,
             txn_id=self.id,

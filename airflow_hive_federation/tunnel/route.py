@@ -140,7 +140,7 @@ def _with_jumps(hop: Hop, lookup: Lookup, depth: int) -> list[Hop]:
         return [hop]
     if depth >= _MOST_JUMPS:
         raise ConfigurationError(
-            f"ProxyJump of {hop.host} leads on more than {_MOST_JUMPS} times.", remedy="Look for a circle."
+            f"ProxyJump of {hop.host} leads through more than {_MOST_JUMPS} jumps.", remedy="Remove the loop."
         )
     before = [
         machine

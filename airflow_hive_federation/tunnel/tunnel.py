@@ -331,7 +331,7 @@ def _check_key(hop: Hop, path: str, passphrase: str | None) -> None:
     if mode & _GROUP_AND_OTHERS:
         raise TunnelAuthenticationError(
             f"{hop}: the private key {path} can be read by others (mode {stat.S_IMODE(mode):o}).",
-            remedy="chmod 600, and think of it as known.",
+            remedy="Run chmod 600 on it, and replace the key if others may have read it.",
             hop=str(hop),
         )
     try:
@@ -351,8 +351,8 @@ def _translated(hop: Hop) -> Iterator[None]:
         yield
     except paramiko.BadHostKeyException as error:
         raise HostKeyError(
-            f"{hop} shows another host key ({error.key.fingerprint}) than the known one.",
-            remedy="Find out why before you trust it: somebody may stand in between.",
+            f"The host key of {hop} ({error.key.fingerprint}) differs from the known host key.",
+            remedy="Find out why before you trust it: another machine may intercept the connection.",
             **facts,
         ) from error
     except paramiko.AuthenticationException as error:

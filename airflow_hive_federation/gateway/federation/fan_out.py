@@ -61,7 +61,7 @@ class Missing:
             for name in reasons:
                 self.counts[name] = self.counts.get(name, 0) + 1
         for name, reason in reasons.items():
-            log.warning("%s was answered without what metastore %s has: %s", method, name, reason)
+            log.warning("the answer to %s lacks the part of metastore %s: %s", method, name, reason)
 
 
 def ask_all(

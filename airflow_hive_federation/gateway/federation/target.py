@@ -191,8 +191,8 @@ class Federation:
             return
         raise refused(
             Status.DENIED,
-            f"{method}: metastore {owner} is for reading through this gateway.",
-            remedy=f"Write at {owner} itself, or have whoever runs the gateway make it writable.",
+            f"{method}: metastore {owner} can only be read through this gateway.",
+            remedy=f"Write at {owner} itself, or ask the operator of the gateway to make it writable.",
         )
 
     def _named(self, call: Call, emit: Emit) -> None:
@@ -222,7 +222,7 @@ class Federation:
             listed = ", ".join(f"{name} is {place}" for name, place in sorted(places_by_name.items()))
             raise refused(
                 Status.FAILED,
-                f"{method}: what it names belongs to several metastores: {listed}.",
+                f"{method}: the objects of the call belong to several metastores: {listed}.",
                 remedy="Make a call for each of them.",
             )
         return owners[0] if owners else self.primary

@@ -63,8 +63,8 @@ class LockIds:
         if number not in self._owners:
             raise refused(
                 Status.FAILED,
-                f"Lock {lock_id} was given by no metastore of this gateway.",
-                remedy="Ask the gateway that gave it.",
+                f"No metastore of this gateway has granted lock {lock_id}.",
+                remedy="Send the call to the gateway that returned the lock.",
             )
         return self._owners[number], lock_id & ((1 << _ID_BITS) - 1)
 

@@ -65,7 +65,7 @@ def _rename(view: Any, naming: Naming) -> None:
         raise refused(
             Status.FAILED,
             f"View {name} of metastore {naming.owner} cannot be given local names: {error}.",
-            remedy="Read it at the metastore that owns it, or let the gateway know all that it reads.",
+            remedy="Read it at the metastore that owns it, or configure all databases that it reads.",
         ) from error
 
 

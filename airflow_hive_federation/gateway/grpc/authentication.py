@@ -55,7 +55,7 @@ def unauthenticated(reason: str) -> GatewayError:
 
     :param reason: text for the client, without the token or any secret.
     """
-    return refused(Status.UNAUTHENTICATED, f"The gateway does not accept who calls: {reason}.")
+    return refused(Status.UNAUTHENTICATED, f"The gateway does not accept the caller: {reason}.")
 
 
 class Asserted:
@@ -120,7 +120,7 @@ def make_authenticator(settings: GrpcFrontSettings) -> Authenticator:
     if is_loopback(settings.host):
         return Asserted(settings.authentication)
     raise ConfigurationError(
-        f"The gRPC front would serve {settings.host or 'all addresses'}, and nothing says who calls.",
+        f"The gRPC front would serve {settings.host or 'all addresses'}, and no authentication is set.",
         remedy=f"Set {AUTHENTICATION_CLASS} to airflow_hive_federation.gateway.grpc.tokens.BearerTokens or "
         "another class, give client_ca_file, or listen at 127.0.0.1.",
     )

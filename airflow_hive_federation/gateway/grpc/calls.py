@@ -228,7 +228,7 @@ class _Slot:
 def _too_many() -> HiveFederationError:
     return refused(
         Status.EXHAUSTED,
-        "The gateway is at work on as many calls as it may be.",
+        "The gateway has reached its limit of concurrent calls.",
         remedy="Try again, or raise metastore.grpc.max.concurrent.calls.",
     )
 

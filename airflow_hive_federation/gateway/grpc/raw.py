@@ -171,7 +171,7 @@ def _read(message: bytes) -> Head:
     try:
         head = read_head(message)
         if head.kind != CALL_KIND:
-            raise MalformedMessage("it is no call")
+            raise MalformedMessage("it is not a call")
         if end_of(message, head.body) != len(message):
             raise MalformedMessage("something follows it")
     except MalformedMessage as error:
@@ -180,7 +180,7 @@ def _read(message: bytes) -> Head:
 
 
 def _no_call(error: MalformedMessage) -> HiveFederationError:
-    return refused(Status.INVALID, f"The call is no Thrift message: {error}.")
+    return refused(Status.INVALID, f"The call is not a Thrift message: {error}.")
 
 
 def _greet(head: Head, message: bytes, call: Call) -> bytes:

@@ -199,7 +199,7 @@ def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
         try:
             return read() if certificates.changed() else None
         except ConfigurationError as error:
-            log.warning("changed certificates are not used, the former ones are: %s", error)
+            log.warning("changed certificates are not used, and the former ones stay in use: %s", error)
             return None
 
     return grpc.dynamic_ssl_server_credentials(

@@ -73,7 +73,7 @@ class BearerTokens:
         self._issuer = properties.get(ISSUER, "")
         if (self._accounts is None and self._jwks is None) or bool(self._jwks) != bool(self._issuer):
             raise ConfigurationError(
-                "It is not said whose tokens the gateway accepts.",
+                "The settings do not name the issuer whose tokens the gateway accepts.",
                 remedy=f"Set {ACCOUNTS} to a directory of public keys, or {JWKS} and {ISSUER}.",
             )
         audiences = properties.get(AUDIENCE, DEFAULT_AUDIENCE).split(",")
@@ -146,7 +146,7 @@ class BearerTokens:
                 try:
                     self._keys = self._read()
                 except ConfigurationError as error:
-                    log.warning("changed keys are not used, the former ones are: %s", error)
+                    log.warning("changed keys are not used, and the former keys stay in use: %s", error)
             return self._keys
 
     def _files(self) -> list[tuple[str, Path]]:

@@ -92,7 +92,7 @@ class Bridge:
         have = value.__dict__
         for proto_field, item in message.ListFields():
             if (target := self._takes.get(proto_field.number)) is None:
-                raise BadMessage(f"The metastore has nothing for {self._described.name}.{proto_field.name}.")
+                raise BadMessage(f"The metastore has no field for {self._described.name}.{proto_field.name}.")
             have[target[0]] = target[1](item, bounds)
         for name, default in self._defaults:
             if name not in have:
@@ -114,7 +114,7 @@ class Bridge:
                     if isinstance(error, NotRepresentable):
                         raise
                     raise NotRepresentable(
-                        f"{self._described.name}.{proto_name} cannot hold what the metastore has: {error}"
+                        f"{self._described.name}.{proto_name} cannot hold the metastore's value: {error}"
                     ) from error
 
 
@@ -318,5 +318,7 @@ def _give(one: Any, inner: Any) -> Callable[[Any], Any]:
 
 def _text(item: Any) -> str:
     if isinstance(item, bytes):
-        raise ValueError(f"it is no UTF-8: {item[:40]!r}. Use the raw encoding or the service of ours.")
+        raise ValueError(
+            f"it is not UTF-8: {item[:40]!r}. Use the raw encoding, or the project's own service."
+        )
     return str(item)

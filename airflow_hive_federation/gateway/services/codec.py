@@ -97,7 +97,7 @@ class Codec:
             except (EOFError, MalformedMessage) as error:
                 raise BadMessage(f"{self.name}.{layout.RAW}, {field.name}: {error}") from error
             if list(value.__dict__) != [field.name]:
-                raise BadMessage(f"{self.name}.{layout.RAW} holds something else than {field.name}.")
+                raise BadMessage(f"{self.name}.{layout.RAW} does not hold {field.name}.")
             have[field.name] = value.__dict__[field.name]
 
 

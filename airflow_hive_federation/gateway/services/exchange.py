@@ -63,7 +63,7 @@ def _result(method: str, reply: bytes) -> Struct:
     try:
         decode_reply(Reply(reply), method, _SEQUENCE_ID, result)
     except (MalformedMessage, EOFError) as error:
-        raise refused(Status.FAILED, f"{method}: the metastore's answer is none: {error}") from error
+        raise refused(Status.FAILED, f"{method}: the metastore's answer is not valid: {error}") from error
     for value in result.__dict__.values():
         if isinstance(value, Fault):
             raise value

@@ -35,10 +35,10 @@ class Texts(Sequence[str]):
         head = read_head(reply)
         body, start = head.body, head.body + 8
         if head.kind != REPLY or reply[body : body + 3] != bytes([LIST]) + _RESULT or len(reply) < start:
-            raise MalformedMessage("it is no list")
+            raise MalformedMessage("it is not a list")
         (count,) = _I32.unpack_from(reply, body + 4)
         if count and reply[body + 3] != STRING:
-            raise MalformedMessage("a list of something else than texts")
+            raise MalformedMessage("it is not a list of strings")
         end, starts = len(reply), array("Q")
         for _ in range(count):
             if start + 4 > end or (size := _I32.unpack_from(reply, start)[0]) < 0:
@@ -46,7 +46,7 @@ class Texts(Sequence[str]):
             starts.append(start)
             start += 4 + size
         if count < 0 or reply[start:] != b"\0":
-            raise MalformedMessage("it ends too soon, or too late")
+            raise MalformedMessage("its length does not fit its strings")
         return cls(reply, starts)
 
     def __len__(self) -> int:
@@ -68,4 +68,6 @@ class Texts(Sequence[str]):
             return data.decode()
         except UnicodeDecodeError as error:
             # A replacement character would turn it into another object's name.
-            raise refused(Status.FAILED, f"The metastore names something {data!r}: no UTF-8.") from error
+            raise refused(
+                Status.FAILED, f"The metastore's answer has a name that is not UTF-8: {data!r}."
+            ) from error

@@ -62,7 +62,7 @@ class StrictJsonWriter(AbstractRecordWriter):
         except ArithmeticError as error:
             raise ValueError("it holds a number with an exponent that is too large") from error
         if not isinstance(document, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
         by_name = {key.lower(): value for key, value in document.items()}
         return [by_name.get(column.name) for column in self.columns]
 
@@ -159,7 +159,7 @@ def _is_an_object(record: bytes) -> bool:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _converter(hive_type: HiveType) -> Callable[[Any], Any]:
@@ -227,20 +227,20 @@ def _binary(value: Any) -> bytes:
 
 def _array(value: Any, hive_type: HiveType) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError("it is no array")
+        raise ValueError("it is not an array")
     return [_value(item, hive_type.children[0]) for item in value]
 
 
 def _map(value: Any, hive_type: HiveType) -> list[tuple[Any, Any]]:
     if not isinstance(value, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     key_type, item_type = hive_type.children
     return [(_value(key, key_type), _value(item, item_type)) for key, item in value.items()]
 
 
 def _struct(value: Any, hive_type: HiveType) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     by_name = {key.lower(): item for key, item in value.items()}
     return {field.name: _value(by_name.get(field.name.lower()), field.type) for field in hive_type.fields}
 

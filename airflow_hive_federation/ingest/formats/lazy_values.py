@@ -190,7 +190,7 @@ class _Nesting:
 
     def separator(self, level: int) -> str:
         if level >= len(self.separators):
-            raise ValueError("it is nested deeper than there are separators")
+            raise ValueError("it is nested in more levels than the table has separators")
         return self.separators[level]
 
     def element(self, text: str | None, hive_type: HiveType, levels: int) -> Any:

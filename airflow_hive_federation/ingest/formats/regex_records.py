@@ -51,7 +51,7 @@ class StrictRegexWriter(AbstractRecordWriter):
         try:
             self._regex = re.compile(regex, re.DOTALL)
         except (re.error, RecursionError, OverflowError) as error:
-            raise InvalidConnection(f"{regex!r} is no regular expression: {error}.") from error
+            raise InvalidConnection(f"{regex!r} is not a regular expression: {error}.") from error
         if limit_s <= 0:
             raise InvalidConnection(f"limit_s is {limit_s}.", remedy="Give a number of seconds above 0.")
         self._limit_s = limit_s

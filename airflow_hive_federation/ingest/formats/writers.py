@@ -144,7 +144,7 @@ def check_names(given: Sequence[str], columns: Sequence[Column]) -> None:
     missing = [name for name in wanted if name not in names]
     unknown = [name for name in names if name not in wanted]
     differences = [f"lack {', '.join(missing)}"] if missing else []
-    differences += [f"have {', '.join(unknown)}, which the table has not"] if unknown else []
+    differences += [f"have {', '.join(unknown)}, which the table lacks"] if unknown else []
     raise InvalidColumn(
         f"The records {' and '.join(differences) or 'have their columns in another order'}.",
         remedy=f"Give them these, partition keys last: {', '.join(wanted)}.",

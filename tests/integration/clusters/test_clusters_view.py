@@ -204,7 +204,7 @@ def test_new_tables_name_their_cluster(views: dict[str, str], client: MetastoreC
         table.parameters = {"EXTERNAL": "TRUE", "hive.cluster.primary": "C1"}
         table.tableType = "EXTERNAL_TABLE"
         table.sd.location = None  # type: ignore[union-attr]
-        with pytest.raises((MetastoreError, InvalidOperationError), match="belong to cluster C1"):
+        with pytest.raises((MetastoreError, InvalidOperationError), match="names cluster C1 as its primary"):
             there.create_table(table)
         table.parameters = {"EXTERNAL": "TRUE"}
         there.create_table(table)

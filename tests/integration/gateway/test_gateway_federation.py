@@ -198,7 +198,7 @@ def test_recorded_remotes_are_asked_where_they_lead(
             assert (second.dbName, second.tableName) == ("fed_linked", "second")
             one = client.get_table("fed_near", "one")
             assert (one.dbName, one.tableName, (one.parameters or {})["newer"]) == ("fed_near", "one", "yes")
-            with pytest.raises(MetastoreError, match="metastore far is for reading"):
+            with pytest.raises(MetastoreError, match="metastore far can only be read"):
                 client.alter_table("fed_near", "one", one)
         remotes.run("DROP REMOTE DATABASE fed_linked; DROP REMOTE TABLE fed_near.one")
 

@@ -332,7 +332,7 @@ def test_a_remote_database_carries_all_tables(
     text_table(far, FAR, "ours", rows={"": "1,theirs\n"})
     report = remotes.refresh(Kind.DATABASE, Name(database="mirror"))
     assert report.skipped == {"ours": "the local name belongs to another table"}
-    with pytest.raises(Exception, match="holds tables that are no remotes: ours"):
+    with pytest.raises(Exception, match="holds tables that are not remotes: ours"):
         remotes.run("DROP REMOTE DATABASE mirror")
     with connected(near) as client:
         client.drop_table("mirror", "ours", delete_data=False)
@@ -569,7 +569,7 @@ def test_garbage_has_the_remotes_name(remotes: Remotes) -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(RemoteError, match=rf"Remote {NEAR}\.junk: .*no Hive metastore"):
+        with pytest.raises(RemoteError, match=rf"Remote {NEAR}\.junk: .*is not a Hive metastore"):
             remotes.run(f"CREATE REMOTE TABLE junk CONNECTED TO a.b 'hive.metastore.uris' = '{uri}'")
         thread.join()
 

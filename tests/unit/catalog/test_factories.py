@@ -140,7 +140,7 @@ def test_settings_of_a_remote() -> None:
     assert metastore_settings(by_connection).user == "conn"
     with pytest.raises(ConfigurationError, match="cannot be looked up here"):
         metastore_settings(Opening(remote="r", properties={"hive.federation.connection": "far"}))
-    with pytest.raises(ConfigurationError, match="no duration"):
+    with pytest.raises(ConfigurationError, match="not a duration"):
         metastore_settings(
             Opening(remote="r", properties={**URIS, "hive.metastore.client.socket.timeout": "soon"})
         )

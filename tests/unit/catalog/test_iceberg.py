@@ -93,7 +93,7 @@ def test_columns_that_are_one_to_hive(properties: dict[str, str]) -> None:
     with Catalogs() as catalogs:
         catalog, _ = catalogs.open("iceberg", given, remote="r")
         reason = definitions.why_not(catalog.get_table("d", "t"))
-    assert reason == "its columns id and ID are one to Hive, which knows no upper case"
+    assert reason == "its columns id and ID differ only in case, which Hive ignores"
     theirs.close()
 
 

@@ -180,7 +180,7 @@ def test_insert_only() -> None:
     ("path", "why"),
     [
         ("bucket_00007_0", "3 buckets"),
-        ("part-00000.orc", "tells no bucket"),
+        ("part-00000.orc", "has no bucket"),
         ("bucket_05000_0", "no bucket above 4095"),
     ],
 )

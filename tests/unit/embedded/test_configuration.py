@@ -139,7 +139,7 @@ def test_no_child_gets_secrets_that_it_has_no_use_for(name: str, monkeypatch: py
         ),
         ("FATAL another metastore is running on /d\n", "FATAL another metastore is running on /d"),
         ("last words\n", "last words"),
-        ("", "it said nothing"),
+        ("", "its log is empty"),
     ],
 )
 def test_the_telling_line_of_a_log(log: str, said: str) -> None:

@@ -56,7 +56,7 @@ def test_a_full_disk_says_where() -> None:
 
 def test_wrong_bytes_are_told_apart_from_none() -> None:
     error = failure([], [artifact("a")], "")
-    assert "g:a:1@jar is not what the lock promises" in str(error)
+    assert "g:a:1@jar differs from the lock" in str(error)
     assert error.artifacts == ["g:a:1@jar"]
 
 

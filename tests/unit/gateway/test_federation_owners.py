@@ -109,7 +109,7 @@ def test_lock_ids_name_their_owner() -> None:
     assert 7 < marked < 1 << 63
     assert ids.read(marked) == ("far", 7)
     assert ids.read(7) == ("main", 7)
-    with pytest.raises(GatewayError, match="given by no metastore"):
+    with pytest.raises(GatewayError, match="No metastore of this gateway has granted"):
         LockIds(["main"], "main").read(marked)
 
 

@@ -127,7 +127,7 @@ def test_a_caller_sees_what_the_rules_show(peer: Peers, check: Check) -> None:
     ]
     assert code == 0
     code, lines = check(text, "--as-user", "bob")
-    assert lines[2:] == ["refused  rules: user 'bob' may call nothing", "         → Add a [[rule]]."]
+    assert lines[2:] == ["refused  rules: user 'bob' may make no calls", "         → Add a [[rule]]."]
     assert code == 0
 
 

@@ -142,7 +142,7 @@ def test_ports_that_follow_each_other_are_held_or_none_is() -> None:
             reserve_ports("127.0.0.1", first, 3)
     with socket.socket() as free:
         free.bind(("127.0.0.1", first))
-    with pytest.raises(ConfigurationError, match="There is no port 65536"):
+    with pytest.raises(ConfigurationError, match="Port 65536 does not exist"):
         reserve_ports("127.0.0.1", 65535, 2)
     holders[2].close()
 

@@ -204,7 +204,7 @@ def test_calls_that_are_one_too_many_wait_and_are_made_once(
         with run.channel() as second:
             error = refused(lambda: ask(second, "create_database", database=types.Database(name="x")))
             assert error.code() is Code.RESOURCE_EXHAUSTED
-            assert "as many calls as it may be" in error.details()
+            assert "its limit of concurrent calls" in error.details()
             # Health checks are answered under load.
             assert _health(second) == health_pb2.HealthCheckResponse.SERVING
         writer = threading.Thread(target=lambda: _create(pool))

@@ -140,7 +140,7 @@ def test_a_long_text_is_cut_and_the_status_arrives(letter: str, peer: Peers, fro
         for _ in range(10):
             error = refused(lambda: ask(channel, "get_all_databases"))
             assert error.code() is Code.UNAUTHENTICATED, error.details()
-            assert error.details().startswith(f"The gateway does not accept who calls: {letter}")
+            assert error.details().startswith(f"The gateway does not accept the caller: {letter}")
             assert error.details().endswith(f"{letter}…")
 
 

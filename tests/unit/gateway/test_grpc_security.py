@@ -137,7 +137,7 @@ def test_changed_certificates_are_served(
     ("settings", "told"),
     [
         ({"host": "0.0.0.0"}, "in plain text"),
-        ({"host": "0.0.0.0", "allow_plain": True}, "nothing says who calls"),
+        ({"host": "0.0.0.0", "allow_plain": True}, "no authentication is set"),
         ({"authentication_class": "no.such.Class"}, "cannot be imported"),
         ({"authentication_class": "airflow_hive_federation.errors.GatewayError"}, "cannot authenticate"),
         ({"authentication": {"x": "y"}}, "knows no x"),
@@ -360,7 +360,7 @@ def test_changed_keys_are_read(accounts: Path, caplog: pytest.LogCaptureFixture)
     (accounts / "fresh.pem").write_bytes(b"nonsense")
     with caplog.at_level(logging.WARNING):
         assert verifier.authenticate(evidence(fresh)).user == "fresh"
-    assert "the former ones are" in caplog.text
+    assert "the former keys stay in use" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_field_without_a_counterpart_is_refused_if_it_is_set() -> None:
     }
     made = Bridge(described, spec, "Table", types.Table)
     made.read(kind_of("Table")(table_name="t"), Bounds(0))
-    with pytest.raises(BadMessage, match=r"nothing for Table.view_original_text"):
+    with pytest.raises(BadMessage, match=r"no field for Table.view_original_text"):
         made.read(kind_of("Table")(view_original_text="SELECT 1"), Bounds(0))
 
 

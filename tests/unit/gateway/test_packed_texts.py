@@ -51,7 +51,7 @@ def test_other_answers_are_none(message: bytes) -> None:
 
 def test_a_name_that_is_no_text_is_an_error_and_no_other_name() -> None:
     texts = Texts.of(reply(success=["n=@"]).replace(b"@", b"\xff"))
-    with pytest.raises(GatewayError, match="no UTF-8"):
+    with pytest.raises(GatewayError, match="is not UTF-8"):
         texts[0]
 
 

@@ -165,7 +165,7 @@ def test_a_request_of_many_empty_messages_is_refused() -> None:
         (lambda m: m.empty_.append(4000), "names 4000"),
         (lambda m: m.raw_.add(key=4000, value=b""), "names 4000, which is no field"),
         (lambda m: m.raw_.add(key=1, value=b"\x0b\x00\x01\x7f\xff\xff\xffx"), "raw_, tableName"),
-        (lambda m: m.raw_.add(key=1, value=encode(types.Table(dbName="d"))), "something else than tableName"),
+        (lambda m: m.raw_.add(key=1, value=encode(types.Table(dbName="d"))), "does not hold tableName"),
     ],
     ids=["empty-of-a-text", "empty-of-nothing", "raw-of-nothing", "raw-too-long", "raw-of-another"],
 )

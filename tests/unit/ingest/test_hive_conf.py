@@ -51,7 +51,7 @@ def test_nothing_but_uris() -> None:
         ({}, "names no metastore"),
         ({"metastore.sasl.enabled": "true"}, "no Kerberos principal"),
         ({"metastore.use.SSL": "true", "metastore.truststore.path": "/x.jks"}, "key store of Java's"),
-        ({"metastore.client.socket.timeout": "soon"}, "'soon' is no time"),
+        ({"metastore.client.socket.timeout": "soon"}, "'soon' is not a duration"),
         ({"metastore.thrift.uris": "ftp://h"}, "no metastore URI"),
     ],
 )
@@ -72,7 +72,7 @@ def test_the_site_of_the_administrator(
     said = StreamingConnectionBuilder().with_conf(None)._said
     assert said.settings is not None
     assert said.settings.uris == ("thrift://a:9083", "thrift://b:9083")
-    assert "hive.txn.manager=other is not heeded" in caplog.text
+    assert "hive.txn.manager=other is ignored" in caplog.text
     (tmp_path / "hive-site.xml").write_text("<configuration>")
     with pytest.raises(InvalidConnection, match="is no XML"):
         StreamingConnectionBuilder().with_conf(None)

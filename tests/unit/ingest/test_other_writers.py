@@ -42,14 +42,14 @@ def test_json_at_once_and_one_by_one_agree() -> None:
 @pytest.mark.parametrize(
     ("record", "column", "reason"),
     [
-        (b"[1]", "", "no JSON object"),
+        (b"[1]", "", "not a JSON object"),
         (b'{"id": 1', "", "delimiter"),
         (b'{"id": "x"}', "id", "not a whole number"),
         (b'{"id": true}', "id", "true is no int"),
         (b'{"id": {}}', "id", "no int"),
         (b'{"id": 3000000000}', "id", "32 bits"),
         (b'{"msg": "\xff"}', "", "UTF-8"),
-        (b'{"id": NaN}', "", "NaN is no JSON"),
+        (b'{"id": NaN}', "", "NaN is not JSON"),
     ],
 )
 def test_bad_json(record: bytes, column: str, reason: str) -> None:

@@ -103,7 +103,7 @@ def test_the_answers_columns() -> None:
     _check_columns(["seq", "msg", "id"], ["SEQ"], columns)
     with pytest.raises(InvalidColumn, match="lack msg"):
         _check_columns(["seq", "id"], ["seq"], columns)
-    with pytest.raises(InvalidColumn, match="have more, which the table has not"):
+    with pytest.raises(InvalidColumn, match="have more, which the table lacks"):
         _check_columns(["id", "msg", "more"], ["id"], columns)
     with pytest.raises(InvalidSource, match="lacks seq"):
         _check_columns(["id", "msg"], ["seq"], columns)

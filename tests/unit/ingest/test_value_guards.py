@@ -50,16 +50,16 @@ def test_values_that_are_none_of_their_type(kind: str, text: str, reason: str) -
 
 
 def test_a_value_has_no_more_levels_than_there_are_separators() -> None:
-    with pytest.raises(ValueError, match="nested deeper than there are separators"):
+    with pytest.raises(ValueError, match="nested in more levels than the table has separators"):
         value_of("1", parse_type("array<array<int>>"), "\x02")
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "reason"),
     [
-        ("array<int>", b'{"0":1}', "it is no array"),
-        ("map<string,int>", b"[1]", "it is no object"),
-        ("struct<a:int>", b"[1]", "it is no object"),
+        ("array<int>", b'{"0":1}', "it is not an array"),
+        ("map<string,int>", b"[1]", "it is not an object"),
+        ("struct<a:int>", b"[1]", "it is not an object"),
     ],
 )
 def test_json_of_another_shape_is_a_bad_record(kind: str, value: bytes, reason: str) -> None:

@@ -81,7 +81,7 @@ def test_a_server_that_ends_before_it_has_shown_who_it_is(monkeypatch: pytest.Mo
             return challenge
 
     monkeypatch.setattr(sasl, "_Plain", Mutual)
-    with pytest.raises(ForeignProtocol, match="before it had shown who it is"):
+    with pytest.raises(ForeignProtocol, match="before it had proved its identity"):
         channel(message(2, b"who are you"), COMPLETE)
 
 

@@ -115,5 +115,5 @@ def test_a_manifest_that_is_none(tmp_path: Path, text: str) -> None:
 def test_a_position_of_spark_is_a_number(number: str) -> None:
     sink = HiveStreamingSink(SETTINGS, "d.t", name="s")
     assert sink._position(json.dumps({"query": "q", "batch": 5})) == {"query": "q", "batch": 5}
-    with pytest.raises(ConfigurationError, match="no position"):
+    with pytest.raises(ConfigurationError, match="is not the position of a query"):
         sink._position(f'{{"query":"q","batch":{number}}}')

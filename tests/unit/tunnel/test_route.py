@@ -90,5 +90,5 @@ def test_configurations_that_do_not_do(tmp_path: Path) -> None:
         by_configuration(parse_route("a"), str(tmp_path / "missing"))
     circle = tmp_path / "circle"
     circle.write_text("Host a\n ProxyJump b\nHost b\n ProxyJump a\n", encoding="utf-8")
-    with pytest.raises(ConfigurationError, match="circle"):
+    with pytest.raises(ConfigurationError, match="loop"):
         by_configuration(parse_route("a"), str(circle))
