@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_hive_federation.gateway.messages import (
+    LIST,
     REPLY,
     STRING,
     STRUCT,
@@ -153,10 +154,14 @@ def _find(answer: bytes, path: tuple[int, ...]) -> tuple[int, int] | None:
     if head.kind != REPLY:
         return None
     position, end = head.body, 0
-    for number in path:
+    for depth, number in enumerate(path, 1):
         field = next((entry for entry in read_fields(answer, position) if entry.number == number), None)
         if field is None:
             return None
+        expected = LIST if depth == len(path) else STRUCT
+        if field.ttype != expected:
+            # Cut as a list, another value would leave the client bytes that are no message.
+            raise MalformedMessage(f"a field of the type {field.ttype}, not {expected}")
         position, end = field.start, field.end
     return position, end
 

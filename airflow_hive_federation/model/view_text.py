@@ -444,7 +444,10 @@ def _start(identifier: exp.Expr) -> int:
     return int(identifier.meta["start"])
 
 
-def _starts(*identifiers: exp.Expr | None) -> Iterator[int]:
+def _starts(*identifiers: exp.Expr | str | None) -> Iterator[int]:
     for identifier in identifiers:
+        if isinstance(identifier, str):
+            # The parser keeps the empty part of ``a..b`` as a text.
+            raise UnreadableViewError("one of its names has an empty part")
         if identifier is not None and "start" in identifier.meta:
             yield identifier.meta["start"]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from airflow_hive_federation.gateway.answers import filtered
 from airflow_hive_federation.gateway.messages import (
     CALL,
     CHUNK_BYTES,
@@ -149,3 +150,16 @@ def test_refusals_are_what_clients_know() -> None:
     with pytest.raises(ApplicationFault, match="No"):
         outcome("getVersion", refusal("getVersion", 9, denied))
     assert read_head(refusal("drop_index_by_name", 9, denied)).sequence_id == 9
+
+
+def test_an_answer_with_another_value_in_place_of_its_list_is_refused() -> None:
+    method = "get_next_notification"
+    result = message_types(method)[1]
+    whole = head_bytes(method, REPLY, 1) + encode(result(success=types.NotificationEventResponse(events=[])))
+    assert filtered(method, whole, [], lambda *_: True) == whole
+    number = whole.replace(b"\x0f\0\1\x0c\0\0\0\0", b"\x0a\0\1" + bytes(8))
+    assert len(number) > len(whole)
+    with pytest.raises(MalformedMessage, match="type 10, not 15"):
+        filtered(method, number, [], lambda *_: True)
+    with pytest.raises(MalformedMessage, match="type 8, not 12"):
+        filtered(method, head_bytes(method, REPLY, 1) + b"\x08\0\0" + bytes(5), [], lambda *_: True)

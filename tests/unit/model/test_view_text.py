@@ -107,6 +107,7 @@ def test_names_of_the_target(context: SqlContext, before: str, after: str) -> No
         (HIVE, "SELECT 1 FROM sales.t; SELECT 1 FROM sales.t", "not one query"),
         (HIVE, "SELECT `id` FROM `orders`", "names orders without a database"),
         (HIVE, "SELECT 1 FROM sales.t.files", "in the same metastore"),
+        (HIVE, "SELECT `x` FROM `sales`..`u`", "an empty part"),
         (SPARK, "select sales.orders.id from sales.orders", "another name on the target"),
         (SPARK, "select sales.t.id from sales.t join other.sales", "may begin with the database"),
         (SPARK, "select 1 from ice.sales.t", "in the same metastore"),
