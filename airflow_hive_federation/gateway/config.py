@@ -425,7 +425,7 @@ def _federated(values: Any) -> tuple[FederatedSection, ...]:
 
 def _aliases(values: Any) -> dict[str, str]:
     if not isinstance(values, Mapping) or not all(isinstance(value, str) for value in values.values()):
-        raise ConfigurationError("[aliases] is no table of names.", remedy='Write alias = "database".')
+        raise ConfigurationError("[aliases] is not a table of names.", remedy='Write alias = "database".')
     aliases = {str(alias).lower(): str(name).lower() for alias, name in values.items()}
     if len(set(aliases.values())) < len(aliases):
         raise ConfigurationError("[aliases] names a database twice.", remedy="Give each one alias.")

@@ -105,7 +105,7 @@ def site_settings() -> dict[str, str]:
     try:
         properties = ElementTree.parse(path).getroot().iter("property")  # noqa: S314 - the administrator's own
     except ElementTree.ParseError as error:
-        raise InvalidConnection(f"{path} is no XML: {error}.", remedy="Correct it.") from error
+        raise InvalidConnection(f"{path} is not XML: {error}.", remedy="Correct it.") from error
     pairs = ((element.findtext("name"), element.findtext("value")) for element in properties)
     return {name.strip(): (value or "").strip() for name, value in pairs if name}
 

@@ -174,7 +174,7 @@ def _properties(text: str) -> dict[str, str]:
         # The text may contain a secret, so the error repeats neither the text nor the parser's message.
         properties = None
     if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
-        raise ValueError(f"{PROPERTIES} is no JSON object of texts")
+        raise ValueError(f"{PROPERTIES} is not a JSON object of strings")
     return properties
 
 

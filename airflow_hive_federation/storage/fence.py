@@ -39,7 +39,7 @@ def read_fence(uri: str, options: Mapping[str, Any] | None = None) -> int:
         return 0
     if not text.isdecimal():
         raise DumpCorruptError(
-            f"{uri} is no fence of copies: it does not hold a number.",
+            f"{uri} is not a fence of copies: it does not hold a number.",
             remedy="Make sure that no copy job runs for this policy, and remove the file.",
             path=uri,
         )

@@ -210,7 +210,7 @@ def _checked(
     :raises ConfigurationError: if a URI is malformed, or has a name ``.`` or ``..``.
     """
     if not isinstance(values, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     if unknown := values.keys() - known.keys():
         raise ValueError(f"unknown fields {sorted(unknown)}")
     if missing := set(needed) - values.keys():

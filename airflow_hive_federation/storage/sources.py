@@ -171,7 +171,7 @@ def checked_roots(roots: Iterable[str], where: str) -> tuple[str, ...]:
         # A relative path would be another directory in each process.
         if ":" not in root and not root.startswith("/"):
             raise ConfigurationError(
-                f"{where} has {root!r}, which is no URI.",
+                f"{where} has {root!r}, which is not a URI.",
                 remedy="Write absolute URIs: file:/data/warehouse, s3://bucket/warehouse.",
             )
         parse_location(root)

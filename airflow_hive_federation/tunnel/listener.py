@@ -56,7 +56,7 @@ def _check(address: str) -> None:
         inside = False
     if not inside:
         raise ConfigurationError(
-            f"{address} is no loopback address: the tunnel would be open to others.",
+            f"{address} is not a loopback address: the tunnel would be open to others.",
             remedy=f"Take {LOOPBACK}.",
         )
 

@@ -92,7 +92,7 @@ def parse_route(route: str, keys: Sequence[str] = ()) -> tuple[Hop, ...]:
         port = int(match["port"]) if match and match["port"] else None
         if match is None or (port is not None and not 0 < port < 65536):
             raise ConfigurationError(
-                f"Hop {number} of the SSH route is {text.strip()!r}, which is no user@host[:port].",
+                f"Hop {number} of the SSH route is {text.strip()!r}, which is not user@host[:port].",
                 remedy="Write user@host -> user@host:2222.",
             )
         hops.append(Hop(user=match["user"], host=match["bracketed"] or match["host"], port=port))

@@ -100,7 +100,7 @@ class Federation:
         self.transactions_of = transactions_of or self.primary
         if self.transactions_of not in self.members:
             raise ConfigurationError(
-                f"transactions_of is {transactions_of!r}, which is no metastore of this gateway.",
+                f"transactions_of is {transactions_of!r}, which is not a metastore of this gateway.",
                 remedy=f"Give one of {', '.join(self.members)}.",
             )
         self.lock_ids = LockIds(self.members, self.transactions_of)

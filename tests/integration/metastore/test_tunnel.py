@@ -139,7 +139,7 @@ def test_a_port_for_programs_that_know_no_tunnels(servers: list[Sshd], echo: int
             assert connection.recv(1) == b""
         for address in ("0.0.0.0", "::", "example.com"):
             with (
-                pytest.raises(ConfigurationError, match="no loopback address"),
+                pytest.raises(ConfigurationError, match="not a loopback address"),
                 listening(tunnel, "127.0.0.1", echo, address=address),
             ):
                 pass

@@ -74,5 +74,5 @@ def test_the_site_of_the_administrator(
     assert said.settings.uris == ("thrift://a:9083", "thrift://b:9083")
     assert "hive.txn.manager=other is ignored" in caplog.text
     (tmp_path / "hive-site.xml").write_text("<configuration>")
-    with pytest.raises(InvalidConnection, match="is no XML"):
+    with pytest.raises(InvalidConnection, match="is not XML"):
         StreamingConnectionBuilder().with_conf(None)
