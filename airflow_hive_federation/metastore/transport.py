@@ -175,11 +175,12 @@ class HttpChannel:
 
     def send(self, request: bytes, deadline: Deadline) -> None:
         """See :meth:`Channel.send`."""
-        message = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port)
-        message.sock = _DeadlineWriter(self._sock, deadline)
+        writer = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port)
+        writer.sock = message = _Request()
         headers = {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE, **self._headers}
+        writer.request("POST", self._endpoint.path, body=request, headers=headers)
         try:
-            message.request("POST", self._endpoint.path, body=request, headers=headers)
+            _send_all(self._sock, message, deadline)
         except ConnectionError as error:
             raise NotSent(*error.args) from error
         self._body = io.BytesIO()
@@ -229,15 +230,10 @@ class HttpChannel:
         return body
 
 
-class _DeadlineWriter:
-    """The socket that http.client writes a request to, each wait cut at the deadline."""
+class _Request(bytearray):
+    """Collects the request that http.client writes: its head and body then leave in one segment."""
 
-    def __init__(self, sock: socket.socket | Wire, deadline: Deadline) -> None:
-        self._sock = sock
-        self._deadline = deadline
-
-    def sendall(self, data: bytes) -> None:
-        _send_all(self._sock, data, self._deadline)
+    sendall = bytearray.extend
 
 
 class _DeadlineFile(io.RawIOBase):
@@ -326,7 +322,7 @@ def _wait(sock: socket.socket, deadline: Deadline, event: int) -> None:
     poll.poll(deadline.remaining_s() * 1000)
 
 
-def _send_all(sock: socket.socket | Wire, data: bytes, deadline: Deadline) -> None:
+def _send_all(sock: socket.socket | Wire, data: bytes | bytearray, deadline: Deadline) -> None:
     rest = memoryview(data)
     while rest:
         sock.settimeout(deadline.remaining_s())
