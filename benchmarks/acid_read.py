@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.acid_read`` runs it alone. The table has 20 deltas of 200,000 rows; in the second part
 a delete delta deletes every tenth of them. The plain files are as many and hold the same visible rows. Both
-are told which columns there are. Ours begins with the metastore: table, snapshot, listing, footers. Both end
+receive the columns of the table. Ours begins with the metastore: table, snapshot, listing, footers. Both end
 when every column of every row has been made (Spark's ``noop`` sink), and take turns. Both have read a hundred
 times before that: until then the JVM's compiler takes as much of the two cores as the reading does.
 """
@@ -38,7 +38,7 @@ _WARM_UPS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How much, how often, where, and whom to tell.
+    """The scale and the repetitions of a measurement, and its directory.
 
     :param runs: interleaved runs of each; the median counts.
     """

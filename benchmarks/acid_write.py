@@ -51,7 +51,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How much, how often, where, and whom to tell.
+    """The scale and the repetitions of a measurement, and its directory.
 
     :param runs: interleaved runs of each; the median counts.
     """

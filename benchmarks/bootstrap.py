@@ -44,7 +44,7 @@ _LINEAR_AIM = 1.25
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How often, how large, where, and whom to tell.
+    """The scale and the repetitions of a measurement, and its directory.
 
     :param runs: interleaved runs of each contender; the median counts.
     """
@@ -123,7 +123,7 @@ class _Arena:
         self._turns += 1
         directory = self.setting.directory / f"dump{self._turns}"
         directory.mkdir()
-        # What another has written is on the disk before the clock starts.
+        # The writes of the contender before are on the disk before the clock starts.
         os.sync()
         replica = f"replica{self._turns}"
         timing = contender.bootstrap(database, replica, directory)

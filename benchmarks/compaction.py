@@ -66,7 +66,7 @@ worker.join()
 def run(runs: int, say: Callable[[str], None], deltas: int = DELTAS, rows: int = ROWS) -> results.Result:
     """Measure; medians of ``runs`` of each, in turns.
 
-    :param say: told what goes on.
+    :param say: receives one line per step.
     :param deltas: of each table.
     :param rows: of each delta.
     """

@@ -1,4 +1,4 @@
-"""Who takes part: ours, Hive's own replication, and the limit. Each bootstraps a database and says its time.
+"""Times a bootstrap of one database by this package, by Hive's own replication, and by the limit.
 
 All work on the same source database, into a new target database each, on the same disk.
 """
@@ -251,7 +251,7 @@ class Clock:
 
 
 def client_settings(metastore: EmbeddedMetastore) -> MetastoreSettings:
-    """How contenders call a metastore: patiently."""
+    """Return the settings by which contenders call a metastore: with a long deadline."""
     return MetastoreSettings(uris=(metastore.uri,), call_timeout_s=_HIVE_TIMEOUT_S)
 
 

@@ -79,7 +79,7 @@ def _in_turns(setting: Setting, work: str, do: Callable[[Path], None]) -> dict[s
         for how, seconds in taken.items():
             setting.say(f"durability, run {number + 1}, {how}: {work}")
             place = setting.directory / "made"
-            # What was written before is on the disk before the clock starts.
+            # Earlier writes are on the disk before the clock starts.
             os.sync()
             with nullcontext() if how == "with" else mock.patch.object(os, "fsync"):
                 began = time.perf_counter()

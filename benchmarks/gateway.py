@@ -73,11 +73,11 @@ def _overhead(setting: Setting) -> Iterator[results.Result]:
 def _overhead_beside(
     setting: Setting, far: str, near: str, databases: dict[str, str], before: str
 ) -> Iterator[results.Result]:
-    """What both fronts and Waggle Dance add to the calls of one metastore.
+    """Measure the time that both fronts and Waggle Dance add to the calls of one metastore.
 
     :param near: the primary metastore of Waggle Dance.
     :param databases: names by which ours and the peer know the database.
-    :param before: says what kind of a metastore it is.
+    :param before: the kind of the metastore, for messages.
     """
     ports = ("--upstream", far, "--port", "0", "--grpc-port", "0")
     with (

@@ -162,7 +162,7 @@ def _check(head: Head) -> None:
 
 
 def _memory(say: Say, upstream: str) -> None:
-    """How far memory grows while many partitions pass."""
+    """Print the growth of the memory of both processes while many partitions pass."""
     with _process("serve_gateway", upstream) as (uri, pid), _client(uri) as client:
         client.connect()
         next(_stream(client))

@@ -1,4 +1,4 @@
-"""What importing the provider adds to the imports a DAG file has anyway."""
+"""Times the imports that the provider adds to those of every DAG file."""
 
 from __future__ import annotations
 

@@ -294,7 +294,7 @@ def _notification(
 
 
 def _bare_calls(target: EmbeddedMetastore, database: str, count: int) -> Timing:
-    """What must be asked of a metastore at least: opened and allocated in batches, committed one by one."""
+    """Time the fewest calls a load can make: it opens and allocates in batches, and commits one by one."""
     policy = ReplicationPolicy(name=database, source_database=database, dump_root="file:/nowhere")
     with MetastoreClient(client_settings(target)) as client:
         make_database(client, target.warehouse, database, Scale(tables=_TABLES, partitions=1, file_bytes=65))

@@ -40,7 +40,7 @@ _ORC = "org.apache.hadoop.hive.ql.io.orc"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How much, how often, where, and whom to tell.
+    """The scale and the repetitions of a measurement, and its directory.
 
     :param runs: runs of each, in turn; the median counts.
     """

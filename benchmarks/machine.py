@@ -1,4 +1,4 @@
-"""What the measurements ran on."""
+"""Describes the machine that the measurements ran on."""
 
 from __future__ import annotations
 

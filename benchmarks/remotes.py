@@ -39,11 +39,11 @@ _KEEP = {"DO_NOT_UPDATE_STATS": "true"}
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is measured with what.
+    """The size of the remote database, and the directory of a measurement.
 
     :param tables: of the remote database, each with ten partitions.
     :param directory: for SSH servers.
-    :param say: told what goes on.
+    :param say: receives one line per step.
     """
 
     tables: int

@@ -1,4 +1,4 @@
-"""What a measurement says, how it is shown, and where it is kept."""
+"""Formats the results of measurements and keeps them in a file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Result:
     """One comparison of ours with a peer.
 
     :param id: id of the part it belongs to.
-    :param work: what both did.
+    :param work: the work that both did.
     :param ours_s: our seconds.
-    :param peer: who else did it.
+    :param peer: name of the peer.
     :param peer_s: the peer's seconds.
     :param ratio: as ``aim`` reads it: ``peer_s / ours_s`` where more is better, ``ours_s / peer_s`` where the
         peer is a limit that cannot be beaten.
@@ -36,7 +36,7 @@ class Result:
 
     @property
     def reached(self) -> bool:
-        """Whether the aim is reached; true where there is none."""
+        """Return whether the aim is reached; true without an aim."""
         if not self.aim:
             return True
         name, sign, bound = self.aim.split()

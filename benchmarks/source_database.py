@@ -32,7 +32,7 @@ _COLUMNS = {"id": "bigint", "item": "string", "price": "double", "note": "string
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large a database is.
+    """The size of a database.
 
     :param file_bytes: length of a partition's one bucket file, about.
     """
@@ -58,7 +58,7 @@ def make_database(client: MetastoreClient, warehouse: Path, name: str, scale: Sc
     """Make a database that may be replicated, and fill it in one transaction.
 
     :param client: client of the metastore.
-    :param warehouse: where the metastore's managed tables are.
+    :param warehouse: directory of the metastore's managed tables.
     """
     client.create_database(
         types.Database(name=name, parameters={"repl.source.for": "benchmark"}, ownerName="root")

@@ -123,7 +123,7 @@ COORDINATES = {
     org.apache.zookeeper:zookeeper:3.8.4
     org.apache.zookeeper:zookeeper-jute:3.8.4
     """,
-    # What Hive's SQL engine needs in addition: the CLI, Tez in one process.
+    # Hive's SQL engine needs these in addition: the CLI, Tez in one process.
     SQL: """
     ch.qos.reload4j:reload4j:1.2.22
     javax.inject:javax.inject:1

@@ -33,7 +33,7 @@ os.environ["HIVE_FEDERATION_SOURCE_ROOTS"] = "file:/,s3://,hdfs://,memory://"
 # The drivers of so many small jobs had better compile quickly than well.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-# How long an example takes is the machine's business; one that fails is told in a form to repeat it by.
+# The time of an example depends on the machine; a failing one is printed in a form that repeats it.
 settings.register_profile(
     "suite",
     deadline=None,
@@ -126,5 +126,5 @@ def local_spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def unbound_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No administrator has said where policies may copy from."""
+    """Run without the administrator's list of roots that policies may copy from."""
     monkeypatch.delenv("HIVE_FEDERATION_SOURCE_ROOTS")

@@ -37,5 +37,5 @@ def counted_on(stripe: Stripe, column: int, first: int, compression: str) -> Str
     return replace(stripe, body=body, lengths=lengths, statistics=(message_of(statistics),), columns=columns)
 
 
-def _put(columns: Sequence[bytes], number: int, told: bytes) -> list[bytes]:
-    return [*columns[:number], told, *columns[number + 1 :]]
+def _put(columns: Sequence[bytes], number: int, statistics: bytes) -> list[bytes]:
+    return [*columns[:number], statistics, *columns[number + 1 :]]

@@ -14,7 +14,7 @@ _WARNINGS = frozenset({"warning", "error", "critical"})
 
 
 @contextmanager
-def retold(story: Story) -> Iterator[None]:
+def logging_to(story: Story) -> Iterator[None]:
     """Send the counts that our hooks log, and warnings, to a story within the block; drop other log lines.
 
     Of spark-submit's many lines, a user needs only the counts; if it fails, the error contains the others.
@@ -28,7 +28,7 @@ def retold(story: Story) -> Iterator[None]:
     def tell(_logger: Any, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         text = str(redact(str(entry.get("event", ""))))
         if is_count(text) or level in _WARNINGS:
-            story.hear(text)
+            story.relay(text)
         raise structlog.DropEvent
 
     warnings = logging.StreamHandler(sys.stderr)

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace) -> int:
     from airflow_hive_federation.cli.connecting import settings_for
-    from airflow_hive_federation.gateway.serving import run_until_told, start
+    from airflow_hive_federation.gateway.serving import run_until_stopped, start
 
     logging.getLogger("airflow_hive_federation.gateway").setLevel(logging.INFO)
     config = _with_options(_config(args), args)
@@ -75,7 +75,7 @@ def _serve(args: argparse.Namespace) -> int:
         print(f"serving {front.uri}", flush=True)
     if serving.metrics is not None and args.worker is None and config.metrics is not None:
         print(f"metrics: http://{config.metrics.host}:{serving.metrics.port}/metrics", flush=True)
-    run_until_told(serving, parent=args.worker is not None)
+    run_until_stopped(serving, parent=args.worker is not None)
     return 0
 
 

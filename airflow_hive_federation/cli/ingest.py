@@ -91,11 +91,11 @@ def run(args: argparse.Namespace) -> int:
         dead_letter_limit=args.dead_letter_limit,
         compaction=args.compact,
     )
-    with _progress(args) as tell:
+    with _progress(args) as on_progress:
         report = ingest_files(
-            end.settings, request, storage_options=end.storage_options or None, on_progress=tell
+            end.settings, request, storage_options=end.storage_options or None, on_progress=on_progress
         )
-    print(json.dumps(report.to_json()) if args.json else _told(report))
+    print(json.dumps(report.to_json()) if args.json else _described(report))
     return 0
 
 
@@ -114,8 +114,8 @@ def _progress(args: argparse.Namespace) -> Iterator[Callable[[IngestProgress], N
     if args.json:
         yield None
     elif sys.stderr.isatty():
-        with _bar(args.table) as tell:
-            yield tell
+        with _bar(args.table) as on_progress:
+            yield on_progress
     else:
         yield _lines(args.table)
 
@@ -147,26 +147,26 @@ def _bar(table: str) -> Iterator[Callable[[IngestProgress], None]]:
 def _lines(table: str) -> Callable[[IngestProgress], None]:
     """Return a function that prints a line per commit, with some seconds between lines, for non-terminals."""
     started = time.monotonic()
-    told = -_LINE_SECONDS
+    printed_at = -_LINE_SECONDS
 
-    def tell(one: IngestProgress) -> None:
-        nonlocal told
+    def print_line(one: IngestProgress) -> None:
+        nonlocal printed_at
         now = time.monotonic() - started
-        if not one.committed or now < told + _LINE_SECONDS:
+        if not one.committed or now < printed_at + _LINE_SECONDS:
             return
-        told = now
+        printed_at = now
         share = f"{one.done_bytes / one.total_bytes:.0%} of {one.total_bytes:,} bytes"
         rate = f"{_rate(one, started):,.0f} records/s"
         print(f"{table}: {one.committed:,} records committed, {share}, {rate}", file=sys.stderr, flush=True)
 
-    return tell
+    return print_line
 
 
 def _rate(one: IngestProgress, started: float) -> float:
     return one.committed / max(time.monotonic() - started, 1e-3)
 
 
-def _told(report: IngestReport) -> str:
+def _described(report: IngestReport) -> str:
     from airflow_hive_federation.ingest.inputs import Position
 
     if not report.files:

@@ -132,13 +132,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
     # This import comes late, because it imports Airflow, which takes seconds.
-    from airflow_hive_federation.cli.airflow_logs import retold
+    from airflow_hive_federation.cli.airflow_logs import logging_to
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
     from airflow_hive_federation.metastore import MetastorePool
 
     story = Story()
     with ExitStack() as stack:
-        stack.enter_context(retold(story))
+        stack.enter_context(logging_to(story))
         source, target = end_for(file.source), end_for(file.target)
         options = common_storage_options(source, target)
         work = _Work(
@@ -167,14 +167,14 @@ def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
     from airflow_hive_federation.replication.take_over import take_over
 
     if args.source_lost:
-        facts = take_over(work.source, work.target, work.policy, progress=work.story.hear).to_json()
+        facts = take_over(work.source, work.target, work.policy, progress=work.story.relay).to_json()
     elif args.roll_back:
         roll_back_failover(
             work.source,
             work.target,
             work.policy,
             target_lost=args.target_lost,
-            progress=work.story.hear,
+            progress=work.story.relay,
         )
         facts = {"word": f"{work.policy.source_database} may be written again."}
     else:
@@ -298,10 +298,10 @@ class _Work:
         story = self.story
         if not is_switched(self.source, self.policy):
             story.stage(f"Draining {self.policy.source_database}")
-            start_failover(self.source, self.target, self.policy, progress=story.hear)
+            start_failover(self.source, self.target, self.policy, progress=story.relay)
             self._verify(self._increment().dump, None).raise_if_different()
         story.stage("Switching the roles")
-        return switch_roles(self.source, self.target, self.policy, progress=story.hear)
+        return switch_roles(self.source, self.target, self.policy, progress=story.relay)
 
     def _cycle(self) -> tuple[str, set[str]]:
         """Run a bootstrap or an increment; return the URI of the dump and the changed tables."""
@@ -331,7 +331,7 @@ class _Work:
             self.policy,
             run_copy=self.spark.copy_runner(self.policy),
             run_verify=self.spark.verify_runner(),
-            progress=self.story.hear,
+            progress=self.story.relay,
         )
 
     def _increment(self) -> LoadSummary:
@@ -340,10 +340,10 @@ class _Work:
         policy, story = self.policy, self.story
         story.stage(f"Dumping what has changed in {policy.source_database}")
         dumped = dump_next_increment(
-            self.source, self.target, policy, threads=_CONNECTIONS, progress=story.hear
+            self.source, self.target, policy, threads=_CONNECTIONS, progress=story.relay
         )
         if dumped.idle:
-            return load_idle(self.target, policy, dumped.event_id, progress=story.hear)
+            return load_idle(self.target, policy, dumped.event_id, progress=story.relay)
         story.detail(
             f"{dumped.dump}: {dumped.events} events, {dumped.transactions} transactions, "
             f"{dumped.tables} tables"
@@ -357,7 +357,7 @@ class _Work:
         story.stage(f"Waiting for open transactions of {policy.source_database}")
         start = self._drain()
         story.stage(f"Dumping {policy.source_database} at event {start.event_id}")
-        dumped = dump_bootstrap(self.source, policy, start, threads=_CONNECTIONS, progress=story.hear)
+        dumped = dump_bootstrap(self.source, policy, start, threads=_CONNECTIONS, progress=story.relay)
         story.detail(
             f"{dumped.dump}: {dumped.tables} tables, {dumped.partitions} partitions, {dumped.files} files"
         )
@@ -374,7 +374,7 @@ class _Work:
             self.policy,
             dump,
             run_copy=self.spark.copy_runner(self.policy),
-            progress=self.story.hear,
+            progress=self.story.relay,
         )
 
     def _verify(
@@ -395,7 +395,7 @@ class _Work:
             source=self.source,
             tables=tables,
             row_digests=row_digests,
-            progress=self.story.hear,
+            progress=self.story.relay,
         )
 
     def _drain(self) -> DrainStart:

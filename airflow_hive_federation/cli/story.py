@@ -64,14 +64,14 @@ class Story:
             self._last = text
             self._line(f"          {text}")
 
-    def hear(self, text: str, *, label: str = "") -> None:
+    def relay(self, text: str, *, label: str = "") -> None:
         """Report a line of the library's progress: counts as counts, and a long series of tables shortened.
 
         :param label: a label before the text, in a column of its own.
         """
         before = f"{label:<7} " if label else ""
         if match := _FILES.fullmatch(text):
-            self._hear_files(match, before)
+            self._count_files(match, before)
         elif match := _DUMPED.fullmatch(text):
             self._counts["dumped"] += 1
             self._one_of_many(
@@ -80,7 +80,7 @@ class Story:
                 f"{before}{self._counts['dumped']:,} tables dumped",
             )
         elif match := _CREATED.fullmatch(text):
-            self._hear_created(match, before)
+            self._count_created(match, before)
         else:
             self.detail(f"{before}{text}")
 
@@ -88,7 +88,7 @@ class Story:
         """Set the number of tables where the story has received no dump."""
         self._counts["dumped"] = count
 
-    def _hear_files(self, match: re.Match[str], before: str) -> None:
+    def _count_files(self, match: re.Match[str], before: str) -> None:
         done, everything = (int(match[name].replace(",", "")) for name in ("done", "all"))
         if not done and not self._overwrites:
             return
@@ -98,7 +98,7 @@ class Story:
         )
         self._count(text, done, everything)
 
-    def _hear_created(self, match: re.Match[str], before: str) -> None:
+    def _count_created(self, match: re.Match[str], before: str) -> None:
         self._counts["created"] += 1
         done, everything = self._counts["created"], max(self._counts["dumped"], self._counts["created"])
         summary = f"{before}{done:,} of {_several(str(everything), 'table')} created"

@@ -279,9 +279,9 @@ def _use_default(values: Mapping[str, Any], origin: str) -> bool:
     return value
 
 
-def _malformed(origin: str, said: str, **facts: Any) -> ClusterRegistryError:
+def _malformed(origin: str, problem: str, **facts: Any) -> ClusterRegistryError:
     return ClusterRegistryError(
-        f"The registry of clusters, {origin}, {said}.",
+        f"The registry of clusters, {origin}, {problem}.",
         remedy=f"Write {PROPERTIES} as docs/clusters.md has it.",
         reason="malformed",
         **facts,

@@ -492,7 +492,7 @@ def _heartbeats(settings: MetastoreSettings, compactions: Sequence[_Compaction])
     def lose(loss: Loss) -> None:
         for compaction in compactions:
             compaction.lost = compaction.lost or TransactionAbortedError(
-                f"The compaction's transaction {compaction.txn_id} is lost: {loss.word}.",
+                f"The compaction's transaction {compaction.txn_id} is lost: {loss.description}.",
                 txn_id=compaction.txn_id,
             )
 

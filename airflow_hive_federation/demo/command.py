@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
             return serve(airflow, scene.dag_run(directory), scene.commit, story)
         set_up_s = story.seconds
         story.stage(f"Airflow runs the DAG {DAG_ID}")
-        tasks_s = airflow.run_dag(scene.dag_run(directory), _Audience(scene, story).hear)
+        tasks_s = airflow.run_dag(scene.dag_run(directory), _Audience(scene, story).relay)
         report = _report(directory)
         changes = _second_cycle(scene, directory, airflow, story)
         if args.json:
@@ -78,10 +78,10 @@ def _second_cycle(scene: _Scene, directory: Path, airflow: DemoAirflow, story: S
     demo_data.change_source(scene.source_sql, story.detail)
     story.stage(f"Airflow runs the DAG {DAG_ID} again: now it copies what has changed")
 
-    def hear(task: str, text: str) -> None:
-        story.hear(text, label=task)
+    def relay(task: str, text: str) -> None:
+        story.relay(text, label=task)
 
-    tasks_s = airflow.run_dag(scene.dag_run(directory), hear)
+    tasks_s = airflow.run_dag(scene.dag_run(directory), relay)
     story.detail(" · ".join(f"{name} {seconds:.0f} s" for name, seconds in tasks_s.items()))
     return _report(directory)
 
@@ -234,8 +234,8 @@ class _Audience:
         self._story = story
         self._timer: threading.Timer | None = None
 
-    def hear(self, task: str, text: str) -> None:
-        self._story.hear(text, label=task)
+    def relay(self, task: str, text: str) -> None:
+        self._story.relay(text, label=task)
         if self._timer is None and text.startswith("Still open"):
             self._timer = threading.Timer(_LEFT_OPEN_S, self._commit)
             self._timer.start()

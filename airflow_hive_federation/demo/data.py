@@ -80,7 +80,7 @@ _CHANGES = (
 )
 
 
-def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, say: Callable[[str], None]) -> None:
+def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, on_step: Callable[[str], None]) -> None:
     """Create the source database.
 
     :param sql: Hive's SQL engine on that metastore, so that real Hive writes the replicated tables.
@@ -104,18 +104,18 @@ def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, say: Callable[[str],
             f"CREATE EXTERNAL TABLE staging.{name} ({columns}) STORED AS ORC LOCATION 'file:{staging / name}'"
         )
     for message, statement in _STATEMENTS:
-        say(message)
+        on_step(message)
         sql.execute(statement)
-    say("weather  external, one partition outside the table's directory")
+    on_step("weather  external, one partition outside the table's directory")
     _make_weather(metastore, sql, data)
     sql.execute("DROP DATABASE staging CASCADE")
     shutil.rmtree(staging)
 
 
-def change_source(sql: HiveSql, say: Callable[[str], None]) -> None:
+def change_source(sql: HiveSql, on_step: Callable[[str], None]) -> None:
     """Change the source database as a working day would: delete and insert rows, create a table."""
     for message, statement in _CHANGES:
-        say(message)
+        on_step(message)
         sql.execute(statement)
 
 

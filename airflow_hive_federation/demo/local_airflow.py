@@ -68,14 +68,14 @@ class DemoAirflow:
                 log_path=str(self.log_path),
             )
 
-    def run_dag(self, run: DagRun, hear: Callable[[str, str], None]) -> dict[str, float]:
+    def run_dag(self, run: DagRun, on_line: Callable[[str, str], None]) -> dict[str, float]:
         """Run the DAG to its end as ``airflow dags test`` does, with triggers in the same process.
 
-        :param hear: receives a task and one of its log lines.
+        :param on_line: receives a task and one of its log lines.
         :return: the seconds per task.
         :raises ReplicationError: a task failed; the message contains its error.
         """
-        log = DagTestLog(hear)
+        log = DagTestLog(on_line)
         for conn_id, fields in run.connections.items():
             self.environment[f"AIRFLOW_CONN_{conn_id.upper()}"] = json.dumps(fields)
         for name, value in run.variables.items():
@@ -129,11 +129,11 @@ class DemoAirflow:
 class DagTestLog:
     """Reads the JSON log of ``airflow dags test``.
 
-    :param hear: receives a task and one of its log lines.
+    :param on_line: receives a task and one of its log lines.
     """
 
-    def __init__(self, hear: Callable[[str, str], None]) -> None:
-        self._hear = hear
+    def __init__(self, on_line: Callable[[str, str], None]) -> None:
+        self._on_line = on_line
         self._task = ""
         self._errors: dict[str, str] = {}
         self._began: dict[str, float] = {}
@@ -152,12 +152,12 @@ class DagTestLog:
         if match := _STARTING.match(event):
             self._note_task(match, entry)
         elif event == "Pausing task as DEFERRED.":
-            self._hear(self._task, "deferred: Airflow's triggerer waits")
+            self._on_line(self._task, "deferred: Airflow's triggerer waits")
         elif event == "Task failed with exception":
             self._errors[self._task] = _error_text(entry)
-            self._hear(self._task, "failed")
+            self._on_line(self._task, "failed")
         elif (_is_ours(logger) and not event.startswith(_ABOUT_BRANCHES)) or is_count(event):
-            self._hear(self._task, event)
+            self._on_line(self._task, event)
 
     def failure(self) -> str:
         """Return the failed task and the first lines of its error; empty if no task failed."""

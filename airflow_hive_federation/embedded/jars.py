@@ -247,12 +247,12 @@ def _progress(total_bytes: int) -> Iterator[Advance]:
         with _bar(total_bytes) as advance:
             yield advance
         return
-    said_at = time.monotonic()
+    logged_at = time.monotonic()
 
     def advance_log(received_bytes: int) -> None:
-        nonlocal said_at
-        if time.monotonic() - said_at >= _LOG_EVERY_S:
-            said_at = time.monotonic()
+        nonlocal logged_at
+        if time.monotonic() - logged_at >= _LOG_EVERY_S:
+            logged_at = time.monotonic()
             LOG.info("Fetched %d of %d MB", received_bytes // 1_000_000, total_bytes // 1_000_000)
 
     yield advance_log

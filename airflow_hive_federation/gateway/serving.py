@@ -97,7 +97,7 @@ def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None)
     return serving
 
 
-def run_until_told(serving: Serving, *, parent: bool = False) -> None:
+def run_until_stopped(serving: Serving, *, parent: bool = False) -> None:
     """Serve until ``SIGTERM`` or ``SIGINT``, then drain.
 
     :param parent: end also when standard input ends, which a parent process holds open.
@@ -105,11 +105,11 @@ def run_until_told(serving: Serving, *, parent: bool = False) -> None:
     stopping = threading.Event()
     sys.setswitchinterval(_SWITCH_S)
 
-    def tell(_number: int, _frame: FrameType | None) -> None:
+    def stop(_number: int, _frame: FrameType | None) -> None:
         stopping.set()
 
     before = {
-        signal_number: signal.signal(signal_number, tell) for signal_number in (signal.SIGTERM, signal.SIGINT)
+        signal_number: signal.signal(signal_number, stop) for signal_number in (signal.SIGTERM, signal.SIGINT)
     }
     if parent:
         threading.Thread(target=_wait_for_parent, args=(stopping,), daemon=True).start()
@@ -121,9 +121,9 @@ def run_until_told(serving: Serving, *, parent: bool = False) -> None:
             signal.signal(signal_number, handler)
 
 
-def _wait_for_parent(told: threading.Event) -> None:
+def _wait_for_parent(stopping: threading.Event) -> None:
     sys.stdin.buffer.read()
-    told.set()
+    stopping.set()
 
 
 @dataclass

@@ -89,14 +89,14 @@ class Workers:
         self._out = out or sys.stdout
         self._lines: dict[str, set[int]] = {}
         self._printing = threading.Lock()
-        self._told = threading.Event()
+        self._stopping = threading.Event()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._born: list[float] = []
 
     def run(self) -> int:
         """Run the processes until ``SIGTERM`` or ``SIGINT``; return 0, or 1 if one ends at its start."""
         before = {
-            signal_number: signal.signal(signal_number, self._tell)
+            signal_number: signal.signal(signal_number, self._on_signal)
             for signal_number in (signal.SIGTERM, signal.SIGINT)
         }
         try:
@@ -109,11 +109,11 @@ class Workers:
             for signal_number, handler in before.items():
                 signal.signal(signal_number, handler)
 
-    def _tell(self, _number: int, _frame: FrameType | None) -> None:
-        self._told.set()
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._stopping.set()
 
     def _watch(self) -> int:
-        while not self._told.wait(_LOOK_S):
+        while not self._stopping.wait(_LOOK_S):
             for place, process in enumerate(self._processes):
                 if (code := process.poll()) is None:
                     continue

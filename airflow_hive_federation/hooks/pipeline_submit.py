@@ -29,7 +29,7 @@ class PipelineSubmitHook(SparkSubmitHook):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         #: The log line with the result or error of the job; empty if the job printed none.
-        self.told = ""
+        self.submit_result = ""
         #: The last lines of the log.
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
@@ -75,7 +75,7 @@ class PipelineSubmitHook(SparkSubmitHook):
     def _without_result(self, lines: Iterator[Any]) -> Iterator[Any]:
         for line in lines:
             if RESULT_MARK in line:
-                self.told = line
+                self.submit_result = line
             else:
                 self.tail.append(line.rstrip())
                 yield line

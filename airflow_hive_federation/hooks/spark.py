@@ -216,7 +216,7 @@ class SparkPipelineHook(BaseHook):
     ) -> dict[str, Any]:
         from airflow_hive_federation.spark.failures import read_result
 
-        result = submit_hook.told or self._reported(report_uri)
+        result = submit_hook.submit_result or self._reported(report_uri)
         if result:
             return read_result(result)
         if self._killed:

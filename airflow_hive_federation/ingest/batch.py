@@ -164,7 +164,7 @@ class TransactionBatch:
         if self.txn_id in self._hearts.lost:
             loss = self._hearts.loss
             reason = (
-                loss.word
+                loss.description
                 if loss
                 else "no heartbeat came for longer than hive.txn.timeout, or another client aborted it"
             )

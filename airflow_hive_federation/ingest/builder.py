@@ -22,7 +22,7 @@ class StreamingConnectionBuilder:
     """A builder of streaming connections, with the method names of Hive's builder."""
 
     def __init__(self) -> None:
-        self._said = Description()
+        self._description = Description()
 
     def with_database(self, database: str) -> Self:
         """Set the database of the table."""
@@ -103,7 +103,7 @@ class StreamingConnectionBuilder:
         """Set how often and how long transactions wait for their locks."""
         return self._with(lock_policy=policy)
 
-    def with_steps_told(self, at: Callable[[str], None]) -> Self:
+    def with_step_callback(self, at: Callable[[str], None]) -> Self:
         """Set a callback that receives each step before the next one; tests kill the process in it."""
         return self._with(at=at)
 
@@ -117,9 +117,9 @@ class StreamingConnectionBuilder:
         """
         from airflow_hive_federation.ingest.connection import HiveStreamingConnection
 
-        check_description(self._said)
-        return HiveStreamingConnection(self._said)
+        check_description(self._description)
+        return HiveStreamingConnection(self._description)
 
-    def _with(self, **said: Any) -> Self:
-        self._said = replace(self._said, **said)
+    def _with(self, **changes: Any) -> Self:
+        self._description = replace(self._description, **changes)
         return self

@@ -61,12 +61,12 @@ _PARSE_BYTES = 16 << 20
 class HiveStreamingConnection:
     """A connection that streams records into one table; :meth:`new_builder` makes it."""
 
-    def __init__(self, said: Description) -> None:
-        self._said = said
-        if said.settings is None or said.writer is None:
+    def __init__(self, description: Description) -> None:
+        self._description = description
+        if description.settings is None or description.writer is None:
             raise InvalidConnection("The connection is not described.", remedy="Use new_builder().")
-        self._writer: AbstractRecordWriter = said.writer
-        self._client = MetastoreClient(said.settings)
+        self._writer: AbstractRecordWriter = description.writer
+        self._client = MetastoreClient(description.settings)
         self._state = ConnectionState.READY
         self._inside = threading.Lock()
         self._thread = 0
@@ -75,7 +75,7 @@ class HiveStreamingConnection:
         self._parsed = 0
         self._batch: TransactionBatch | None = None
         self._position: str | None = None
-        self._bad = BadRecords(said.dead_letters, said.dead_letter_limit)
+        self._bad = BadRecords(description.dead_letters, description.dead_letter_limit)
         self.stats = ConnectionStats()
         try:
             self._connect()
@@ -256,7 +256,7 @@ class HiveStreamingConnection:
             self._state = ConnectionState.COMMITTED
             self._thread = 0
             self.stats.committed_transactions += 1
-            if key is not None and key == self._said.position_key:
+            if key is not None and key == self._description.position_key:
                 self._position = value
             self._count()
         if batch.remaining == 0:
@@ -315,35 +315,42 @@ class HiveStreamingConnection:
                     self._bad.flush()
             finally:
                 self._client.close()
-                log.info("closed streaming connection of %s: %s", self._said.agent_info, self.stats)
+                log.info("closed streaming connection of %s: %s", self._description.agent_info, self.stats)
 
     def _connect(self) -> None:
-        said = self._said
-        self._table, self.layout = described_table(self._client, said)
-        dynamic = bool(self.layout.partition_keys) and not said.static
+        description = self._description
+        self._table, self.layout = described_table(self._client, description)
+        dynamic = bool(self.layout.partition_keys) and not description.static
         self._columns = (*self.layout.columns, *(self.layout.partition_keys if dynamic else ()))
         self._writer.bind(self._columns)
         self._partitions = Partitions(self._client, self._table, self.layout, dynamic=dynamic)
         with metastore_errors(TransactionError, f"Connecting to {self.layout.name}"):
-            if said.position_key is not None:
-                position_args = (self._client, said.database, said.table, said.position_key)
-                ensure_position(*position_args, lock_policy=said.lock_policy)
+            if description.position_key is not None:
+                position_args = (
+                    self._client,
+                    description.database,
+                    description.table,
+                    description.position_key,
+                )
+                ensure_position(*position_args, lock_policy=description.lock_policy)
                 take_over(*position_args)
                 self._position = committed_position(*position_args)
             interval_s = heartbeat_interval_s(self._client)
         self._batch_settings = BatchSettings(
             layout=self.layout,
-            static=None if dynamic else said.static,
-            size=said.batch_size,
-            agent_info=said.agent_info,
-            optimized=said.optimized,
-            compression="uncompressed" if said.optimized else self.layout.compression,
-            buffer_bytes=said.buffer_bytes,
+            static=None if dynamic else description.static,
+            size=description.batch_size,
+            agent_info=description.agent_info,
+            optimized=description.optimized,
+            compression="uncompressed" if description.optimized else self.layout.compression,
+            buffer_bytes=description.buffer_bytes,
             heartbeat_interval_s=interval_s,
-            storage_options=said.storage_options,
-            fence=fence(said.database, said.table, said.position_key) if said.position_key else None,
-            lock_policy=said.lock_policy,
-            at=said.at,
+            storage_options=description.storage_options,
+            fence=fence(description.database, description.table, description.position_key)
+            if description.position_key
+            else None,
+            lock_policy=description.lock_policy,
+            at=description.at,
             on_lost=self._note_lost,
         )
 
@@ -375,11 +382,13 @@ class HiveStreamingConnection:
 
     def _check_position(self) -> None:
         """Check, while holding the lock, that no other process has moved the position."""
-        key = self._said.position_key
+        key = self._description.position_key
         if key is None:
             return
         with metastore_errors(TransactionError, f"Position {key}"):
-            position = committed_position(self._client, self._said.database, self._said.table, key)
+            position = committed_position(
+                self._client, self._description.database, self._description.table, key
+            )
         if position != self._position:
             raise TransactionError(
                 f"{self.layout.name}: another process moved {key} from {self._position!r} to {position!r}.",

@@ -141,7 +141,7 @@ class BadRecords:
         for letter in letters:
             if self._limit is not None and self.count >= self._limit:
                 raise DeadLetterLimitExceeded(
-                    f"More than {self._limit} bad records. {_told(letter)}",
+                    f"More than {self._limit} bad records. {_described(letter)}",
                     remedy="Abort the transaction, and look at the dead letters.",
                     limit=self._limit,
                     record_number=letter.record_number,
@@ -159,7 +159,7 @@ def _open_privately(path: str, flags: int) -> int:
 def _refused(letters: Sequence[DeadLetter]) -> SerializationError:
     first, more = letters[0], len(letters) - 1
     return SerializationError(
-        _told(first) + (f" So are {more} more." if more else ""),
+        _described(first) + (f" So are {more} more." if more else ""),
         remedy="Correct it, or have bad records put aside (with_dead_letters). All others are written.",
         record_number=first.record_number,
         column=first.column,
@@ -167,7 +167,7 @@ def _refused(letters: Sequence[DeadLetter]) -> SerializationError:
     )
 
 
-def _told(letter: DeadLetter) -> str:
+def _described(letter: DeadLetter) -> str:
     shown = letter.record[:_SHOWN_BYTES].decode("utf-8", "replace")
     cut = "…" if len(letter.record) > _SHOWN_BYTES else ""
     column = f", column {letter.column}" if letter.column else ""

@@ -41,7 +41,7 @@ class Description:
     optimized: bool = True
 
 
-def check_description(said: Description) -> None:
+def check_description(description: Description) -> None:
     """Check that no setting is missing.
 
     :raises InvalidConnection: a setting is missing; the error names the calls that set it.
@@ -49,29 +49,29 @@ def check_description(said: Description) -> None:
     missing = [
         name
         for name, value in (
-            ("with_database", said.database),
-            ("with_table", said.table),
-            ("with_record_writer", said.writer),
-            ("with_conf", said.settings),
+            ("with_database", description.database),
+            ("with_table", description.table),
+            ("with_record_writer", description.writer),
+            ("with_conf", description.settings),
         )
         if not value
     ]
     if missing:
         raise InvalidConnection("The connection is not described.", remedy=f"Call {', '.join(missing)} too.")
-    if said.batch_size < 1 or said.buffer_bytes < 1:
+    if description.batch_size < 1 or description.buffer_bytes < 1:
         raise InvalidConnection("The size of a transaction batch, and of the buffer, is at least 1.")
 
 
-def described_table(client: MetastoreClient, said: Description) -> tuple[Any, TableLayout]:
+def described_table(client: MetastoreClient, description: Description) -> tuple[Any, TableLayout]:
     """Read the table and check that records can be streamed into it.
 
     :raises InvalidTable: the table does not exist, is a view, external, not transactional or not ORC.
     :raises InvalidConnection: the static values do not fit the table's partition keys.
     """
-    name = f"{said.database}.{said.table}"
+    name = f"{description.database}.{description.table}"
     with metastore_errors(InvalidTable, name, table=name):
         try:
-            table: Any = client.get_table(said.database, said.table)
+            table: Any = client.get_table(description.database, description.table)
         except NoSuchObjectError as error:
             raise InvalidTable(
                 f"There is no table {name}.", remedy="Create it, or check its name.", table=name
@@ -88,15 +88,16 @@ def described_table(client: MetastoreClient, said: Description) -> tuple[Any, Ta
         raise InvalidTable(
             f"{name} is insert-only, not full ACID.", remedy="Stream into a full ACID table.", table=name
         )
-    _check_fit(said, layout)
+    _check_fit(description, layout)
     return table, layout
 
 
-def _check_fit(said: Description, layout: TableLayout) -> None:
+def _check_fit(description: Description, layout: TableLayout) -> None:
     keys = layout.key_names
-    if said.static and len(said.static) != len(keys):
+    if description.static and len(description.static) != len(keys):
         raise InvalidConnection(
-            f"{layout.name} has {len(keys)} partition keys, but {len(said.static)} static values are given.",
+            f"{layout.name} has {len(keys)} partition keys, but {len(description.static)} static values "
+            "are given.",
             remedy=f"Give a value for each of {', '.join(keys)}."
             if keys
             else "It has no partitions: give none.",

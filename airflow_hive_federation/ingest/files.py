@@ -98,7 +98,7 @@ def ingest_files(
         builder = builder.with_dead_letters(handler, limit=request.dead_letter_limit)
     with builder.connect() as connection:
         start = Position.of(connection.committed_position)
-        run = IngestRun(connection, request, told=origins.told, on_begin=origins.begin)
+        run = IngestRun(connection, request, error_context=origins.error_context, on_begin=origins.begin)
         progress = _Progress(files, start, on_progress)
         unread = remaining(files, start)
         for file, position in unread:
@@ -132,16 +132,16 @@ class _Progress:
     """A reporter that passes the progress of a run to a callback.
 
     :param start: position at which the run begins.
-    :param tell: receives the progress.
+    :param on_progress: receives the progress.
     """
 
     def __init__(
         self,
         files: Sequence[InputFile],
         start: Position | None,
-        tell: Callable[[IngestProgress], None] | None,
+        on_progress: Callable[[IngestProgress], None] | None,
     ) -> None:
-        self._tell = tell or (lambda _progress: None)
+        self._on_progress = on_progress or (lambda _progress: None)
         self._total_bytes = sum(file.size_bytes for file in files)
         left = sum(file.size_bytes for file, _ in remaining(files, start))
         self._before_bytes = self._total_bytes - left
@@ -150,20 +150,20 @@ class _Progress:
     def inside(self, file: InputFile, position: Position | None, committed: int) -> None:
         """Report a position inside a file."""
         offset = 0 if position is None else position.offset or 0
-        self._told(self._before_bytes + min(offset, file.size_bytes), committed)
+        self._report(self._before_bytes + min(offset, file.size_bytes), committed)
 
     def behind(self, file: InputFile, committed: int) -> None:
         """Report a file that was read to its end."""
         self._before_bytes += file.size_bytes
         self._files += 1
-        self._told(self._before_bytes, committed)
+        self._report(self._before_bytes, committed)
 
     def done(self, committed: int) -> None:
         """Report the end of the run, after the last commit."""
-        self._told(self._before_bytes, committed)
+        self._report(self._before_bytes, committed)
 
-    def _told(self, done_bytes: int, committed: int) -> None:
-        self._tell(
+    def _report(self, done_bytes: int, committed: int) -> None:
+        self._on_progress(
             IngestProgress(
                 done_bytes=done_bytes, total_bytes=self._total_bytes, files=self._files, committed=committed
             )
@@ -198,8 +198,8 @@ class _Origins:
         uri, line = self._places[place]
         return uri, line + record_number - self._firsts[place]
 
-    def told(self) -> _Told:
-        return _Told(self)
+    def error_context(self) -> _OriginOfErrors:
+        return _OriginOfErrors(self)
 
 
 class _Located:
@@ -214,7 +214,7 @@ class _Located:
         self._file(replace(letter, reason=f"{uri}, line {line}: {letter.reason}"))
 
 
-class _Told:
+class _OriginOfErrors:
     """A context that adds the file and the line of the record to an error."""
 
     def __init__(self, origins: _Origins) -> None:

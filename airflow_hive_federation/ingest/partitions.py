@@ -40,7 +40,7 @@ class Partitions:
     def __init__(self, client: MetastoreClient, table: Any, layout: TableLayout, *, dynamic: bool) -> None:
         self._client, self._table, self._layout, self._dynamic = client, table, layout, dynamic
         self._locations: dict[Values, str] = {}
-        self._told: set[Values] = set()
+        self._prepared: set[Values] = set()
         self.created = 0
 
     @property
@@ -59,7 +59,7 @@ class Partitions:
 
     def begin(self) -> None:
         """Begin another transaction."""
-        self._told.clear()
+        self._prepared.clear()
 
     def prepare(self, values: Iterable[Values], *, txn_id: int, write_id: int) -> None:
         """Prepare partitions so that a transaction may write to them.
@@ -68,15 +68,15 @@ class Partitions:
         :raises PartitionCreationFailed: a partition cannot be created.
         :raises TransactionError: the metastore does not register the partitions or their statistics.
         """
-        fresh = sorted(set(values) - self._told)
+        fresh = sorted(set(values) - self._prepared)
         if not fresh:
             return
         described = self._described(fresh, write_id)
         with metastore_errors(TransactionError, f"{self._layout.name}: statistics", txn_id=txn_id):
             self._disclaim(described, write_id)
             if self._dynamic:
-                self._tell(fresh, txn_id, write_id)
-        self._told.update(fresh)
+                self._announce(fresh, txn_id, write_id)
+        self._prepared.update(fresh)
 
     def _described(self, values: Sequence[Values], write_id: int) -> list[Any]:
         layout, client = self._layout, self._client
@@ -133,7 +133,7 @@ class Partitions:
                 return
         raise TransactionError(f"{layout.name} is altered all the time.", remedy="Try again.")
 
-    def _tell(self, values: Sequence[Values], txn_id: int, write_id: int) -> None:
+    def _announce(self, values: Sequence[Values], txn_id: int, write_id: int) -> None:
         request = types.AddDynamicPartitions(
             txnid=txn_id,
             writeid=write_id,

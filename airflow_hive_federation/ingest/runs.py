@@ -121,7 +121,7 @@ class IngestRun:
 
     ``pending`` and ``committed`` count the records of the source, bad ones included.
 
-    :param told: makes a context through which errors about records are raised.
+    :param error_context: returns a context manager that raises the errors about records, with their origin.
     :param on_begin: is called after a transaction has begun.
     """
 
@@ -130,11 +130,11 @@ class IngestRun:
         connection: HiveStreamingConnection,
         target: IngestTarget,
         *,
-        told: Callable[[], AbstractContextManager[None]] = nullcontext,
+        error_context: Callable[[], AbstractContextManager[None]] = nullcontext,
         on_begin: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection, self._target = connection, target
-        self._told, self._on_begin = told, on_begin
+        self._error_context, self._on_begin = error_context, on_begin
         self._position = connection.committed_position
         self._pending_bytes = 0
         self._began = time.monotonic()
@@ -156,7 +156,7 @@ class IngestRun:
         :param count: number of the source's records, bad ones included; by default the number of ``records``.
         """
         self.begin()
-        with self._told():
+        with self._error_context():
             if isinstance(records, list):
                 self._connection.write_records(records)
                 record_count, size_bytes = len(records), sum(map(len, records))
@@ -185,7 +185,7 @@ class IngestRun:
         if self._position == self._connection.committed_position and not self.pending:
             return
         self.begin()
-        with self._told():
+        with self._error_context():
             self._connection.commit_transaction(key=self._target.position_key, value=self._position)
         self.committed += self.pending
         self.pending = self._pending_bytes = 0

@@ -75,13 +75,13 @@ def after(state: ConnectionState, call: Call) -> ConnectionState:
         return TRANSITIONS[state, call]
     except KeyError:
         raise InvalidTransactionState(
-            f"{call} is not legal: the connection is {_told(state)}.",
+            f"{call} is not legal: the connection is {_described(state)}.",
             remedy=_REMEDIES.get(state, "Call begin_transaction first."),
             state=str(state),
         ) from None
 
 
-def _told(state: ConnectionState) -> str:
+def _described(state: ConnectionState) -> str:
     if state is _OPEN:
         return "inside a transaction"
     return f"{state}" if state in {_CLOSED, _FAILED} else "not inside a transaction"

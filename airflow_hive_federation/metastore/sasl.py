@@ -140,31 +140,31 @@ class SaslChannel:
 
     def _negotiate(self, deadline: Deadline) -> None:
         mechanism = self._mechanism
-        self._heard = 0
+        self._received = 0
         first = mechanism.step(b"")
-        self._say(_Status.START, mechanism.name.encode(), deadline)
-        self._say(self._done(), first, deadline)
+        self._send_message(_Status.START, mechanism.name.encode(), deadline)
+        self._send_message(self._done(), first, deadline)
         status = _Status.OK
         while not mechanism.complete:
-            status, challenge = self._hear(deadline)
+            status, challenge = self._receive_message(deadline)
             if status is _Status.COMPLETE:
                 raise ForeignProtocol("the server ended the authentication before it had proved its identity")
-            self._say(self._done(), mechanism.step(challenge), deadline)
+            self._send_message(self._done(), mechanism.step(challenge), deadline)
         while status is not _Status.COMPLETE:
-            status, _ = self._hear(deadline)
+            status, _ = self._receive_message(deadline)
 
     def _done(self) -> _Status:
         return _Status.COMPLETE if self._mechanism.complete else _Status.OK
 
-    def _say(self, status: _Status, payload: bytes, deadline: Deadline) -> None:
+    def _send_message(self, status: _Status, payload: bytes, deadline: Deadline) -> None:
         self._channel.send(_MESSAGE.pack(status, len(payload)) + payload, deadline)
 
-    def _hear(self, deadline: Deadline) -> tuple[_Status, bytes]:
+    def _receive_message(self, deadline: Deadline) -> tuple[_Status, bytes]:
         number, length = _MESSAGE.unpack(self._read(_MESSAGE.size, deadline))
         if number not in set(_Status) or length > _LONGEST_MESSAGE:
             raise ForeignProtocol("its answer is not SASL")
-        self._heard += 1
-        if self._heard > _MOST_MESSAGES:
+        self._received += 1
+        if self._received > _MOST_MESSAGES:
             raise ForeignProtocol(f"its authentication takes more than {_MOST_MESSAGES} messages")
         status, payload = _Status(number), self._read(length, deadline)
         if status in {_Status.BAD, _Status.ERROR}:

@@ -106,13 +106,13 @@ class AssignClusterOperator(_ClusterOperator):
                 databases=self.databases,
                 undo=self.undo,
                 dry_run=self.only_report,
-                progress=self._tell,
+                progress=self._log_progress,
             )
         for name, reason in report.skipped.items():
             self.log.warning("%s is left as it is, because %s", name, reason)
         return report.to_json()
 
-    def _tell(self, seen: int, total: int) -> None:
+    def _log_progress(self, seen: int, total: int) -> None:
         self.log.info("%s of %s tables", f"{seen:,}", f"{total:,}")
 
 

@@ -64,7 +64,7 @@ class _CompactionOperator(LineageOperator, BaseOperator):
             compression=self.compression,
         )
 
-    def tell(self, report: CompactionReport) -> None:
+    def log_report(self, report: CompactionReport) -> None:
         """Log the outcome of a compaction request."""
         name = f"{report.table} {report.partition}".strip()
         self.log.info(
@@ -154,7 +154,7 @@ class CompactTableOperator(_CompactionOperator):
                 self.merge_runner(hook),
                 partitions=self.partitions,
                 storage_options=hook.storage_options,
-                on_report=self.tell,
+                on_report=self.log_report,
             )
         self.note_lineage(hook, reports)
         failed = [report for report in reports if report.state == "failed"]
@@ -222,7 +222,7 @@ class CompactionWorkerOperator(_CompactionOperator):
                 max_compactions=self.max_compactions,
                 until_empty=self.until_empty,
                 poll_s=self.poll_s,
-                on_report=self.tell,
+                on_report=self.log_report,
             )
         self.note_lineage(hook, reports)
         return dict(Counter(report.state for report in reports))

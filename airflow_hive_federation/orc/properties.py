@@ -73,13 +73,13 @@ def requested_properties(text: str | None) -> dict[str, str]:
             raise ConfigurationError(f"The properties of a compaction's request cannot be read: {text!r}.")
         return int(digits)
 
-    def word() -> str:
+    def sized_text() -> str:
         nonlocal rest
         length = number()
         content, rest = rest[:length], rest[length:]
         return content
 
-    pairs = [(word(), word()) for _ in range(number())]
+    pairs = [(sized_text(), sized_text()) for _ in range(number())]
     return {key.removeprefix(_REQUESTED): value for key, value in pairs if key.startswith(_REQUESTED)}
 
 

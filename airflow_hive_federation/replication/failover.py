@@ -85,7 +85,7 @@ class FailoverReport:
     policy: ReplicationPolicy
 
     @property
-    def word(self) -> str:
+    def summary(self) -> str:
         """Return the report as one sentence."""
         return (
             f"Failed over: {self.database} of the former target may be written; {self.replica} of the former "
@@ -99,7 +99,7 @@ class FailoverReport:
             "replica": self.replica,
             "event_id": self.event_id,
             "policy": self.policy.to_json(),
-            "word": self.word,
+            "word": self.summary,
         }
 
 
@@ -286,7 +286,7 @@ class _Switch:
             event_id=int(parameters[markers.LAST_ID]),
             policy=self.back,
         )
-        self.progress(report.word)
+        self.progress(report.summary)
         return report
 
     def _prove(self) -> None:

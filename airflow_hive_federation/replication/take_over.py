@@ -63,7 +63,7 @@ class TakeOverReport:
     removed: int
 
     @property
-    def word(self) -> str:
+    def summary(self) -> str:
         """Return the report as one sentence."""
         return (
             f"Taken over without its source: {self.database} may be written. It has the source's events up "
@@ -76,7 +76,7 @@ class TakeOverReport:
             "database": self.database,
             "event_id": self.event_id,
             "removed": self.removed,
-            "word": self.word,
+            "word": self.summary,
         }
 
 
@@ -123,7 +123,7 @@ def take_over(
             let_go(client, policy)
             lock.prove()
     report = TakeOverReport(database=policy.target_database, event_id=event_id, removed=removed)
-    progress(report.word)
+    progress(report.summary)
     return report
 
 

@@ -13,7 +13,7 @@ from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.replication.policy import ReplicationPolicy, duration_s
-from airflow_hive_federation.triggers.replication import ReplicationLagTrigger, told
+from airflow_hive_federation.triggers.replication import ReplicationLagTrigger, described_lag
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -86,7 +86,7 @@ class ReplicationLagSensor(BaseSensorOperator):
             lag = trigger.ask()
             if trigger.is_near(lag):
                 return lag
-            self.log.info("%s", told(lag))
+            self.log.info("%s", described_lag(lag))
             if self.deferrable:
                 self.defer(
                     trigger=trigger,
@@ -98,7 +98,7 @@ class ReplicationLagSensor(BaseSensorOperator):
                 lag = trigger.ask()
                 if trigger.is_near(lag):
                     return lag
-                self.log.info("%s", told(lag))
+                self.log.info("%s", described_lag(lag))
         raise self._too_late(lag)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any] | None:
@@ -111,4 +111,4 @@ class ReplicationLagSensor(BaseSensorOperator):
         return lag
 
     def _too_late(self, lag: dict[str, Any] | None) -> AirflowSensorTimeout:
-        return AirflowSensorTimeout(f"{told(lag)}. The sensor waited for {self.wait}.")
+        return AirflowSensorTimeout(f"{described_lag(lag)}. The sensor waited for {self.wait}.")

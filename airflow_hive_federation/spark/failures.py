@@ -89,8 +89,8 @@ def from_spark(error: Exception) -> HiveFederationError:
     if RESULT_MARK in text:
         try:
             read_result(text)
-        except HiveFederationError as told:
-            return told
+        except HiveFederationError as reported:
+            return reported
     return SparkJobError(f"Spark: {_innermost(text)}", remedy=_REMEDY)
 
 

@@ -67,7 +67,7 @@ class Loss:
     cause: Exception | None = None
 
     @property
-    def word(self) -> str:
+    def description(self) -> str:
         """Return the description of the loss, as a part of a sentence."""
         if self.reason is LossReason.REFUSED:
             return f"the metastore has ended it ({self.cause})"
@@ -224,7 +224,7 @@ class Heartbeat:
                 return
             self._loss = loss = Loss(reason=reason, silent_s=self.age_s, cause=cause)
         if not self._stopped.is_set():  # otherwise the holder has released it meanwhile
-            log.warning("%s is lost: %s", self._name, loss.word)
+            log.warning("%s is lost: %s", self._name, loss.description)
             self._on_loss(loss)
 
 

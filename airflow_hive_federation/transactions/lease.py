@@ -117,8 +117,8 @@ class LeaseKeeper:
         """
         if (loss := self._heart.prove()) is not None:
             raise TransactionAbortedError(
-                f"Read transaction {self.txn_id} on the source is lost: {loss.word}. Files may have been "
-                "removed while they were listed.",
+                f"Read transaction {self.txn_id} on the source is lost: {loss.description}. Files may have "
+                "been removed while they were listed.",
                 remedy="Run it again: what was listed is not used.",
                 txn_id=self.txn_id,
             ) from loss.cause
@@ -135,5 +135,5 @@ class LeaseKeeper:
             "Read transaction %d on the source is lost: its cleaner may remove files before they are copied, "
             "in which case the copy says so and the dump must be repeated. %s",
             self.txn_id,
-            loss.word,
+            loss.description,
         )

@@ -253,7 +253,7 @@ class Transaction:
         loss = self._heart.loss if self._heart is not None else None
         if loss is not None or self._doomed:
             raise TransactionAbortedError(
-                f"Transaction {self.id} cannot be committed: {self._doomed or (loss and loss.word)}.",
+                f"Transaction {self.id} cannot be committed: {self._doomed or (loss and loss.description)}.",
                 remedy="Run the whole transaction again.",
                 txn_id=self.id,
             ) from (loss.cause if loss else None)

@@ -84,7 +84,7 @@ class ReplicationLagTrigger(BaseTrigger):
                 if self.is_near(lag):
                     yield TriggerEvent({"state": "reached", "lag": lag})
                     return
-                self.log.info("%s", told(lag))
+                self.log.info("%s", described_lag(lag))
             if time.time() >= self.deadline_s:
                 yield TriggerEvent({"state": "timeout", "lag": lag})
                 return
@@ -114,8 +114,8 @@ class ReplicationLagTrigger(BaseTrigger):
         )
 
 
-def told(lag: dict[str, Any] | None) -> str:
-    """Return a lag in words."""
+def described_lag(lag: dict[str, Any] | None) -> str:
+    """Return the description of a lag for a message."""
     if lag is None:
         return "The target is not published yet"
     return f"The target is behind by {lag['events']} events, {lag['seconds']:.0f} s"

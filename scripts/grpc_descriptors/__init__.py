@@ -1,1 +1,1 @@
-"""How the descriptor sets of the gRPC front are made."""
+"""Makes the descriptor sets of the gRPC front."""

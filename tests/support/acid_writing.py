@@ -1,4 +1,4 @@
-"""What tasks of a statement are told, for tests without Spark."""
+"""Makes the settings that a statement passes to its tasks, for tests without Spark."""
 
 from __future__ import annotations
 

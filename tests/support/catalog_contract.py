@@ -1,4 +1,4 @@
-"""What every catalog has to do: one suite, run on each implementation.
+"""The suite of tests that every implementation of a catalog has to pass.
 
 The catalog under test has a database ``contract`` with the tables of :func:`tables`.
 """

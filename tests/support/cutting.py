@@ -66,7 +66,7 @@ def cut_at(last: int | None) -> Iterator[Steps]:
             uncaught(args)
 
     with ExitStack() as patches:
-        # A thread that is cut off ends without a word, as in a process that is killed.
+        # A thread that is cut off ends without an error, as in a process that is killed.
         patches.enter_context(patch.object(threading, "excepthook", without_cuts))
         call = counted(MetastoreClient._call, lambda method, *_: str(method))
         patches.enter_context(patch.object(MetastoreClient, "_call", call))

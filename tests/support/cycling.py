@@ -111,6 +111,6 @@ def scheduled(
 
 
 def rows(sql: HiveSql, query: str) -> list[Any]:
-    """What Hive reads, without believing statistics."""
+    """Return the rows that Hive reads without the use of statistics."""
     sql.set("hive.compute.query.using.stats", "false")
     return sorted(sql.execute(query), key=repr)

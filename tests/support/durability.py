@@ -18,7 +18,7 @@ import pytest
 class Recorder:
     """Follows the calls of this process below a directory.
 
-    :param root: what happens elsewhere is not looked at.
+    :param root: the directory; calls on others are not recorded.
     """
 
     def __init__(self, root: Path) -> None:

@@ -1,4 +1,4 @@
-"""How much a test with random input tries.
+"""Sets the number of examples of tests with random input.
 
 With ``HIVE_FEDERATION_EXAMPLES=1000`` each of Hypothesis' tests tries so many examples, and each test that
 draws from seeds of its own so many seeds.

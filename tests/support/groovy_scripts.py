@@ -11,7 +11,7 @@ from airflow_hive_federation.runtime.java import find_java
 
 
 def run_groovy(script: str, *arguments: str, scratch: Path) -> str:
-    """Run one and return its last word."""
+    """Run a script and return the last word of its output."""
     java = find_java()
     jars = sql_jars(java)
     command = java_command(

@@ -34,7 +34,7 @@ WORDS = ("", "one", "two three", "ü", "%2F", "it is", "_")
 
 
 class Kind(StrEnum):
-    """What a table is."""
+    """The properties of a table."""
 
     ACID = "acid"
     INSERT_ONLY = "insert-only"
@@ -236,7 +236,7 @@ class History:
         return table.full_name
 
     def definition(self, table: Table) -> str:
-        """What follows CREATE."""
+        """Return the statement's text after CREATE."""
         columns = ", ".join(f"`{name}` {kind}" for name, kind in table.columns.items())
         parts = [f"({columns})", "PARTITIONED BY (p string)" if table.partitioned else ""]
         if table.buckets:
@@ -511,7 +511,7 @@ def rename(history: History) -> str:
 
 
 def swap_names(history: History) -> str:
-    """What a deployment does: the new one takes the old one's name."""
+    """Replace a table as a deployment does: the new one takes the old one's name."""
     old = history.pick(Kind.ACID, free=True)
     new = Table(old.database, history.new_name(), old.kind, dict(old.columns), old.partitioned, old.buckets)
     if any(one is old for one in history.views.values()):

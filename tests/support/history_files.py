@@ -1,4 +1,4 @@
-"""What a writer of ACID tables does without an engine: partitions, withdrawn statistics, delta files."""
+"""Writes ACID tables without an engine: partitions, withdrawn statistics, delta files."""
 
 from __future__ import annotations
 

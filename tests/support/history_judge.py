@@ -16,13 +16,13 @@ from airflow_hive_federation.model.side_parameters import SIDE_PREFIXES
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.definitions import definition, name_of, table_kind
 
-#: What SHOW CREATE TABLE says that may differ between two equal tables.
+#: Parts of SHOW CREATE TABLE that may differ between two equal tables.
 _PASSING = ("transient_lastDdlTime", "last_modified_", *SIDE_PREFIXES, "'readonly'")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What Hive says of a table.
+    """The rows, definition and partitions of a table, as Hive returns them.
 
     :param rows: with their ``ROW__ID``, for a full ACID table.
     :param created: lines of SHOW CREATE TABLE.
@@ -37,7 +37,7 @@ class Seen:
 def look(
     pool: MetastorePool, sql: HiveSql, database: str, names: Collection[str] | None = None
 ) -> dict[str, Seen | None]:
-    """What Hive says of a database's tables, by name.
+    """Return the contents of a database's tables as Hive reads them, by name.
 
     :param names: tables to look at; of the others only that they are there.
     """
@@ -68,7 +68,7 @@ def wrong_counts(pool: MetastorePool, sql: HiveSql, database: str) -> list[str]:
 
 
 def differences(source: Mapping[str, Seen | None], target: Mapping[str, Seen | None]) -> list[str]:
-    """What differs, in words."""
+    """Return a line per difference."""
     found = [f"{name}: only on one side" for name in sorted(source.keys() ^ target.keys())]
     for name in sorted(source.keys() & target.keys()):
         one, other = source[name], target[name]
@@ -78,7 +78,7 @@ def differences(source: Mapping[str, Seen | None], target: Mapping[str, Seen | N
 
 
 def evidence(client: MetastoreClient, database: str, tables: Collection[str]) -> Iterator[str]:
-    """What a metastore and the directories say of tables: for the reader of a failure."""
+    """Yield the state of tables in a metastore and its directories, for the message of a failure."""
     open_txns: Any = client.call("get_open_txns_info")
     yield f"{database}: transactions not committed {open_txns.open_txns}"
     for table in client.get_tables(database, sorted(tables)):

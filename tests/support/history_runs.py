@@ -37,7 +37,7 @@ class HistoryError(AssertionError):
 
 @dataclass(frozen=True)
 class Servers:
-    """What histories run on."""
+    """The metastores and engines of histories."""
 
     source: EmbeddedMetastore
     target: EmbeddedMetastore
@@ -48,7 +48,7 @@ class Servers:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     seed: int
     operations: int
@@ -151,7 +151,7 @@ class _Run:
             except (DumpIncompleteError, FileVanishedError):
                 if not during:
                     raise
-                # What it lists was rewritten meanwhile.
+                # A file that it lists was rewritten meanwhile.
                 self._cycle(one, during=0)
                 return
         self._compare(one, expected, names)
@@ -189,7 +189,7 @@ class _Run:
         assert not found, f"{one.policy.name}:\n  " + "\n  ".join(found)
 
     def _evidence(self, one: Cycles, tables: Collection[str]) -> Iterator[str]:
-        """What both metastores and the directories say of tables that differ, and what a second look sees."""
+        """Yield the state of the tables that differ on both sides, and the result of a second comparison."""
         for pool, database in (
             (one.source, one.policy.source_database),
             (one.target, one.policy.target_database),

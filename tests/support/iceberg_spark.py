@@ -55,7 +55,7 @@ _STOP_S = 30
 
 
 class IcebergSpark:
-    """A Spark that is told statements of Spark SQL, one after the other."""
+    """A Spark that executes statements of Spark SQL, one after the other."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
@@ -112,7 +112,7 @@ def iceberg_spark(home: Path, properties: Mapping[str, str]) -> Iterator[Iceberg
     )
     log = home / "spark.log"
     with (
-        log.open("wb") as told,
+        log.open("wb") as errors,
         subprocess.Popen(
             command,
             cwd=home,
@@ -120,7 +120,7 @@ def iceberg_spark(home: Path, properties: Mapping[str, str]) -> Iterator[Iceberg
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=told,
+            stderr=errors,
         ) as process,
     ):
         try:

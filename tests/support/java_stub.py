@@ -53,7 +53,7 @@ af7e253cc8de1f05b78c33dbd38bf1d25e16bc953fc78f35d6d1c03a0ce38dc9 18981086
 
 @dataclass(frozen=True)
 class Answer:
-    """How a call of the stub ended.
+    """The outcome of a call of the stub.
 
     :param code: gRPC's name of the status.
     :param text: its description.
@@ -83,12 +83,12 @@ class JavaStub:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         assert answer, self._log.read_text(encoding="utf-8", errors="replace")[-4000:]
-        told: dict[str, Any] = json.loads(answer)
+        fields: dict[str, Any] = json.loads(answer)
         return Answer(
-            told["code"],
-            told.get("text", ""),
-            told.get("exception", ""),
-            base64.b64decode(told.get("data", "")),
+            fields["code"],
+            fields.get("text", ""),
+            fields.get("exception", ""),
+            base64.b64decode(fields.get("data", "")),
         )
 
 
@@ -106,7 +106,7 @@ def java_stub(port: int, home: Path) -> Iterator[JavaStub]:
     )
     log = home / "stub.log"
     with (
-        log.open("wb") as told,
+        log.open("wb") as errors,
         subprocess.Popen(
             command,
             cwd=home,
@@ -114,7 +114,7 @@ def java_stub(port: int, home: Path) -> Iterator[JavaStub]:
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=told,
+            stderr=errors,
         ) as process,
     ):
         try:

@@ -1,6 +1,6 @@
 """A process that streams numbered records and is killed, really, at a step of its own code.
 
-It is told runs on its standard input, one JSON object a line, and forks for each, so that a run costs no
+It reads runs from its standard input, one JSON object a line, and forks for each, so that a run costs no
 start of an interpreter. A run begins at the committed position, and ends when all records are in, or by
 SIGKILL.
 """
@@ -44,7 +44,7 @@ def stream(run: dict[str, Any]) -> None:
         .with_transaction_batch_size(chance.randint(1, 4))
         .with_buffer_bytes(chance.choice([100, 10_000_000]))
         .with_position_key(key)
-        .with_steps_told(step)
+        .with_step_callback(step)
         .connect()
     )
     position = int(connection.committed_position or 0)

@@ -36,7 +36,7 @@ def main(uri: str, home: str) -> None:
     for line in sys.stdin:
         statements, parted = json.loads(line)
         session = spark
-        said = ""
+        failure = ""
         for one in statements:
             try:
                 if one == "GUARDED":
@@ -50,9 +50,9 @@ def main(uri: str, home: str) -> None:
                 else:
                     session.sql(one).collect()
             except (PySparkException, Py4JError) as error:
-                said = f"{one}: {error}"
+                failure = f"{one}: {error}"
                 break
-        print(json.dumps(said), flush=True)
+        print(json.dumps(failure), flush=True)
     spark.stop()
 
 

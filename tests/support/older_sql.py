@@ -66,10 +66,10 @@ class OlderSql:
         ready, _, _ = select.select([self._process.stdout], [], [], _ANSWER_S)
         line = self._process.stdout.readline() if ready else b""
         assert line, f"{sql}: {self._log.read_text(errors='replace')[-4000:]}"
-        told = json.loads(line)
-        if "error" in told:
-            raise OlderSqlError(f"{sql}: {told['error']}")
-        return [tuple(row.split("\t")) for row in told["rows"]]
+        fields = json.loads(line)
+        if "error" in fields:
+            raise OlderSqlError(f"{sql}: {fields['error']}")
+        return [tuple(row.split("\t")) for row in fields["rows"]]
 
     def fails(self, sql: str, text: str) -> None:
         """Run a statement that fails and perhaps does not end; wait for a text in the engine's log."""
@@ -110,8 +110,8 @@ def older_sql(version: int, uri: str, home: Path) -> Iterator[OlderSql]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     log = home / "log"
     with (
-        log.open("wb") as told,
-        subprocess.Popen(command, cwd=home, env=clean_environment(), stderr=told, **pipes) as process,
+        log.open("wb") as errors,
+        subprocess.Popen(command, cwd=home, env=clean_environment(), stderr=errors, **pipes) as process,
     ):
         try:
             yield OlderSql(process, log)

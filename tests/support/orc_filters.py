@@ -1,4 +1,4 @@
-"""What an ORC file says of its codec and its Bloom filters."""
+"""Reads the codec and the Bloom filters of an ORC file."""
 
 from __future__ import annotations
 

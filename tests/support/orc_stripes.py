@@ -30,7 +30,7 @@ def read_stripe(stripe: Stripe, rows: pa.Table, codec: str) -> pa.Table:
 
 
 def by_pyarrow(rows: pa.Table) -> tuple[list[bytes], Streams]:
-    """What pyarrow's own writer makes of rows: statistics of the columns, and the streams of the stripe."""
+    """Write rows by pyarrow; return the statistics of the columns, and the streams of the stripe."""
     sink = pa.BufferOutputStream()
     orc.write_table(
         rows,
@@ -48,8 +48,8 @@ def by_pyarrow(rows: pa.Table) -> tuple[list[bytes], Streams]:
     return all_of(footer, 7), Streams.of(body, (lengths[0], lengths[1], lengths[2]))
 
 
-def told(statistics: bytes) -> list[object]:
-    """What statistics say, but for how many bytes a column takes."""
+def bare_statistics(statistics: bytes) -> list[object]:
+    """Return the fields of statistics without the number of bytes of the column."""
     return sorted(
         (field[0], sorted(fields_of(field[2]))) if isinstance(field[2], bytes) else (field[0], field[2])
         for field in fields_of(statistics)
@@ -58,10 +58,13 @@ def told(statistics: bytes) -> list[object]:
 
 
 def row_groups(streams: Streams, column: int) -> list[tuple[list[int], list[object]]]:
-    """The entries of a column's index: places, and what statistics say."""
+    """Return the places and the statistics of the entries of a column's index."""
     (index,) = (one.content for one in streams.streams if (one.kind, one.column) == (ROW_INDEX, column))
     entries = [fields_of(entry) for entry in all_of(fields_of(bytes(index)), 1)]
-    return [(list(read_varints(b"".join(all_of(entry, 1)))), told(all_of(entry, 2)[0])) for entry in entries]
+    return [
+        (list(read_varints(b"".join(all_of(entry, 1)))), bare_statistics(all_of(entry, 2)[0]))
+        for entry in entries
+    ]
 
 
 def contents(streams: Streams, column: int) -> dict[int, bytes]:
@@ -82,7 +85,7 @@ def judge_parts(rows: pa.Table, left: pa.Table, taken: MadeColumn) -> None:
         column = taken.part(start, end).encoded(2, 10_000)
         made = put_in(Streams.of(stripe.body, stripe.lengths), {2: column})
         theirs, their_streams = by_pyarrow(part)
-        assert told(column.statistics) == told(theirs[2])
+        assert bare_statistics(column.statistics) == bare_statistics(theirs[2])
         # One number alone has forms of the same length.
         assert len(part) == 1 or contents(made, 2)[DATA] == contents(their_streams, 2)[DATA]
         assert [one for _, one in row_groups(made, 2)] == [one for _, one in row_groups(their_streams, 2)]

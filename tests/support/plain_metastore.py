@@ -61,10 +61,10 @@ def plain_metastore(
     """Run Hive's own ``HiveMetaStore`` and yield its URI once it answers.
 
     :param settings: of ``hive-site.xml``, and of ``core-site.xml`` if their names begin with ``hadoop.``.
-    :param uri: how it is reached; ``{}`` stands for its port.
-    :param java: what runs it, if the one that the embedded metastore runs on does not.
+    :param uri: its URI; ``{}`` stands for its port.
+    :param java: the Java that runs it; by default that of the embedded metastore.
     :param properties: of the JVM.
-    :param authentication: what it asks for.
+    :param authentication: the authentication that it requires.
     """
     port = free_port()
     hadoop = {name: value for name, value in settings.items() if name.startswith("hadoop.")}
@@ -85,9 +85,9 @@ def plain_metastore(
         policy = PollPolicy(first_s=0.2, factor=1, timeout_s=60)
         with MetastoreClient(found) as client:
             ready = wait_until(lambda: process.poll() is not None or _answers(client), policy)
-        said = (home / "log").read_text(errors="replace")[-3000:]
-        assert ready, said
-        assert process.poll() is None, said
+        log_text = (home / "log").read_text(errors="replace")[-3000:]
+        assert ready, log_text
+        assert process.poll() is None, log_text
         yield found.uris[0]
     finally:
         process.terminate()

@@ -80,7 +80,7 @@ def in_files(planted: Planted, roots: Iterable[Path], *, but: Collection[Path] =
             if path in but:
                 continue
             leaks += [f"{name} is in the name of {path}" for name in planted.names_in(path.name)]
-            # What servers that are still at work have removed meanwhile is gone.
+            # Servers that still run may have removed the file meanwhile.
             with contextlib.suppress(FileNotFoundError):
                 if path.is_file():
                     leaks += [f"{name} is in {path}" for name in planted.names_in(path.read_bytes())]

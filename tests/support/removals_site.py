@@ -112,7 +112,7 @@ class Site:
         return caught.value
 
     def replica(self) -> Any:
-        """What the target has: tables, partitions, files, and its event."""
+        """Return the tables, partitions and files of the target, and its event."""
         with connected(self.target) as client:
             parts = client.list_partition_names(DATABASE, "acid")
             last_id = (client.get_database(DATABASE).parameters or {})["repl.last.id"]
@@ -125,7 +125,7 @@ class Site:
         return cast("list[str]", self.replica()[0])
 
     def table_id(self, table: str) -> int | None:
-        """What the target's metastore numbers a table by: another one after it was made anew."""
+        """Return the target metastore's id of a table, which changes when the table is created anew."""
         with connected(self.target) as client:
             return client.get_table(DATABASE, table).id
 

@@ -12,10 +12,10 @@ class Server:
 
     def __init__(self, *answers: bytes) -> None:
         self.answers = b"".join(answers)
-        self.heard = b""
+        self.received = b""
 
     def send(self, request: bytes, deadline: Deadline) -> None:
-        self.heard += request
+        self.received += request
 
     def receive(self, size: int, deadline: Deadline) -> bytes:
         if not self.answers:

@@ -1,4 +1,4 @@
-"""Skipped tests are told at the end of a run, and fail it where the environment variable ``CI`` is ``true``.
+"""Lists skipped tests at the end of a run, and fails the run if the environment variable ``CI`` is ``true``.
 
 What a test needs and a machine lacks (root, a KDC, an sshd) must not go missing unnoticed.
 ``tests/conftest.py`` imports the hooks.
@@ -62,5 +62,5 @@ def _fails(config: pytest.Config) -> bool:
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
-    told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    return told.removeprefix("Skipped: ")
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")

@@ -28,7 +28,7 @@ from tests.support.incrementing import run_copy
 from tests.support.kills import pool
 
 _CHANGES = ("makedirs", "mv", "rm", "rm_file")
-#: How fast a lock is lost and taken over here. A guarded call may take a part of the time until the loss.
+#: Times of a lock here. A guarded call may take a part of the time until the loss.
 FAST = {"_BEAT_S": 0.3, "_LOST_AFTER_S": 2.5, "_SILENCE_S": 6.5, "_LOOK_S": 0.25}
 
 
@@ -56,7 +56,7 @@ def suspending_at(step: int, steps: list[str]) -> Iterator[None]:
     """Have steps noted, and stop this process in the place of one of them.
 
     :param step: its number, from 0; a negative one for none.
-    :param steps: what was done.
+    :param steps: the steps that were done.
     """
 
     def take(what: str) -> None:

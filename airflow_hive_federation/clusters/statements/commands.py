@@ -16,7 +16,7 @@ from airflow_hive_federation.clusters.statements.statement import (
     UseCluster,
     UseDatabase,
 )
-from airflow_hive_federation.clusters.statements.tokens import Cursor, table_name, word
+from airflow_hive_federation.clusters.statements.tokens import Cursor, keyword_of, table_name
 
 _TABLELESS_OBJECTS = (
     *("FUNCTION", "TEMPORARY FUNCTION", "MACRO", "TEMPORARY MACRO", "ROLE", "RESOURCE PLAN", "POOL"),
@@ -68,7 +68,7 @@ def _created_by_query(cursor: Cursor, kind: str, output: Output) -> Statement:
 
 def _query_of_create(cursor: Cursor) -> int | None:
     for number in cursor.top_level():
-        keyword = word(cursor.tokens[number])
+        keyword = keyword_of(cursor.tokens[number])
         if keyword == "AS" and begins_query(cursor, number + 1):
             return number + 1
         if keyword == "SELECT":
@@ -151,7 +151,7 @@ def _drop(cursor: Cursor) -> Statement:
     if cursor.accept("INDEX"):
         return _index(cursor, "DROP")
     if cursor.accept_any("DATABASE", "SCHEMA"):
-        if any(word(token) == "CASCADE" for token in cursor.tokens):
+        if any(keyword_of(token) == "CASCADE" for token in cursor.tokens):
             raise cursor.error("a database is dropped with its tables, which may be in several clusters")
         return Statement(verb="DROP DATABASE")
     kind = cursor.accept_any(*_TABLES)
@@ -197,7 +197,7 @@ def _describes(*heads: str) -> Callable[[Cursor], Statement]:
 
 
 def _load(cursor: Cursor) -> Statement:
-    into_at = next((n for n in cursor.top_level() if word(cursor.tokens[n]) == "INTO"), None)
+    into_at = next((n for n in cursor.top_level() if keyword_of(cursor.tokens[n]) == "INTO"), None)
     if into_at is None:
         raise cursor.error("expected LOAD DATA … INTO TABLE")
     cursor.at = into_at

@@ -20,7 +20,7 @@ from airflow_hive_federation.clusters.statements.statement import (
     placeholder,
 )
 from airflow_hive_federation.clusters.statements.templates import Skeleton, is_parameter
-from airflow_hive_federation.clusters.statements.tokens import Cursor, has_escape, tokens_of, word
+from airflow_hive_federation.clusters.statements.tokens import Cursor, has_escape, keyword_of, tokens_of
 
 _SHAPED = frozenset({"SELECT", "FROM", "WITH", "INSERT", "("})
 _TABLELESS = frozenset(
@@ -83,7 +83,7 @@ def _statement_tokens(text: str) -> list[Token]:
 def _of_skeleton(skeleton: Skeleton) -> Statement | None:
     """Return the analysis without the parameters; ``None`` if the statement must be read as it is."""
     tokens = _statement_tokens(skeleton.text)
-    if not tokens or word(tokens[0]) not in _SHAPED or not skeleton.is_exact():
+    if not tokens or keyword_of(tokens[0]) not in _SHAPED or not skeleton.is_exact():
         return None
     analysis = _of_shape(_Shape(skeleton.text, tokens))
     return analysis if isinstance(analysis, Statement) else None

@@ -12,7 +12,7 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from airflow_hive_federation.clusters.statements.queries import parsed
 from airflow_hive_federation.clusters.statements.statement import Output, Statement
-from airflow_hive_federation.clusters.statements.tokens import Cursor, uncertain_strings, word
+from airflow_hive_federation.clusters.statements.tokens import Cursor, keyword_of, uncertain_strings
 
 QUERIES = frozenset({"SELECT", "FROM", "WITH", "VALUES", "MAP", "REDUCE", "TABLE"})
 
@@ -39,8 +39,8 @@ def query_or_insert(cursor: Cursor) -> Statement:
 
 def _begins_insert(tokens: Sequence[Token], number: int) -> bool:
     """Return whether INSERT is a keyword at this token, because Hive allows it as a table name."""
-    following = word(tokens[number + 1]).partition(" ")[0] if number + 1 < len(tokens) else ""
-    return word(tokens[number]) == "INSERT" and following in {"INTO", "OVERWRITE"}
+    following = keyword_of(tokens[number + 1]).partition(" ")[0] if number + 1 < len(tokens) else ""
+    return keyword_of(tokens[number]) == "INSERT" and following in {"INTO", "OVERWRITE"}
 
 
 def _insert_head(cursor: Cursor) -> Output | None:
@@ -76,7 +76,7 @@ def begins_query(cursor: Cursor, number: int) -> bool:
     tokens = cursor.tokens
     while number < len(tokens) and tokens[number].token_type is TokenType.L_PAREN:
         number += 1
-    if number >= len(tokens) or word(tokens[number]) not in QUERIES:
+    if number >= len(tokens) or keyword_of(tokens[number]) not in QUERIES:
         return False
     # A column may be named map or table; a comma or parenthesis follows it.
     following = tokens[number + 1].token_type if number + 1 < len(tokens) else None

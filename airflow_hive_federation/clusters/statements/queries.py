@@ -13,7 +13,7 @@ from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from airflow_hive_federation.clusters.statements.statement import Outline, TableName, UnreadableError
-from airflow_hive_federation.clusters.statements.tokens import table_name, word
+from airflow_hive_federation.clusters.statements.tokens import keyword_of, table_name
 
 _STATEMENTS = (exp.Query, exp.Values, exp.Delete, exp.Update, exp.Merge)
 
@@ -123,7 +123,7 @@ def _without_scripts(tokens: Sequence[Token]) -> list[Token] | None:
     depth = 0
     for number, token in enumerate(tokens):
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
-        text = word(token)
+        text = keyword_of(token)
         if text in {"MAP", "REDUCE"} and _begins_script(tokens, number):
             made += [_as(token, "SELECT", TokenType.SELECT), _as(token, "TRANSFORM", TokenType.VAR)]
             made.append(_as(token, "(", TokenType.L_PAREN))
@@ -147,14 +147,14 @@ def _begins_script(tokens: Sequence[Token], number: int) -> bool:
         depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
         if depth < 0 or token.token_type in {TokenType.FROM, TokenType.SELECT, TokenType.SEMICOLON}:
             return False
-        if depth == 0 and word(token) == "USING":
+        if depth == 0 and keyword_of(token) == "USING":
             return True
     return False
 
 
 def _is_transformed(tokens: Sequence[Token], number: int) -> bool:
     around = [
-        word(tokens[at]) if 0 <= at < len(tokens) else "" for at in (number - 2, number - 1, number + 1)
+        keyword_of(tokens[at]) if 0 <= at < len(tokens) else "" for at in (number - 2, number - 1, number + 1)
     ]
     return around == ["TRANSFORM", "(", ")"]
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from airflow_hive_federation.clusters.statements.statement import UnreadableError
-from airflow_hive_federation.clusters.statements.tokens import has_escape, tokens_of, word
+from airflow_hive_federation.clusters.statements.tokens import has_escape, keyword_of, tokens_of
 
 PARAMETER = re.compile(r"[0-9][0-9:. -]*")
 _HOLE = re.compile(rf"'({PARAMETER.pattern})'|\"({PARAMETER.pattern})\"")
@@ -75,7 +75,7 @@ def _plain(skeleton: Skeleton) -> Hashable | None:
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
     # Names of clusters keep their configured case.
-    if not skeleton.is_exact() or (tokens and word(tokens[0]) == "USE"):
+    if not skeleton.is_exact() or (tokens and keyword_of(tokens[0]) == "USE"):
         return None
     return tuple(_plain_token(text, token) for token in tokens)
 

@@ -101,7 +101,7 @@ class Cursor:
     def peek(self, ahead: int = 0) -> str:
         """Return the upper-case keyword at a position; empty for a quoted name, a string, and the end."""
         number = self.at + ahead
-        return word(self.tokens[number]) if 0 <= number < len(self.tokens) else ""
+        return keyword_of(self.tokens[number]) if 0 <= number < len(self.tokens) else ""
 
     def kind(self, ahead: int = 0) -> TokenType | None:
         number = self.at + ahead
@@ -114,7 +114,7 @@ class Cursor:
         """
         remaining, number = " ".join(words), self.at
         while remaining and number < len(self.tokens):
-            keyword = word(self.tokens[number])
+            keyword = keyword_of(self.tokens[number])
             if not keyword or not (remaining == keyword or remaining.startswith(keyword + " ")):
                 return False
             remaining = remaining[len(keyword) :].lstrip()
@@ -222,7 +222,7 @@ def split_at(tokens: Sequence[Token], kind: TokenType) -> list[Sequence[Token]]:
     return [*sequences, tokens[begin:]]
 
 
-def word(token: Token) -> str:
+def keyword_of(token: Token) -> str:
     if token.token_type in {TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER}:
         return ""
     return " ".join(token.text.upper().split())

@@ -73,14 +73,14 @@ def _converted(value: Any, hive_type: HiveType) -> Any:
     convert = _CONVERTERS.get(kind)
     converted = value if convert is None else convert(value)
     if converted is None:
-        raise ValueError(f"{_told(value)} is no {hive_type}")
+        raise ValueError(f"{_described(value)} is no {hive_type}")
     return converted
 
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool | int | float | Decimal) and math.isfinite(value) and value == int(value):
         return int(value)
-    raise ValueError(f"{_told(value)} is not a whole number")
+    raise ValueError(f"{_described(value)} is not a whole number")
 
 
 def _boolean(value: Any) -> bool | None:
@@ -127,7 +127,7 @@ def _instant(value: Any) -> datetime | None:
     return None if wall_clock is None else wall_clock.replace(tzinfo=UTC)
 
 
-def _told(value: Any) -> str:
+def _described(value: Any) -> str:
     return f"{str(value)[:50]!r} ({type(value).__name__})"
 
 

@@ -218,12 +218,12 @@ class CycleLock:
 
     def _refuse(self, loss: Loss | None) -> None:
         if loss is not None:
-            raise self._lost(loss.reason.value, loss.word) from loss.cause
+            raise self._lost(loss.reason.value, loss.description) from loss.cause
 
-    def _lost(self, reason: str, word: str) -> CycleLostError:
+    def _lost(self, reason: str, explanation: str) -> CycleLostError:
         return CycleLostError(
             f"This cycle of policy {self._policy.name!r} has lost its lock of target database "
-            f"{self._policy.target_database}: {word}.",
+            f"{self._policy.target_database}: {explanation}.",
             remedy="Run it again; if it was stopped on purpose, another one has taken its place.",
             policy=self._policy.name,
             holder="",

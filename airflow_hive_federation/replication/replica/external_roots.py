@@ -64,7 +64,7 @@ class OtherDatabase:
     dumps: str = ""
 
     @property
-    def word(self) -> str:
+    def label(self) -> str:
         """Return the names of the database and its policy for a message."""
         return f"database {self.name}" + (f" of policy {self.owner!r}" if self.owner else "")
 
@@ -125,11 +125,11 @@ def check_roots(
     theirs: dict[Claim, OtherDatabase] = {}
     roots = {*external}
     for other in others:
-        whose = f"the external tables of {other.word}"
+        whose = f"the external tables of {other.label}"
         recorded = [Claim(owner=whose, table="", target=uri) for uri in other.roots]
         roots |= {*recorded}
         theirs.update(dict.fromkeys(recorded, other))
-        theirs.update(dict.fromkeys(_sides(other.word, other.owner, other.managed, other.dumps), other))
+        theirs.update(dict.fromkeys(_sides(other.label, other.owner, other.managed, other.dumps), other))
     for outer, inner in nested([*ours, *theirs]):
         # Two directories without external tables cannot collide: no policy removes files there.
         if (outer in theirs) is not (inner in theirs) and roots & {outer, inner}:

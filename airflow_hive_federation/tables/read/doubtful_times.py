@@ -25,20 +25,22 @@ def has_timestamps(data_type: spark_types.DataType) -> bool:
     return bool(_anywhere("", data_type, "{}", 0))
 
 
-def checked(text: str, data_type: spark_types.DataType, zone: str, standard_offset_s: int, told: str) -> str:
+def checked(
+    text: str, data_type: spark_types.DataType, zone: str, standard_offset_s: int, column: str
+) -> str:
     """Make an expression fail on values with a timestamp that Java's ORC reader may have mistaken.
 
     :param text: the expression, in Spark's SQL.
     :param zone: time zone of the JVM.
     :param standard_offset_s: seconds by which its clock was ahead of UTC before 1900, according to Java.
-    :param told: name of the column, for the error message.
+    :param column: name of the column, for the error message.
     """
     condition = _anywhere(text, data_type, _doubtful(zone, standard_offset_s), 0)
     if not standard_offset_s or not condition:
         return text
     why = (
-        f"The column {told} has an early timestamp that, by the clock of {zone}, Java's ORC reader may have "
-        "taken for another one. Remedy: run Spark with -Duser.timezone=UTC."
+        f"The column {column} has an early timestamp that, by the clock of {zone}, Java's ORC reader may "
+        "have taken for another one. Remedy: run Spark with -Duser.timezone=UTC."
     )
     # Hexadecimal, because names may contain quotation marks.
     message = f"decode(unhex('{why.encode().hex()}'), 'UTF-8')"

@@ -314,7 +314,7 @@ def _checked(
     zone = jvm_zone(spark)
     offset_s = standard_offset_s(spark, zone)
     return {
-        name: checked(text, field.dataType, zone, offset_s, told=name)
+        name: checked(text, field.dataType, zone, offset_s, column=name)
         for (name, text), field in zip(columns.items(), schema.fields, strict=True)
     }
 

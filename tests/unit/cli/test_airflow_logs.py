@@ -8,13 +8,13 @@ import logging
 import structlog
 from airflow.sdk.log import redact  # noqa: F401 - configures Airflow's logging, as the command does
 
-from airflow_hive_federation.cli.airflow_logs import retold
+from airflow_hive_federation.cli.airflow_logs import logging_to
 from airflow_hive_federation.cli.story import Story
 
 
 def test_counts_and_warnings_are_told_and_nothing_else() -> None:
     told = io.StringIO()
-    with retold(Story(told)):
+    with logging_to(Story(told)):
         log = structlog.get_logger("spark")
         log.info("24/01/01 INFO SparkContext: Running Spark")
         log.warning("The source is slow")
@@ -26,7 +26,7 @@ def test_afterwards_logging_is_as_it_was() -> None:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     told = io.StringIO()
-    with retold(Story(told)):
+    with logging_to(Story(told)):
         assert root.handlers != handlers
     told.close()
     structlog.get_logger("task").warning("A task goes on, and its warning is not the command's")

@@ -27,7 +27,7 @@ def told(*lines: str, stream: io.StringIO | None = None, step_s: float = 0.0) ->
     stream = stream or io.StringIO()
     story = Story(stream, clock)
     for line in lines:
-        story.hear(line, label="load")
+        story.relay(line, label="load")
         clock.now += step_s
     return stream.getvalue()
 

@@ -69,9 +69,9 @@ def test_the_site_of_the_administrator(
     with pytest.raises(InvalidConnection, match=r"there is no hive-site\.xml"):
         StreamingConnectionBuilder().with_conf(None)
     (tmp_path / "hive-site.xml").write_text(SITE)
-    said = StreamingConnectionBuilder().with_conf(None)._said
-    assert said.settings is not None
-    assert said.settings.uris == ("thrift://a:9083", "thrift://b:9083")
+    description = StreamingConnectionBuilder().with_conf(None)._description
+    assert description.settings is not None
+    assert description.settings.uris == ("thrift://a:9083", "thrift://b:9083")
     assert "hive.txn.manager=other is ignored" in caplog.text
     (tmp_path / "hive-site.xml").write_text("<configuration>")
     with pytest.raises(InvalidConnection, match="is not XML"):

@@ -127,15 +127,15 @@ def test_settings_of_the_specification_that_are_given_otherwise_are_logged(
         "hive.metastore.client.cache.enabled": "FALSE",
         "my.own": "1",
     }
-    said = StreamingConnectionBuilder().with_conf(conf)._said
+    made = StreamingConnectionBuilder().with_conf(conf)._description
     assert [one.getMessage().partition(" is ignored")[0] for one in caplog.records] == [
         "hive.support.concurrency=false",
         "hive.exec.orc.delta.streaming.optimizations.enabled=false",
     ]
     assert "with_streaming_optimizations(False)" in caplog.text
-    assert said.optimized
-    assert said.settings is not None
-    assert said.settings.uris == ("thrift://h:1",)
+    assert made.optimized
+    assert made.settings is not None
+    assert made.settings.uris == ("thrift://h:1",)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -143,7 +143,7 @@ def test_optimizations_are_switched_off_in_any_order(first: bool) -> None:
     builder = StreamingConnectionBuilder()
     conf = {"metastore.thrift.uris": "thrift://h:1"}
     if first:
-        said = builder.with_streaming_optimizations(False).with_conf(conf)._said
+        made = builder.with_streaming_optimizations(False).with_conf(conf)._description
     else:
-        said = builder.with_conf(conf).with_streaming_optimizations(False)._said
-    assert not said.optimized
+        made = builder.with_conf(conf).with_streaming_optimizations(False)._description
+    assert not made.optimized

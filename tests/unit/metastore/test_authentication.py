@@ -64,10 +64,10 @@ def test_plain() -> None:
         message(5), struct.pack("!I", 3), b"abc", struct.pack("!I", 0), struct.pack("!I", 1), b"d"
     )
     made = channel(server)
-    assert server.heard == message(1, b"PLAIN") + message(5, b"\0alice\0sesame")
-    server.heard = b""
+    assert server.received == message(1, b"PLAIN") + message(5, b"\0alice\0sesame")
+    server.received = b""
     made.send(b"question", Deadline(5))
-    assert server.heard == b"\0\0\0\x08question"
+    assert server.received == b"\0\0\0\x08question"
     assert b"".join(made.receive(2, Deadline(5)) for _ in range(3)) == b"abcd"
 
 

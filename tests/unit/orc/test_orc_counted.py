@@ -13,7 +13,7 @@ from airflow_hive_federation.orc.assembly import encode
 from airflow_hive_federation.orc.counted import CountedNumbers
 from airflow_hive_federation.orc.made_columns import put_in, taken_out
 from airflow_hive_federation.orc.streams import Streams
-from tests.support.orc_stripes import by_pyarrow, read_stripe, row_groups, told
+from tests.support.orc_stripes import bare_statistics, by_pyarrow, read_stripe, row_groups
 
 _COLUMNS = st.tuples(
     st.integers(-(2**40), 2**40) | st.sampled_from([0, -(2**63), 2**63 - 1 - 25_000]),
@@ -53,7 +53,7 @@ def test_they_are_described_as_by_pyarrow(column: tuple[int, int, int]) -> None:
     ours = row_groups(put_in(streams, encoded), 2)
     statistics, theirs_streams = by_pyarrow(rows)
     theirs = row_groups(theirs_streams, 2)
-    assert told(encoded[2].statistics) == told(statistics[2])
+    assert bare_statistics(encoded[2].statistics) == bare_statistics(statistics[2])
     assert [one for _, one in ours] == [one for _, one in theirs]
     assert [places[1] for places, _ in ours] == [at % 512 for at in range(0, len(rows), 10_000)]
 

@@ -18,7 +18,14 @@ from airflow_hive_federation.orc.made_columns import taken_out
 from airflow_hive_federation.orc.protobuf import all_of, fields_of
 from airflow_hive_federation.orc.streams import DATA, Streams
 from tests.support.examples import examples
-from tests.support.orc_stripes import by_pyarrow, contents, judge_parts, read_stripe, row_groups, told
+from tests.support.orc_stripes import (
+    bare_statistics,
+    by_pyarrow,
+    contents,
+    judge_parts,
+    read_stripe,
+    row_groups,
+)
 
 #: Type, rows, the share of nulls, and what is random.
 _Shape = tuple[pa.DataType, int, float, int]
@@ -65,7 +72,9 @@ def test_they_are_encoded_and_described_as_by_pyarrow(shape: _Shape) -> None:
     theirs, their_streams = by_pyarrow(rows)
     streams = Streams.of(stripe.body, stripe.lengths)
     for number in (1, 3):
-        assert numbers_of(told(stripe.columns[number])) == numbers_of(told(theirs[number]))
+        assert numbers_of(bare_statistics(stripe.columns[number])) == numbers_of(
+            bare_statistics(theirs[number])
+        )
         assert contents(streams, number)[DATA] == contents(their_streams, number)[DATA]
         groups, expected = row_groups(streams, number), row_groups(their_streams, number)
         assert [numbers_of(one) for _, one in groups] == [numbers_of(one) for _, one in expected]

@@ -68,8 +68,8 @@ def test_any_failure_ends_in_lost_when_it_lasts(failure: Exception) -> None:
     found = heart.loss
     assert found is not None
     assert (found.reason, found.cause) == (LossReason.SILENT, failure)
-    assert "30.1 s" in found.word
-    assert type(failure).__name__ in found.word
+    assert "30.1 s" in found.description
+    assert type(failure).__name__ in found.description
     assert told == [found]
 
 
