@@ -191,6 +191,9 @@ def test_tests_that_are_named_exist() -> None:
     named = {path for text in BY_NAME.values() for path in re.findall(r"`(tests/[\w/]+\.py)`", text)}
     assert "tests/unit/test_secrets.py" in named
     assert not [path for path in sorted(named) if not (ROOT / path).is_file()]
+    files = {name for text in BY_NAME.values() for name in re.findall(r"`(test_\w+\.py)`", text)}
+    assert "test_increment_kills.py" in files
+    assert not files - {path.name for path in (ROOT / "tests").rglob("test_*.py")}
 
 
 def test_make_targets_exist() -> None:
@@ -274,7 +277,20 @@ def test_the_layers_shown_are_the_layers_held() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
     (held,) = (one["layers"] for one in contracts if one.get("containers") == [_OWN])
-    built = [re.sub(r"\(\w+\) *\|? *|\| *\(\w+\)", "", layer).strip() for layer in held]
     shown = BY_NAME["ARCHITECTURE.md"].partition("```text\n")[2].partition("```")[0]
     names = [re.split(r"  +", line.strip())[0].replace("│", "|") for line in shown.splitlines()]
-    assert [name for name in names if re.match(r"\w", name)] == [layer for layer in built if layer]
+    assert [name for name in names if re.match(r"\w", name)] == held
+
+
+def test_the_modules_of_each_step_through_the_rooms_hold_its_names() -> None:
+    section = BY_NAME["ARCHITECTURE.md"].partition("## Through the rooms\n")[2].partition("\n## ")[0]
+    steps = [step.replace("\n", " ") for step in re.split(r"^\d+\. ", section, flags=re.MULTILINE)[1:]]
+    assert len(steps) == 40
+    texts: list[str] = []
+    for step in steps:
+        names = _INLINE.findall(step)
+        modules = [name for name in names if name.endswith(".py")]
+        texts = [(ROOT / _OWN / name).read_text(encoding="utf-8") for name in modules] or texts
+        called = [name for name in names if re.fullmatch(r"[A-Za-z_]+(\.[a-z_]+)?", name)]
+        for name in [part for one in called if one != "repl.last.id" for part in one.split(".")]:
+            assert any(re.search(rf"\b{name}\b", text) for text in texts), (step, name)
