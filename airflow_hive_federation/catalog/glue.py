@@ -296,7 +296,7 @@ def _seconds(moment: datetime | None) -> int:
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translated(subject: str) -> Iterator[None]:
     from botocore.exceptions import (
         BotoCoreError,
         ClientError,
@@ -309,23 +309,23 @@ def _translated(what: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise _client_error(what, error) from error
+        raise _client_error(subject, error) from error
     except (ConnectTimeoutError, ReadTimeoutError) as error:
-        raise MetastoreTimeoutError(f"Glue, {what}: {error}", remedy="Try again later.") from error
+        raise MetastoreTimeoutError(f"Glue, {subject}: {error}", remedy="Try again later.") from error
     except (EndpointConnectionError, HTTPClientError) as error:
         raise MetastoreUnreachableError(
-            f"Glue, {what}: {error}", remedy=f"Check {REGION} and {ENDPOINT}."
+            f"Glue, {subject}: {error}", remedy=f"Check {REGION} and {ENDPOINT}."
         ) from error
     except BotoCoreError as error:
         # The region, the credentials or the profile are missing.
         raise ConfigurationError(
-            f"Glue, {what}: {error}", remedy=f"Set {REGION}, and credentials by {CONNECTION} or a role."
+            f"Glue, {subject}: {error}", remedy=f"Set {REGION}, and credentials by {CONNECTION} or a role."
         ) from error
 
 
-def _client_error(what: str, error: Any) -> Exception:
+def _client_error(subject: str, error: Any) -> Exception:
     code = error.response.get("Error", {}).get("Code", "")
-    message = f"Glue, {what}: {error}"
+    message = f"Glue, {subject}: {error}"
     if code == "EntityNotFoundException":
         return NoSuchObjectError(message)
     if code == "InvalidInputException":

@@ -204,9 +204,9 @@ class IcebergCatalog(IcebergTableCatalog):
             )
 
     @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
+    def _asking(self, subject: str) -> Iterator[None]:
         """Translate errors and hide secrets in them, because some servers repeat a token that they got."""
-        with _translated(what, hidden=_secrets_among(self._properties)):
+        with _translated(subject, hidden=_secrets_among(self._properties)):
             yield
 
     @cached_property
@@ -310,7 +310,7 @@ def _column_names(fields: Sequence[Any]) -> list[str]:
 
 
 @contextmanager
-def _translated(what: str, *, hidden: Sequence[str] = ()) -> Iterator[None]:
+def _translated(subject: str, *, hidden: Sequence[str] = ()) -> Iterator[None]:
     from pyiceberg.exceptions import (
         AuthorizationExpiredError,
         BadRequestError,
@@ -330,12 +330,12 @@ def _translated(what: str, *, hidden: Sequence[str] = ()) -> Iterator[None]:
         yield
         return
     except (NoSuchTableError, NoSuchNamespaceError, FileNotFoundError) as error:
-        cause, made = error, NoSuchObjectError(f"Iceberg, {what}: {_shown(error, hidden)}")
+        cause, made = error, NoSuchObjectError(f"Iceberg, {subject}: {_shown(error, hidden)}")
     except (*refusals, ValidationError, ValueError, ImportError) as error:
         cause, made = (
             error,
             ConfigurationError(
-                f"Iceberg, {what}: {_shown(error, hidden)}",
+                f"Iceberg, {subject}: {_shown(error, hidden)}",
                 remedy=f"Check {PATH}, or the properties {PREFIX}….",
             ),
         )
@@ -343,7 +343,7 @@ def _translated(what: str, *, hidden: Sequence[str] = ()) -> Iterator[None]:
         cause, made = (
             error,
             MetastoreUnreachableError(
-                f"Iceberg, {what}: {_shown(error, hidden)}", remedy="Look at the store."
+                f"Iceberg, {subject}: {_shown(error, hidden)}", remedy="Look at the store."
             ),
         )
     # A traceback also shows the cause, so a cause with secrets is dropped.

@@ -147,11 +147,11 @@ def _print_skipped(skipped: Mapping[str, str], retained: Collection[str]) -> Non
         print(f"Not replicated: {name}: {reason}" + ("; its replica is kept" if name in retained else ""))
 
 
-def _several(what: str, names: Sequence[str]) -> str:
+def _several(noun: str, names: Sequence[str]) -> str:
     if not names:
         return ""
     more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
-    return f"{what}: {', '.join(names[:_NAMES_SHOWN])}{more}"
+    return f"{noun}: {', '.join(names[:_NAMES_SHOWN])}{more}"
 
 
 def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -89,14 +89,14 @@ class Keys:
         return int(self.starts[run]) if run < len(self.starts) else len(self)
 
 
-def joined_keys(some: Sequence[Keys]) -> Keys:
+def joined_keys(parts: Sequence[Keys]) -> Keys:
     """Concatenate identities."""
-    before = np.cumsum([0, *map(len, some)])
+    before = np.cumsum([0, *map(len, parts)])
     return Keys(
-        np.concatenate([part.write_ids for part in some]),
-        np.concatenate([part.buckets for part in some]),
-        np.concatenate([part.starts + count for part, count in zip(some, before, strict=False)]),
-        np.concatenate([part.row_id for part in some]),
+        np.concatenate([part.write_ids for part in parts]),
+        np.concatenate([part.buckets for part in parts]),
+        np.concatenate([part.starts + count for part, count in zip(parts, before, strict=False)]),
+        np.concatenate([part.row_id for part in parts]),
     )
 
 

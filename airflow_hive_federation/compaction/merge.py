@@ -181,10 +181,10 @@ def _row_pieces(rows: Iterable[Rows]) -> Generator[_Piece, None, None]:
         yield _insert_piece(buffered)
 
 
-def _insert_piece(some: list[Rows]) -> _Piece:
+def _insert_piece(parts: list[Rows]) -> _Piece:
     def events() -> tuple[Keys, pa.Table]:
-        keys = joined_keys([part.keys for part in some])
-        row = pa.chunked_array([chunk for part in some for chunk in part.row.chunks])
+        keys = joined_keys([part.keys for part in parts])
+        row = pa.chunked_array([chunk for part in parts for chunk in part.row.chunks])
         return keys, _events(_INSERT, keys, _of_runs(keys, keys.write_ids), row)
 
     return _Piece(events)
@@ -215,10 +215,10 @@ def _merged_deletes(reader: BucketReader) -> Iterator[DeleteEvents]:
             yield DeleteEvents(*in_order(keys, current))
 
 
-def _delete_piece(some: list[DeleteEvents], row_type: pa.DataType) -> _Piece:
+def _delete_piece(parts: list[DeleteEvents], row_type: pa.DataType) -> _Piece:
     def events() -> tuple[Keys, pa.Table]:
-        keys = joined_keys([part.keys for part in some])
-        current = np.concatenate([part.current for part in some])
+        keys = joined_keys([part.keys for part in parts])
+        current = np.concatenate([part.current for part in parts])
         return keys, _events(_DELETE, keys, pa.array(current), pa.nulls(len(keys), row_type))
 
     return _Piece(events)

@@ -144,11 +144,6 @@ def elements(data: bytes, position: int) -> list[tuple[int, int]]:
     return bounds
 
 
-def text_list(names: list[str]) -> bytes:
-    """Write a list of strings."""
-    return bytes([STRING]) + len(names).to_bytes(4, "big") + b"".join(map(text_bytes, names))
-
-
 def _find(answer: bytes, path: tuple[int, ...]) -> tuple[int, int] | None:
     head = read_head(answer)
     if head.kind != REPLY:

@@ -115,29 +115,29 @@ class CommitOutcomeUnknown(TransactionError):  # noqa: N818
 
 
 @contextmanager
-def metastore_errors(kind: type[StreamingException], what: str, **facts: object) -> Iterator[None]:
+def metastore_errors(kind: type[StreamingException], subject: str, **facts: object) -> Iterator[None]:
     """Translate the errors that a metastore raises inside the block into streaming errors.
 
     :param kind: error for a request that the metastore refused; a missing answer is a ``ConnectionError``.
-    :param what: begins the message.
+    :param subject: the action or the object; it begins the message.
     :param facts: become attributes of the error.
     """
     try:
         yield
     except (MetastoreUnreachableError, MetastoreTimeoutError) as error:
-        raise ConnectionError(f"{what}: {error.message}", remedy=error.remedy, **facts) from error
+        raise ConnectionError(f"{subject}: {error.message}", remedy=error.remedy, **facts) from error
     except OutcomeUnknownError as error:
         raise ConnectionError(
-            f"{what}: {error.message}", remedy="Close the connection and make another.", **facts
+            f"{subject}: {error.message}", remedy="Close the connection and make another.", **facts
         ) from error
     except MetastoreError as error:
-        raise kind(f"{what}: {error.message}", remedy=error.remedy, **facts) from error
+        raise kind(f"{subject}: {error.message}", remedy=error.remedy, **facts) from error
 
 
 @contextmanager
-def io_errors(what: str, **facts: object) -> Iterator[None]:
+def io_errors(subject: str, **facts: object) -> Iterator[None]:
     """Translate the errors of a file system or of the file encoder inside the block."""
     try:
         yield
     except (StorageError, AcidFormatError) as error:
-        raise StreamingIOFailure(f"{what}: {error.message}", remedy=error.remedy, **facts) from error
+        raise StreamingIOFailure(f"{subject}: {error.message}", remedy=error.remedy, **facts) from error

@@ -335,12 +335,12 @@ class _Parser:
             return Name(database=first, table=self._part("a table name"))
         return Name(table=first)
 
-    def _part(self, what: str) -> str:
+    def _part(self, expected: str) -> str:
         token = self._peek()
         if token is None or not _is_name(token):
-            raise self._error(what)
+            raise self._error(expected)
         if "." in token.text:
-            raise self._error(f"{what} without a dot")
+            raise self._error(f"{expected} without a dot")
         self._at += 1
         return token.text.lower()
 
@@ -362,9 +362,9 @@ class _Parser:
             )
         return properties
 
-    def _string(self, what: str) -> str:
+    def _string(self, expected: str) -> str:
         if not self._is(TokenType.STRING):
-            raise self._error(what)
+            raise self._error(expected)
         self._at += 1
         return self._tokens[self._at - 1].text
 
@@ -393,15 +393,15 @@ class _Parser:
         token = self._peek()
         return token is not None and token.token_type == kind
 
-    def _accept(self, word: str) -> bool:
+    def _accept(self, keyword: str) -> bool:
         token = self._peek()
-        matches = token is not None and _is_word(token) and token.text.upper() == word
+        matches = token is not None and _is_word(token) and token.text.upper() == keyword
         self._at += matches
         return matches
 
-    def _expect(self, word: str) -> None:
-        if not self._accept(word):
-            raise self._error(word)
+    def _expect(self, keyword: str) -> None:
+        if not self._accept(keyword):
+            raise self._error(keyword)
 
     def _followed_by_name(self) -> bool:
         token = self._peek(1)

@@ -445,8 +445,8 @@ class _Work:
                 return None
 
 
-def name_taken(what: str) -> NameTakenError:
+def name_taken(label: str) -> NameTakenError:
     """Return the error for a local name that belongs to another object."""
     return NameTakenError(
-        f"{what} exists, and is not this remote.", remedy="Choose another name, or drop it.", remote=what
+        f"{label} exists, and is not this remote.", remedy="Choose another name, or drop it.", remote=label
     )

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_hive_federation.metastore.struct import Spec, Struct
+from airflow_hive_federation.metastore.struct import Spec
 
 PACKAGE = "hive_federation.metastore.v1"
 SERVICE = f"{PACKAGE}.HiveMetastore"
@@ -110,14 +110,6 @@ def is_entry_list(inner: Any) -> bool:
 def entry_name(field_name: str) -> str:
     """Return the name that protoc gives a map's entries."""
     return "".join(part[:1].upper() + part[1:] for part in field_name.split("_")) + "Entry"
-
-
-def structs_below(spec: Spec) -> Iterator[type[Struct]]:
-    """Yield the structs in the types of a struct's fields."""
-    for field in fields(spec):
-        for ttype, inner in _flat(field.ttype, field.inner):
-            if ttype == STRUCT:
-                yield inner
 
 
 def _number(field_id: int, *, is_result: bool) -> int:

@@ -81,25 +81,27 @@ class PartitionScan:
         return replace(place, state=replace(place.state, delete_deltas=with_files))
 
     def split(
-        self, says: Callable[[AcidDirectory | None, FileEntry], bool]
+        self, belongs: Callable[[AcidDirectory | None, FileEntry], bool]
     ) -> tuple[PartitionScan, PartitionScan]:
-        """Split the insert files into two places: those for which ``says`` returns true, and the others.
+        """Split the insert files into two places: those for which ``belongs`` returns true, and the others.
 
-        :param says: receives the directory (``None`` for an original file) and the file.
+        :param belongs: receives the directory (``None`` for an original file) and the file.
         """
-        return self._only(says, True), self._only(says, False)
+        return self._only(belongs, True), self._only(belongs, False)
 
-    def _only(self, says: Callable[[AcidDirectory | None, FileEntry], bool], answer: bool) -> PartitionScan:
+    def _only(
+        self, belongs: Callable[[AcidDirectory | None, FileEntry], bool], wanted: bool
+    ) -> PartitionScan:
         state = self.state
 
         def narrowed(directory: AcidDirectory) -> AcidDirectory:
-            files = tuple(entry for entry in directory.files if says(directory, entry) is answer)
+            files = tuple(entry for entry in directory.files if belongs(directory, entry) is wanted)
             return replace(directory, files=files)
 
         narrow = replace(
             state,
             base=None if state.base is None else narrowed(state.base),
-            originals=tuple(entry for entry in state.originals if says(None, entry) is answer),
+            originals=tuple(entry for entry in state.originals if belongs(None, entry) is wanted),
             deltas=tuple(narrowed(delta) for delta in state.deltas),
         )
         return replace(self, state=narrow)

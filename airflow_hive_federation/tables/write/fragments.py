@@ -91,9 +91,9 @@ def assemble_pieces(spark: SparkSession, writing: Writing, pieces: Sequence[Row]
     for piece in pieces:
         by_bucket[piece.bucket].append(piece.asDict())
 
-    def assemble(some: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, Any]]:
+    def assemble(buckets_of_pieces: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, Any]]:
         task, attempt = task_attempt()
-        for number, bucket_pieces in enumerate(some):
+        for number, bucket_pieces in enumerate(buckets_of_pieces):
             yield from _assembled(
                 writing, f"{writing.purpose}-{task}-{attempt}-{number}", bucket_pieces
             ).to_pylist()
