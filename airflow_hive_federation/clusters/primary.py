@@ -230,13 +230,14 @@ class _Change:
     def _note(self, table: types.Table, pending: Sequence[CopyObject], registry: ClusterRegistry) -> None:
         """Note in the former cluster that these files may be removed once no metadata names their directory.
 
-        The directory of a copy becomes the directory of a primary, from which only noted files are ever
-        removed.
+        The directory of a copy becomes the directory of a primary, of which no note may remain: a sweep would
+        remove its files if the partition was dropped, or the table renamed and its name taken by another.
         """
         home = registry.cluster(self.former)
         for item in pending:
             copy = item.metadata.secondaries[self.place.name]
-            forget(self.place, Kind.COPY, copy.location, self.options)
+            for kind in (Kind.COPY, Kind.FORMER_PRIMARY):
+                forget(self.place, kind, copy.location, self.options)
             if is_below(item.location, home.root):
                 files = {file.path: (file.size_bytes, file.modified_ns) for file in item.files}
                 directory = canonical(item.location)

@@ -1,0 +1,63 @@
+"""Notes of a change of the primary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from airflow_hive_federation.clusters.copies.objects import CopyObject
+from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark
+from airflow_hive_federation.clusters.notes import Kind, notes_of
+from airflow_hive_federation.clusters.primary import _Change
+from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.listing import list_files
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> ClusterRegistry:
+    properties = {name: {"fileSystem": f"{tmp_path}/{name}", "jobTracker": name} for name in ("C1", "C2")}
+    document = {"hive.cluster.properties": properties, "hive.default.cluster.name": "C1"}
+    return read_registry(document, origin="the test")
+
+
+def placed(tmp_path: Path, primary: str, copy: str) -> CopyObject:
+    """Return a table with a file in its primary, and a copy."""
+    places = {name: tmp_path / name / "d.db" / "t" / "copy-1" for name in (primary, copy)}
+    for place in places.values():
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "data").write_text("x", encoding="utf-8")
+    storage = types.StorageDescriptor(location=f"file:{places[primary]}")
+    table = types.Table(dbName="d", tableName="t", sd=storage, parameters={})
+    files = list_files(f"file:{places[primary]}")
+    mark = source_mark(table, files)
+    metadata = ClusterMetadata().with_secondary(copy, Secondary(location=f"file:{places[copy]}", source=mark))
+    return CopyObject(partition="", described=table, metadata=metadata, files=files, mark=mark)
+
+
+def note(registry: ClusterRegistry, former: str, cluster: str, pending: CopyObject) -> None:
+    change = _Change(
+        client=cast("Any", None),
+        transaction=cast("Any", None),
+        place=registry.cluster(cluster),
+        former=former,
+        keep_former=True,
+        options=None,
+    )
+    change._note(cast("types.Table", pending.described), [pending], registry)
+
+
+def test_a_primary_again_is_no_longer_noted_as_a_former_one(
+    tmp_path: Path, registry: ClusterRegistry
+) -> None:
+    """By the note, its files would be removed once no metadata names the directory: a dropped partition's."""
+
+    def noted() -> dict[str, list[Kind]]:
+        return {cluster.name: [one.kind for one in notes_of(cluster)] for cluster in registry}
+
+    note(registry, "C1", "C2", placed(tmp_path, "C1", "C2"))
+    assert noted() == {"C1": [Kind.FORMER_PRIMARY], "C2": []}
+    note(registry, "C2", "C1", placed(tmp_path, "C2", "C1"))
+    assert noted() == {"C1": [], "C2": [Kind.FORMER_PRIMARY]}
