@@ -1,0 +1,67 @@
+"""Directories that a sweep leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from airflow_hive_federation.clusters.notes import Kind, Note, take_note
+from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
+from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.listing import list_files
+
+
+class OneTable:
+    """As much of a metastore as a sweep asks for: one table, and locks that are free."""
+
+    def __init__(self, table: types.Table) -> None:
+        self.table = table
+
+    def get_table(self, database: str, name: str) -> types.Table:
+        assert (database, name) == (self.table.dbName, self.table.tableName)
+        return self.table
+
+    def lock(self, components: list[types.LockComponent]) -> types.LockResponse:
+        assert [component.tablename for component in components] == ["copies of d.t"]
+        return types.LockResponse(lockid=1, state=types.LockState.ACQUIRED)
+
+    def unlock(self, lock_id: int) -> None:
+        assert lock_id == 1
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> ClusterRegistry:
+    properties = {name: {"fileSystem": f"{tmp_path}/{name}", "jobTracker": name} for name in ("C1", "C2")}
+    document = {"hive.cluster.properties": properties, "hive.default.cluster.name": "C1"}
+    return read_registry(document, origin="the test")
+
+
+def swept(registry: ClusterRegistry, place: Path, primary: str) -> SweepReport:
+    """Sweep C1, in which a directory that no metadata names has the note of a former primary."""
+    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(f"file:{place}")}
+    note = Note(kind=Kind.FORMER_PRIMARY, directory=f"file:{place}", table="d.t", files=files)
+    take_note(registry.cluster("C1"), note)
+    storage = types.StorageDescriptor(location="file:/elsewhere")
+    parameters = {"hive.cluster.primary": primary} if primary else {}
+    table = types.Table(dbName="d", tableName="t", sd=storage, parameters=parameters)
+    return sweep_cluster(cast("Any", OneTable(table)), registry, "C1")
+
+
+@pytest.mark.parametrize("primary", ["C1", ""])
+def test_files_in_the_primary_cluster_are_not_those_of_a_former_primary(
+    tmp_path: Path, registry: ClusterRegistry, primary: str
+) -> None:
+    """A change that was refused has left the note, and somebody has dropped the external partition since."""
+    place = tmp_path / "C1" / "d.db" / "t" / "p=a"
+    place.mkdir(parents=True)
+    (place / "data").write_text("x", encoding="utf-8")
+    report = swept(registry, place, primary)
+    assert (report.removed, report.used) == ([], 0)
+    assert report.left == {f"file:{place}": "C1 is the primary of d.t, so its files may be in use"}
+    assert (place / "data").is_file()
+    report = swept(registry, place, "C2")
+    assert (report.removed, report.left) == ([f"file:{place}"], {})
+    assert not place.exists()
