@@ -23,7 +23,7 @@ from airflow_hive_federation.clusters.altering import (
     relocate,
 )
 from airflow_hive_federation.clusters.assignment import reason_to_skip
-from airflow_hive_federation.clusters.copies.copying import home_of
+from airflow_hive_federation.clusters.copies.directories import home_of
 from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects, split_name
 from airflow_hive_federation.clusters.locking import copies_lock, exclusive
 from airflow_hive_federation.clusters.metadata import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
@@ -12,24 +11,7 @@ from airflow_hive_federation.clusters.registry import ClusterRegistry, read_regi
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
-
-
-class OneTable:
-    """As much of a metastore as a sweep asks for: one table, and locks that are free."""
-
-    def __init__(self, table: types.Table) -> None:
-        self.table = table
-
-    def get_table(self, database: str, name: str) -> types.Table:
-        assert (database, name) == (self.table.dbName, self.table.tableName)
-        return self.table
-
-    def lock(self, components: list[types.LockComponent]) -> types.LockResponse:
-        assert [component.tablename for component in components] == ["copies of d.t"]
-        return types.LockResponse(lockid=1, state=types.LockState.ACQUIRED)
-
-    def unlock(self, lock_id: int) -> None:
-        assert lock_id == 1
+from tests.support.one_table import OneTable
 
 
 @pytest.fixture
@@ -47,7 +29,7 @@ def swept(registry: ClusterRegistry, place: Path, primary: str) -> SweepReport:
     storage = types.StorageDescriptor(location="file:/elsewhere")
     parameters = {"hive.cluster.primary": primary} if primary else {}
     table = types.Table(dbName="d", tableName="t", sd=storage, parameters=parameters)
-    return sweep_cluster(cast("Any", OneTable(table)), registry, "C1")
+    return sweep_cluster(OneTable(table).client, registry, "C1")
 
 
 @pytest.mark.parametrize("primary", ["C1", ""])
