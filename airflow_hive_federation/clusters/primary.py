@@ -250,10 +250,13 @@ class _Change:
         item_at = {canonical(item.location): item for item in pending}
 
         def moved(now: types.Table) -> types.Table | None:
-            item = item_at.get(canonical(str(now.sd and now.sd.location)))
+            location = str(now.sd and now.sd.location)
+            item = item_at.get(canonical(location))
             if item is not None:
                 self._refuse_changed(table, item, now)
                 self._move(now, item)
+            elif not self._is_there(location):
+                self._refuse_altered(table)
             parameters = read_metadata(now.parameters, full_name(now))
             self._set(now, replace(parameters, primary=self.place.name, next_primary=None))
             return now
@@ -294,8 +297,11 @@ class _Change:
         copies = read_metadata(now.parameters, full_name(table)).secondaries
         same_copy = copies.get(self.place.name) == item.metadata.secondaries[self.place.name]
         if not item.is_unchanged(now) or not same_copy:
-            reason, remedy = "it has just been altered", f"Copy it to {self.place.name}, and run this again."
-            _refuse(full_name(table), self.place, reason, remedy, item.partition)
+            self._refuse_altered(table, item.partition)
+
+    def _refuse_altered(self, table: types.Table, partition: str = "") -> NoReturn:
+        remedy = f"Copy it to {self.place.name}, and run this again."
+        _refuse(full_name(table), self.place, "it has just been altered", remedy, partition)
 
     def _move(self, now: Described, item: CopyObject) -> None:
         """Exchange the locations of an object and of its copy."""

@@ -1,8 +1,10 @@
-"""Notes of a change of the primary."""
+"""Notes and alterations of a change of the primary."""
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,8 +14,10 @@ from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary
 from airflow_hive_federation.clusters.notes import Kind, notes_of
 from airflow_hive_federation.clusters.primary import _Change
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
+from airflow_hive_federation.errors import PrimaryRefusedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
+from tests.support.one_table import OneTable
 
 
 @pytest.fixture
@@ -23,9 +27,9 @@ def registry(tmp_path: Path) -> ClusterRegistry:
     return read_registry(document, origin="the test")
 
 
-def placed(tmp_path: Path, primary: str, copy: str) -> CopyObject:
+def placed(tmp_path: Path, primary: str, secondary: str) -> CopyObject:
     """Return a table with a file in its primary, and a copy."""
-    places = {name: tmp_path / name / "d.db" / "t" / "copy-1" for name in (primary, copy)}
+    places = {name: tmp_path / name / "d.db" / "t" / "copy-1" for name in (primary, secondary)}
     for place in places.values():
         place.mkdir(parents=True, exist_ok=True)
         (place / "data").write_text("x", encoding="utf-8")
@@ -33,20 +37,26 @@ def placed(tmp_path: Path, primary: str, copy: str) -> CopyObject:
     table = types.Table(dbName="d", tableName="t", sd=storage, parameters={})
     files = list_files(f"file:{places[primary]}")
     mark = source_mark(table, files)
-    metadata = ClusterMetadata().with_secondary(copy, Secondary(location=f"file:{places[copy]}", source=mark))
+    metadata = ClusterMetadata().with_secondary(
+        secondary, Secondary(location=f"file:{places[secondary]}", source=mark)
+    )
     return CopyObject(partition="", described=table, metadata=metadata, files=files, mark=mark)
 
 
-def note(registry: ClusterRegistry, former: str, cluster: str, pending: CopyObject) -> None:
-    change = _Change(
-        client=cast("Any", None),
-        transaction=cast("Any", None),
+def changing(registry: ClusterRegistry, former: str, cluster: str, store: OneTable | None = None) -> _Change:
+    return _Change(
+        client=cast("Any", store),
+        transaction=cast("Any", SimpleNamespace(check=lambda: None)),
         place=registry.cluster(cluster),
         former=former,
         keep_former=True,
         options=None,
     )
-    change._note(cast("types.Table", pending.described), [pending], registry)
+
+
+def note(registry: ClusterRegistry, former: str, cluster: str, pending: CopyObject) -> None:
+    table = cast("types.Table", pending.described)
+    changing(registry, former, cluster)._note(table, [pending], registry)
 
 
 def test_a_primary_again_is_no_longer_noted_as_a_former_one(
@@ -61,3 +71,20 @@ def test_a_primary_again_is_no_longer_noted_as_a_former_one(
     assert noted() == {"C1": [Kind.FORMER_PRIMARY], "C2": []}
     note(registry, "C2", "C1", placed(tmp_path, "C2", "C1"))
     assert noted() == {"C1": [], "C2": [Kind.FORMER_PRIMARY]}
+
+
+def test_a_table_whose_location_was_set_meanwhile_keeps_its_primary(
+    tmp_path: Path, registry: ClusterRegistry
+) -> None:
+    pending = placed(tmp_path, "C1", "C2")
+    table = cast("types.Table", pending.described)
+    store = OneTable(copy.deepcopy(table))
+    assert store.table.sd is not None
+    store.table.sd.location = f"file:{tmp_path}/C1/other"
+    with pytest.raises(PrimaryRefusedError, match="has just been altered"):
+        changing(registry, "C1", "C2", store)._move_table(table, [pending])
+    assert store.table.sd.location == f"file:{tmp_path}/C1/other"
+    assert not store.table.parameters
+    store.table.sd.location = f"file:{tmp_path}/C2/there"
+    changing(registry, "C1", "C2", store)._move_table(table, [])
+    assert store.table.parameters == {"hive.cluster.primary": "C2"}
