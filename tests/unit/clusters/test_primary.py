@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from airflow_hive_federation.clusters.copies.objects import CopyObject
-from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark
-from airflow_hive_federation.clusters.notes import Kind, notes_of
+from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
+from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, take_note
 from airflow_hive_federation.clusters.primary import _Change
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.errors import PrimaryRefusedError
@@ -88,3 +89,25 @@ def test_a_table_whose_location_was_set_meanwhile_keeps_its_primary(
     store.table.sd.location = f"file:{tmp_path}/C2/there"
     changing(registry, "C1", "C2", store)._move_table(table, [])
     assert store.table.parameters == {"hive.cluster.primary": "C2"}
+
+
+def test_the_copy_before_the_one_that_becomes_the_primary_is_removed(
+    tmp_path: Path, registry: ClusterRegistry
+) -> None:
+    """It lies where a partition that is dropped and added again would have its directory."""
+    pending = placed(tmp_path, "C1", "C2")
+    previous = tmp_path / "C2" / "d.db" / "t" / "copy-0"
+    previous.mkdir()
+    take_note(registry.cluster("C2"), Note(kind=Kind.COPY, directory=f"file:{previous}", table="d.t"))
+    made = replace(pending.metadata.secondaries["C2"], former=f"file:{previous}")
+    table = cast("types.Table", pending.described)
+    table.parameters = write_metadata({}, ClusterMetadata().with_secondary("C2", made))
+    store = OneTable(table)
+    moved, removed = changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
+    assert (moved, removed) == (["d.t"], [f"file:{previous}"])
+    assert not previous.exists()
+    assert store.table.sd is not None
+    assert store.table.sd.location == made.location
+    assert (tmp_path / "C2" / "d.db" / "t" / "copy-1" / "data").is_file()
+    assert list(notes_of(registry.cluster("C2"))) == []
+    assert changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry) == ([], [])
