@@ -60,6 +60,7 @@ def sweep_cluster(
     :raises UnknownClusterError: the cluster does not exist.
     :raises StorageError: a note cannot be read, or a directory cannot be removed.
     :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
+    :raises NoSuchLockError: the lock of a table expired during a removal; sweep again.
     """
     swept = registry.cluster(cluster)
     removed: list[str] = []
@@ -68,12 +69,14 @@ def sweep_cluster(
     for table, notes_of_table in groupby(sorted(notes_of(swept, options), key=_table_of), key=_table_of):
         notes = list(notes_of_table)
         if table:
-            with alone_with_copies(client, table) as idle:
-                if not idle:
+            with alone_with_copies(client, table) as renew:
+                if renew is None:
                     left_with_reasons |= dict.fromkeys(_directories(notes), "a copy of it is being made")
                     continue
                 unused, left = _unused(client, registry, swept, table, notes)
-                removed += _remove(swept, unused, options)
+                for item in unused:
+                    renew()
+                    removed += _remove(swept, [item], options)
                 left_with_reasons |= left
                 used += len(notes) - len(unused) - len(left)
         else:

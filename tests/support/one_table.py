@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, cast
 
+from airflow_hive_federation.errors import NoSuchLockError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 
@@ -13,10 +14,12 @@ class OneTable:
     """As much of a client as changes of cluster metadata and sweeps ask for; its locks are always free.
 
     :param table: the table, without partitions.
+    :param checks: the number of times that a lock is found before it has expired.
     """
 
-    def __init__(self, table: types.Table) -> None:
+    def __init__(self, table: types.Table, *, checks: int = 9) -> None:
         self.table = table
+        self.checks = checks
 
     @property
     def client(self) -> MetastoreClient:
@@ -33,6 +36,12 @@ class OneTable:
     def lock(self, components: list[types.LockComponent]) -> types.LockResponse:
         assert components
         return types.LockResponse(lockid=1, state=types.LockState.ACQUIRED)
+
+    def check_lock(self, lock_id: int) -> types.LockResponse:
+        self.checks -= 1
+        if self.checks < 0:
+            raise NoSuchLockError("The lock has expired.")
+        return types.LockResponse(lockid=lock_id, state=types.LockState.ACQUIRED)
 
     def unlock(self, lock_id: int) -> None:
         assert lock_id == 1

@@ -9,6 +9,7 @@ import pytest
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
+from airflow_hive_federation.errors import NoSuchLockError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
 from tests.support.one_table import OneTable
@@ -47,3 +48,16 @@ def test_files_in_the_primary_cluster_are_not_those_of_a_former_primary(
     report = swept(registry, place, "C2")
     assert (report.removed, report.left) == ([f"file:{place}"], {})
     assert not place.exists()
+
+
+def test_a_sweep_ends_when_its_lock_has_expired(tmp_path: Path, registry: ClusterRegistry) -> None:
+    """A copy may have begun that takes up the directories."""
+    places = [tmp_path / "C1" / "d.db" / "t" / f"copy-{number}" for number in range(3)]
+    for place in places:
+        place.mkdir(parents=True)
+        take_note(registry.cluster("C1"), Note(kind=Kind.COPY, directory=f"file:{place}", table="d.t"))
+    table = types.Table(dbName="d", tableName="t", sd=types.StorageDescriptor(location="file:/elsewhere"))
+    with pytest.raises(NoSuchLockError):
+        sweep_cluster(OneTable(table, checks=1).client, registry, "C1")
+    assert len([place for place in places if place.is_dir()]) == 2
+    assert len(sweep_cluster(OneTable(table).client, registry, "C1").removed) == 2
