@@ -77,11 +77,20 @@ def brought_up(copy: ValidWriteIds, now: ValidWriteIds) -> ValidWriteIds:
     """Return the write ids of ``now``, for a copy with the same rows.
 
     Aborted ids stay aborted: the metastore forgets them once a compaction has removed their rows from the
-    primary, but the copy still holds these rows.
+    primary, but the copy still holds these rows. Open ids above the high watermark of ``now`` stay open: the
+    metastore may have forgotten their end, and the copy may hold a part of their rows.
     """
     aborted = tuple(sorted({*copy.aborted_ids, *now.aborted_ids} - {*now.open_ids}))
     top = max(copy.high_watermark, now.high_watermark)
-    return replace(now, high_watermark=top, aborted_ids=aborted)
+    still_open = {an_id for an_id in copy.open_ids if an_id > now.high_watermark}
+    lowest = {*still_open, *(() if now.min_open_id is None else (now.min_open_id,))}
+    return replace(
+        now,
+        high_watermark=top,
+        open_ids=tuple(sorted({*now.open_ids, *still_open})),
+        aborted_ids=aborted,
+        min_open_id=min(lowest, default=None),
+    )
 
 
 def is_current(described: types.Table | types.Partition, copy: Secondary, now: ValidWriteIds) -> bool:

@@ -51,12 +51,14 @@ class KeepRule:
         :param names: the names of all partitions, ``day=2026-01-01``.
         :param keys: the partition keys of the table.
         :raises ConfigurationError: the table lacks the key, or has several keys with days and the rule names
-            none.
+            none, or no partition has a day in the key.
         """
         if self.days is None:
             return list(names)
         days = {name: _days(name) for name in names}
         key = self._key([key_name.lower() for key_name in keys], days.values())
+        if days and all(days_by_key.get(key) is None for days_by_key in days.values()):
+            raise self._refused(f"no partition of {self.table} has a day in {key}")
         chosen = []
         for name, days_by_key in days.items():
             day = days_by_key.get(key)

@@ -6,7 +6,7 @@ Hive's own statements have to wait as well, ordinary Hive locks are taken too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from airflow_hive_federation.errors import LockTimeoutError, NoSuchLockError
@@ -84,14 +84,21 @@ def altering(
 
 
 @contextmanager
-def alone_with_copies(client: MetastoreClient, table: str) -> Iterator[bool]:
-    """Prevent new copies of a table during the block; yield ``False`` if copies are being made already.
+def alone_with_copies(client: MetastoreClient, table: str) -> Iterator[Callable[[], None] | None]:
+    """Prevent new copies of a table during the block; yield ``None`` if copies are being made already.
 
     :param table: ``database.table``.
+    :return: a function that proves and renews the lock, which expires after the metastore's
+        ``hive.txn.timeout``; it raises :class:`NoSuchLockError` if the lock has expired.
     """
     answer = client.lock([exclusive(copies_lock(table))])
+    lock_id = answer.lockid or 0
+
+    def renew() -> None:
+        client.check_lock(lock_id)
+
     try:
-        yield answer.state == types.LockState.ACQUIRED
+        yield renew if answer.state == types.LockState.ACQUIRED else None
     finally:
         with suppress(NoSuchLockError):
-            client.unlock(answer.lockid or 0)
+            client.unlock(lock_id)

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_hive_federation.clusters.registry import Cluster
-from airflow_hive_federation.errors import StorageError
+from airflow_hive_federation.errors import FileVanishedError, StorageError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.storage.filesystem import (
@@ -94,8 +94,7 @@ def note_of(
 
     :raises StorageError: the note cannot be read.
     """
-    name = _name(kind, directory)
-    return next(_read(cluster, (entry for entry in _names(cluster, options) if entry == name), options), None)
+    return next(_read(cluster, [_name(kind, directory)], options), None)
 
 
 def notes_of(
@@ -120,8 +119,12 @@ def _names(cluster: Cluster, options: Mapping[str, Any] | None) -> list[str]:
 def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | None) -> Iterator[Note]:
     for name in names:
         uri = join(state_of(cluster), _NOTES, name)
-        with reading(uri, options) as file:
-            text = file.read()
+        try:
+            with reading(uri, options) as file:
+                text = file.read()
+        except FileVanishedError:
+            # Its directory was removed after the names were listed.
+            continue
         try:
             fields = bounded_json.loads(text)
             note = Note(**{**fields, "kind": Kind(fields["kind"])})

@@ -23,7 +23,7 @@ from airflow_hive_federation.clusters.altering import (
     relocate,
 )
 from airflow_hive_federation.clusters.assignment import reason_to_skip
-from airflow_hive_federation.clusters.copies.copying import home_of
+from airflow_hive_federation.clusters.copies.directories import home_of, remove_unnamed
 from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects, split_name
 from airflow_hive_federation.clusters.locking import copies_lock, exclusive
 from airflow_hive_federation.clusters.metadata import (
@@ -56,7 +56,8 @@ class PrimaryReport:
     :param cluster: its present primary cluster.
     :param former: its former primary cluster; the same cluster if nothing had to change.
     :param moved: the objects (the table, or partitions by name) whose location changed in this run.
-    :param removed: the directories of the former primary whose files were removed.
+    :param removed: the directories of the former primary whose files were removed, and those of the previous
+        copies in the present primary.
     """
 
     table: str
@@ -108,13 +109,13 @@ def change_primary(
             keep_former=keep_former,
             options=options,
         )
-        moved = [] if former == new_primary.name else change.run(described, registry)
+        moved, removed = ([], []) if former == new_primary.name else change.run(described, registry)
         return PrimaryReport(
             table=name,
             cluster=new_primary.name,
             former=former,
             moved=moved,
-            removed=_remove_former(client, registry, name, new_primary, options),
+            removed=[*removed, *_remove_former(client, registry, name, new_primary, options)],
         )
 
 
@@ -193,8 +194,8 @@ class _Change:
     keep_former: bool
     options: Mapping[str, Any] | None = field(repr=False)
 
-    def run(self, table: types.Table, registry: ClusterRegistry) -> list[str]:
-        """Change all objects, and the table last; return the objects that were changed."""
+    def run(self, table: types.Table, registry: ClusterRegistry) -> tuple[list[str], list[str]]:
+        """Change all objects, and the table last; return the changed objects, and the removed directories."""
         parts = partitions_by_name(self.client, table) if table.partitionKeys else {}
         objects = copy_objects(table, parts, self.options)
         pending = [item for item in objects if not self._is_there(item.location)]
@@ -204,8 +205,9 @@ class _Change:
             self._move_table(table, pending)
         else:
             self._move_partitions(table, pending)
+        removed = self._remove_previous(table, pending)
         self._check_left_alone(table, pending)
-        return [item.partition or full_name(table) for item in pending]
+        return [item.partition or full_name(table) for item in pending], removed
 
     def _is_there(self, location: str) -> bool:
         return is_below(location, self.place.root)
@@ -230,13 +232,14 @@ class _Change:
     def _note(self, table: types.Table, pending: Sequence[CopyObject], registry: ClusterRegistry) -> None:
         """Note in the former cluster that these files may be removed once no metadata names their directory.
 
-        The directory of a copy becomes the directory of a primary, from which only noted files are ever
-        removed.
+        The directory of a copy becomes the directory of a primary, of which no note may remain: a sweep would
+        remove its files if the partition was dropped, or the table renamed and its name taken by another.
         """
         home = registry.cluster(self.former)
         for item in pending:
             copy = item.metadata.secondaries[self.place.name]
-            forget(self.place, Kind.COPY, copy.location, self.options)
+            for kind in (Kind.COPY, Kind.FORMER_PRIMARY):
+                forget(self.place, kind, copy.location, self.options)
             if is_below(item.location, home.root):
                 files = {file.path: (file.size_bytes, file.modified_ns) for file in item.files}
                 directory = canonical(item.location)
@@ -249,10 +252,13 @@ class _Change:
         item_at = {canonical(item.location): item for item in pending}
 
         def moved(now: types.Table) -> types.Table | None:
-            item = item_at.get(canonical(str(now.sd and now.sd.location)))
+            location = str(now.sd and now.sd.location)
+            item = item_at.get(canonical(location))
             if item is not None:
                 self._refuse_changed(table, item, now)
                 self._move(now, item)
+            elif not self._is_there(location):
+                self._refuse_altered(table)
             parameters = read_metadata(now.parameters, full_name(now))
             self._set(now, replace(parameters, primary=self.place.name, next_primary=None))
             return now
@@ -293,8 +299,11 @@ class _Change:
         copies = read_metadata(now.parameters, full_name(table)).secondaries
         same_copy = copies.get(self.place.name) == item.metadata.secondaries[self.place.name]
         if not item.is_unchanged(now) or not same_copy:
-            reason, remedy = "it has just been altered", f"Copy it to {self.place.name}, and run this again."
-            _refuse(full_name(table), self.place, reason, remedy, item.partition)
+            self._refuse_altered(table, item.partition)
+
+    def _refuse_altered(self, table: types.Table, partition: str = "") -> NoReturn:
+        remedy = f"Copy it to {self.place.name}, and run this again."
+        _refuse(full_name(table), self.place, "it has just been altered", remedy, partition)
 
     def _move(self, now: Described, item: CopyObject) -> None:
         """Exchange the locations of an object and of its copy."""
@@ -311,6 +320,21 @@ class _Change:
 
     def _set(self, now: Described, metadata: ClusterMetadata) -> None:
         now.parameters = write_metadata(now.parameters, metadata)
+
+    def _remove_previous(self, table: types.Table, pending: Sequence[CopyObject]) -> list[str]:
+        """Remove the copies that preceded the present primaries, and that no metadata names any more.
+
+        They lie in the default directory of their partition. If the partition is dropped and added again, its
+        readers would find their rows in it.
+        """
+        copies = [item.metadata.secondaries[self.place.name] for item in pending]
+        return remove_unnamed(
+            [copy.former for copy in copies if copy.former],
+            self.place,
+            table,
+            primaries=[copy.location for copy in copies],
+            options=self.options,
+        )
 
     def _check_left_alone(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
         """Report files that others have written to the former locations meanwhile."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
-from airflow_hive_federation.clusters.notes import Note, notes_of, remove_noted
+from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, remove_noted
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
@@ -52,13 +52,15 @@ def sweep_cluster(
     """Remove the directories in a cluster that a note names and no metadata names.
 
     It leaves the directories of tables that are being copied for the next run, and those of tables that no
-    longer exist, which may have been renamed.
+    longer exist, which may have been renamed. In the primary cluster of a table, it leaves the directories
+    that a change of the primary has noted, because that change has not ended.
 
     :param cluster: the name of the cluster.
     :param statements_older_than_s: the age in seconds below which directories of statements are left.
     :raises UnknownClusterError: the cluster does not exist.
     :raises StorageError: a note cannot be read, or a directory cannot be removed.
     :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
+    :raises NoSuchLockError: the lock of a table expired during a removal; sweep again.
     """
     swept = registry.cluster(cluster)
     removed: list[str] = []
@@ -67,15 +69,16 @@ def sweep_cluster(
     for table, notes_of_table in groupby(sorted(notes_of(swept, options), key=_table_of), key=_table_of):
         notes = list(notes_of_table)
         if table:
-            with alone_with_copies(client, table) as idle:
-                in_use = _named(client, table) if idle else None
-                reason = "the table is gone, or has another name" if idle else "a copy of it is being made"
-                unused = [] if in_use is None else [item for item in notes if not _is_named(item, in_use)]
-                removed += _remove(swept, unused, options)
-                if in_use is None:
-                    left_with_reasons.update({item.directory: reason for item in notes})
-                else:
-                    used += len(notes) - len(unused)
+            with alone_with_copies(client, table) as renew:
+                if renew is None:
+                    left_with_reasons |= dict.fromkeys(_directories(notes), "a copy of it is being made")
+                    continue
+                unused, left = _unused(client, registry, swept, table, notes)
+                for item in unused:
+                    renew()
+                    removed += _remove(swept, [item], options)
+                left_with_reasons |= left
+                used += len(notes) - len(unused) - len(left)
         else:
             old = [item for item in notes if item.taken_s < time.time() - statements_older_than_s]
             removed += _remove(swept, old, options)
@@ -100,19 +103,32 @@ def named_directories(table: types.Table, objects: Iterable[types.Table | types.
     return frozenset(in_use)
 
 
-def _named(client: MetastoreClient, name: str) -> frozenset[str] | None:
-    """Return the directories of a table and its partitions; ``None`` if the table does not exist."""
+def _unused(
+    client: MetastoreClient, registry: ClusterRegistry, swept: Cluster, name: str, notes: Sequence[Note]
+) -> tuple[list[Note], dict[str, str]]:
+    """Return the notes of directories to remove, and the directories to leave, with the reasons.
+
+    :param name: the table of all the notes.
+    """
     database, _, table_name = name.partition(".")
     try:
         table = client.get_table(database, table_name)
     except NoSuchObjectError:
-        return None
+        return [], dict.fromkeys(_directories(notes), "the table is gone, or has another name")
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
-    return named_directories(table, [table, *partitions])
+    in_use = named_directories(table, [table, *partitions])
+    unnamed = [item for item in notes if canonical(item.directory) not in in_use]
+    primary = read_metadata(table.parameters, name).primary or registry.default_cluster().name
+    if primary != swept.name:
+        return unnamed, {}
+    unused = [item for item in unnamed if item.kind is not Kind.FORMER_PRIMARY]
+    of_primary = [item for item in unnamed if item.kind is Kind.FORMER_PRIMARY]
+    reason = f"{swept.name} is the primary of {name}, so its files may be in use"
+    return unused, dict.fromkeys(_directories(of_primary), reason)
 
 
-def _is_named(note: Note, named: frozenset[str]) -> bool:
-    return canonical(note.directory) in named
+def _directories(notes: Iterable[Note]) -> list[str]:
+    return [item.directory for item in notes]
 
 
 def _remove(cluster: Cluster, notes: Iterable[Note], options: Mapping[str, Any] | None) -> list[str]:

@@ -25,6 +25,7 @@ from airflow_hive_federation.clusters.altering import (
     full_name,
     partitions_by_name,
 )
+from airflow_hive_federation.clusters.copies.directories import home_of, remove_unnamed
 from airflow_hive_federation.clusters.copies.objects import (
     CopyObject,
     chosen_partitions,
@@ -45,8 +46,6 @@ from airflow_hive_federation.clusters.notes import (
     Kind,
     Note,
     forget,
-    note_of,
-    remove_noted,
     state_of,
     take_note,
 )
@@ -55,7 +54,7 @@ from airflow_hive_federation.errors import CopySourceChangedError, StorageError,
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
-from airflow_hive_federation.storage.filesystem import is_below, join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import write_plan
 from airflow_hive_federation.transactions.snapshots import Snapshot
@@ -258,42 +257,19 @@ def _dropped(
 
         return drop
 
+    altered: Sequence[types.Table | types.Partition]
     if described.partitionKeys:
         names = list(chosen_partitions(client, described, partitions, where))
-        alter_partition_metadata(client, described, {name: dropping(name) for name in names})
+        altered = alter_partition_metadata(client, described, {name: dropping(name) for name in names})
     else:
-        alter_table_metadata(client, described, dropping(full_name(described)))
+        altered = [alter_table_metadata(client, described, dropping(full_name(described)))]
+    primaries = {item.sd.location for item in altered if item.sd is not None and item.sd.location}
     directories = [uri for copy in had.values() for uri in (copy.location, copy.former) if uri]
-    removed = [uri for uri in directories if _remove_former_place(uri, place, described, options)]
+    removed = remove_unnamed(directories, place, described, primaries=primaries, options=options)
     return CopyReport(table=full_name(described), cluster=place.name, copied=sorted(had), removed=removed)
 
 
-def remove_copy_directory(uri: str, home: str, options: Mapping[str, Any] | None = None) -> bool:
-    """Remove the directory of a copy that no metadata names any more; return whether it existed.
-
-    A directory outside ``home``, or one whose name is not that of a copy, stays, because every user who may
-    alter a table may write its parameters.
-
-    :param home: the cluster's directory for the copies of the table.
-    :raises StorageError: the directory cannot be removed.
-    """
-    name = uri.rstrip("/").rpartition("/")[2]
-    if not name.startswith(COPY) or not is_below(uri, home):
-        return False
-    filesystem, path = open_filesystem(uri, options)
-    with storage_errors(uri):
-        if not filesystem.exists(path):
-            return False
-        filesystem.rm(path, recursive=True)
-    return True
-
-
 # -- copying -------------------------------------------------------------------------------------------------
-
-
-def home_of(cluster: Cluster, table: types.Table) -> str:
-    """Return the URI of a cluster's directory for the copies of a table."""
-    return join(cluster.root, f"{table.dbName}.db", str(table.tableName))
 
 
 def _target(cluster: Cluster, table: types.Table, one: CopyObject) -> str:
@@ -488,18 +464,5 @@ def _remove_former(
         for item in objects
         if (copy := item.metadata.secondaries.get(cluster.name)) is not None and copy.former
     ]
-    return [uri for uri in former if _remove_former_place(uri, cluster, table, options)]
-
-
-def _remove_former_place(
-    uri: str, cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
-) -> bool:
-    """Remove a directory that metadata has named, if it holds copies or has the note of a former primary."""
-    if is_below(uri, cluster.root):
-        note = note_of(cluster, Kind.FORMER_PRIMARY, uri, options)
-        if note is not None and note.table == full_name(table):
-            return remove_noted(cluster, note, options)
-    removed = remove_copy_directory(uri, home_of(cluster, table), options)
-    if removed:
-        forget(cluster, Kind.COPY, uri, options)
-    return removed
+    primaries = {item.location for item in objects}
+    return remove_unnamed(former, cluster, table, primaries=primaries, options=options)

@@ -71,6 +71,9 @@ class CopyObject:
         """Return whether a copy has the rows that the primary has now."""
         if self.news_for is None:
             return copy.snapshot is None and copy.source.listing == self.mark.listing
+        if copy.source.files and not self.files:
+            # Hive 3's TRUNCATE removes the files, and leaves no directory that shows its write id.
+            return False
         return (
             copy.snapshot is not None
             and copy.source.metadata == self.mark.metadata

@@ -12,11 +12,8 @@ import pytest
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.clusters.altering import partitions_by_name
 from airflow_hive_federation.clusters.catalog import MetastoreFacts
-from airflow_hive_federation.clusters.copies.copying import (
-    copy_to_cluster,
-    drop_copies,
-    remove_copy_directory,
-)
+from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
+from airflow_hive_federation.clusters.copies.directories import remove_copy_directory
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore

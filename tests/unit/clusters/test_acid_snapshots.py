@@ -73,6 +73,17 @@ def test_aborted_ids_are_not_forgotten_with_the_metastore() -> None:
     assert brought_up(ids(COPY), ids("d.t:2:9223372036854775807::")).high_watermark == 5
 
 
+def test_an_open_id_above_a_lower_high_watermark_stays_open() -> None:
+    # The copied files may hold rows of 3, and the metastore forgets aborted and committed ids alike.
+    made = brought_up(ids(COPY), ids("d.t:2:9223372036854775807::"))
+    assert not made.is_valid(3)
+    assert has_news(made, ids("d.t:5:9223372036854775807::4"))
+    # Of an id below the high watermark, the metastore shows the end.
+    assert brought_up(ids(COPY), ids("d.t:6:9223372036854775807::4")).open_ids == ()
+    assert brought_up(ids(COPY), ids("d.t:6:9223372036854775807::3,4")).aborted_ids == (3, 4)
+    assert brought_up(ids("d.t:5:3:3,5:4"), ids("d.t:4:2:2:")).min_open_id == 2
+
+
 def test_a_snapshot_in_parameters() -> None:
     mark = SourceMark(metadata="0", files=0, size_bytes=0, content="0", listing="0")
     copy = Secondary(location="file:/c", source=mark, snapshot=ids(COPY))

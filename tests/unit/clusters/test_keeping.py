@@ -54,6 +54,8 @@ def test_a_window_has_its_days_and_those_to_come() -> None:
     assert read_rule("all of a.b in C2").chosen(names, ["day"], TODAY) == names
     beside = ["region=e%3Au/day=2026-03-31", "region=e%3Au/day=__HIVE_DEFAULT_PARTITION__"]
     assert rule.chosen(beside, ["region", "day"], TODAY) == beside[:1]
+    assert rule.chosen([], ["day"], TODAY) == []
+    assert rule.chosen(["day=2020-01-01"], ["day"], TODAY) == []
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,14 @@ def test_a_window_has_its_days_and_those_to_come() -> None:
         ("last 2 days of a.b by hour in C2", ["day"], ["day=20260331"], "no partition key hour"),
         ("last 2 days of a.b in C2", ["x", "y"], ["x=20260331/y=20260331"], "several keys with days: x, y"),
         ("last 2 days of a.b in C2", [], [], "no partition keys"),
+        # Otherwise the rule would keep nothing, and nobody would know.
+        ("last 2 days of a.b in C2", ["m"], ["m=202603", "m=202604"], "no partition of a.b has a day in m"),
+        (
+            "last 2 days of a.b by x in C2",
+            ["x", "y"],
+            ["x=e/y=20260331"],
+            "no partition of a.b has a day in x",
+        ),
     ],
 )
 def test_a_rule_that_does_not_fit_names_the_key(

@@ -97,3 +97,26 @@ def test_a_note_that_was_written_by_others_is_refused(cluster: Cluster) -> None:
     path.write_text("[]", encoding="utf-8")
     with pytest.raises(StorageError, match="is not a note"):
         list(notes_of(cluster))
+
+
+def test_one_note_is_read_without_a_listing_of_all(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drop of many copies looks for a note of each."""
+    note = Note(kind=Kind.COPY, directory=f"{cluster.root}/d.db/t/copy-1", table="d.t", taken_s=1.0)
+    take_note(cluster, note)
+    monkeypatch.setattr("airflow_hive_federation.clusters.notes.list_directory", pytest.fail)
+    assert note_of(cluster, Kind.COPY, note.directory) == note
+    assert note_of(cluster, Kind.FORMER_PRIMARY, note.directory) is None
+
+
+def test_a_note_that_is_forgotten_during_the_reading_is_left_out(cluster: Cluster) -> None:
+    """Statements end beside a sweep."""
+    notes = [
+        Note(kind=Kind.COPY, directory=f"{cluster.root}/d.db/t/copy-{number}", table="d.t", taken_s=1.0)
+        for number in range(2)
+    ]
+    for note in notes:
+        take_note(cluster, note)
+    reading = notes_of(cluster)
+    first = next(reading)
+    forget(cluster, Kind.COPY, next(note.directory for note in notes if note != first))
+    assert list(reading) == []
