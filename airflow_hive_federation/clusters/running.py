@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -26,10 +27,12 @@ from airflow_hive_federation.clusters.statements.statement import (
     UseDatabase,
 )
 from airflow_hive_federation.clusters.statements.tokens import split_script
-from airflow_hive_federation.errors import RoutingError, UnanalysableError
+from airflow_hive_federation.errors import FileVanishedError, RoutingError, StorageError, UnanalysableError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import write_atomically
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +80,10 @@ class RoutedStatement:
     ) -> Iterator[str]:
         """Write the statement for a job in a cluster; yield its URI, and remove it after the block.
 
+        A failed removal is only logged: a retry of the task would run the statement twice.
+
         :param acid: the transactional tables that it reads; see :func:`.acid_inputs.acid_inputs`.
-        :raises StorageError: the file cannot be written or removed.
+        :raises StorageError: the file cannot be written.
         """
         directory = join(state_of(cluster), f"sql-{uuid.uuid4().hex}")
         uri = join(directory, "statement.json")
@@ -88,17 +93,20 @@ class RoutedStatement:
         try:
             yield uri
         finally:
-            remove_statement(directory, options)
-            forget(cluster, Kind.STATEMENT, directory, options)
+            try:
+                remove_statement(directory, options)
+                forget(cluster, Kind.STATEMENT, directory, options)
+            except StorageError as error:
+                log.warning("The file of a statement stays until the next cluster sweep: %s", error)
 
 
 def remove_statement(directory: str, options: Mapping[str, Any] | None = None) -> None:
-    """Remove the directory of a finished statement, with its report.
+    """Remove the directory of a finished statement, with its report, if it exists.
 
     :raises StorageError: the directory cannot be removed.
     """
     filesystem, path = open_filesystem(directory, options)
-    with storage_errors(directory):
+    with suppress(FileVanishedError), storage_errors(directory):
         filesystem.rm(path, recursive=True)
 
 

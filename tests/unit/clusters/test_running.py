@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,7 @@ from airflow_hive_federation.clusters.metadata import (
     source_mark,
     write_metadata,
 )
+from airflow_hive_federation.clusters.notes import notes_of
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.clusters.running import LiveRouter, first_session, statements_of
@@ -147,8 +149,9 @@ def test_a_script_that_cannot_be_divided_is_refused() -> None:
         statements_of("select 'no end")
 
 
-def test_a_statement_is_written_for_its_job_and_removed(tables: Tables, tmp_path: Path) -> None:
-    registry = read_registry(
+@pytest.fixture
+def roots(tmp_path: Path) -> ClusterRegistry:
+    return read_registry(
         {
             "hive.cluster.properties": {
                 "C1": {"fileSystem": str(tmp_path / "r"), "jobTracker": "one"},
@@ -158,9 +161,30 @@ def test_a_statement_is_written_for_its_job_and_removed(tables: Tables, tmp_path
         },
         origin="the test",
     )
-    (routed,) = router(tables, registry=registry).script("select * from t1", Session())
-    with routed.written(registry.cluster("C1")) as uri:
+
+
+def test_a_statement_is_written_for_its_job_and_removed(tables: Tables, roots: ClusterRegistry) -> None:
+    (routed,) = router(tables, registry=roots).script("select * from t1", Session())
+    with routed.written(roots.cluster("C1")) as uri:
         path = Path(uri.removeprefix("file:"))
         assert json.loads(path.read_text()) == {"database": "default", "sql": "select * from t1", "acid": []}
         assert path.stat().st_mode & 0o077 == 0
     assert not path.parent.exists()
+    assert not list(notes_of(roots.cluster("C1")))
+
+
+def test_a_statement_that_has_run_does_not_fail_because_its_file_stays(
+    tables: Tables, roots: ClusterRegistry, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (routed,) = router(tables, registry=roots).script("insert into t1 select 1", Session())
+    with routed.written(roots.cluster("C1")) as uri:
+        shutil.rmtree(Path(uri.removeprefix("file:")).parent)
+    assert not caplog.records
+    assert not list(notes_of(roots.cluster("C1")))
+    with routed.written(roots.cluster("C1")):
+        (note,) = (tmp_path / "r" / "_hive_federation" / "notes").iterdir()
+        note.unlink()
+        note.mkdir()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "cluster sweep" in caplog.text
+    assert "insert" not in caplog.text
