@@ -182,13 +182,14 @@ class LiveRouter:
         facts.prefetch(_names_in(text, session))
         while True:
             decision = router.decide(text, facts, session)
-            used = _copies_used(decision, session) - checked if self.check_files else set()
+            used = _copies_used(decision, session) if self.check_files else {}
+            unchecked = sorted(used.keys() - checked)
             # Each of a few tables is checked once per cluster, so this loop ends.
-            checked |= used
-            if not used or not [
+            checked.update(unchecked)
+            if not unchecked or not [
                 stale_object
-                for database, name, cluster in sorted(used)
-                for stale_object in facts.check_files(database, name, cluster, options=self.options)
+                for place in unchecked
+                for stale_object in facts.check_files(*place, values=used[place], options=self.options)
             ]:
                 return decision
 
@@ -252,12 +253,19 @@ def _names_in(text: str, session: Session) -> list[tuple[str, str]]:
     return [(name.database or session.database, name.name) for name in names]
 
 
-def _copies_used(decision: Decision, session: Session) -> set[tuple[str, str, str]]:
-    """Return the tables of which the decision reads copies, with the cluster of these copies."""
-    if decision.cluster is None:
-        return set()
-    return {
-        (use.table.database or session.database, use.table.name, decision.cluster)
-        for use in decision.inputs
-        if any(group.readable[0] != decision.cluster for group in use.groups)
-    }
+def _copies_used(
+    decision: Decision, session: Session
+) -> dict[tuple[str, str, str], frozenset[tuple[str, ...]] | None]:
+    """Return the tables of which the decision reads copies, with the cluster of these copies.
+
+    :return: by database, table and cluster, the values of the partitions whose copies are read; ``None`` for
+        an unpartitioned table, and if the decision does not name all of these partitions.
+    """
+    used: dict[tuple[str, str, str], frozenset[tuple[str, ...]] | None] = {}
+    for use in decision.inputs if decision.cluster is not None else ():
+        groups = [group for group in use.groups if group.readable[0] != decision.cluster]
+        if groups:
+            all_named = all(group.partitions == len(group.values) for group in groups)
+            values = frozenset().union(*(group.values for group in groups)) if all_named else None
+            used[use.table.database or session.database, use.table.name, str(decision.cluster)] = values
+    return used

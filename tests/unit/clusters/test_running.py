@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +20,12 @@ from airflow_hive_federation.clusters.notes import notes_of
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.clusters.running import LiveRouter, first_session, statements_of
-from airflow_hive_federation.errors import RoutingError, UnanalysableError, UnknownClusterError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    RoutingError,
+    UnanalysableError,
+    UnknownClusterError,
+)
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
@@ -42,6 +47,7 @@ class Tables:
 
     def __init__(self, *tables: types.Table) -> None:
         self.tables = {str(one.tableName): one for one in tables}
+        self.partitions: list[types.Partition] = []
         self.asked = 0
 
     def call(self, method: str, *arguments: str) -> str:
@@ -51,6 +57,9 @@ class Tables:
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         self.asked += 1
         return [self.tables[name] for name in names if name in self.tables]
+
+    def iter_partitions(self, database: str, name: str) -> Iterator[types.Partition]:
+        yield from self.partitions if name == "parted" else ()
 
 
 def table(name: str, location: str, primary: str, copy: Path | None = None) -> types.Table:
@@ -103,6 +112,30 @@ def test_a_copy_is_used_while_files_are_those_that_were_copied(
         assert router(tables, check_files=False).route(JOIN, Session()).cluster == "C2"
         (place / "more").unlink()
     assert router(tables).route(JOIN, Session()).cluster == "C2"
+
+
+def test_only_the_files_of_partitions_that_are_read_are_compared(
+    tables: Tables, places: tuple[Path, Path], tmp_path: Path
+) -> None:
+    primary, copy = places
+    parted = tables.tables["parted"] = table("parted", str(tmp_path / "parted"), "C1")
+    parted.partitionKeys = [types.FieldSchema(name="ds", type="string")]
+    for ds in ("1", "2"):
+        one = types.Partition(values=[ds], sd=types.StorageDescriptor(location=str(primary)), parameters={})
+        secondary = Secondary(location=str(copy), source=source_mark(one, list_files(str(primary))))
+        one.parameters = write_metadata({}, ClusterMetadata(secondaries={"C2": secondary}))
+        tables.partitions.append(one)
+    whole = "SELECT * FROM parted JOIN t2 ON parted.a = t2.a"
+    assert router(tables).route(whole, Session()).cluster == "C2"
+    # The copy of the second partition has other files, and cannot even be listed.
+    tables.partitions[1].parameters = {
+        key: "nowhere://copy" if key.endswith(".location") else value
+        for key, value in (tables.partitions[1].parameters or {}).items()
+    }
+    assert router(tables).route(f"{whole} WHERE ds = '1'", Session()).cluster == "C2"
+    for sql in (whole, f"{whole} WHERE ds = '2'"):
+        with pytest.raises(ConfigurationError, match="nowhere"):
+            router(tables).route(sql, Session())
 
 
 def test_all_tables_of_a_statement_are_asked_for_at_once(tables: Tables) -> None:
