@@ -133,6 +133,8 @@ class MetastoreFacts:
         self._tables.clear()
         self._facts.clear()
         self._last_events.update(changes.tables)
+        # Such events are rare, so they count as changes of the partitions of all tables.
+        self._epoch += bool(changes.databases)
         for key in list(self._placed):
             if key in changes.tables or key[0] in changes.databases:
                 del self._placed[key]

@@ -147,6 +147,16 @@ def test_lost_events_give_a_new_version(metastore: Metastore, facts: MetastoreFa
     assert partitions == ["1", "2", "3"]
 
 
+def test_an_event_of_a_database_concerns_its_tables(metastore: Metastore, facts: MetastoreFacts) -> None:
+    before = seen(facts)
+    metastore.partitions["parted"].append(types.Partition(values=["3"]))
+    metastore.happened("")
+    facts.refresh()
+    version, partitions = seen(facts)
+    assert version != before[0]
+    assert partitions == ["1", "2", "3"]
+
+
 def test_a_table_that_comes_or_goes_is_read_again(metastore: Metastore, facts: MetastoreFacts) -> None:
     assert facts.table("d", "new") is None
     metastore.add("new")
