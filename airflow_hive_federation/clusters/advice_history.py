@@ -2,13 +2,14 @@
 
 Every writer has its own file, in the directory of the day on which it began, so that writers never conflict.
 Each statement rewrites the file, under a hidden name first, because object stores cannot append. The first
-writer of a day removes the days that are older than :data:`KEPT_DAYS`.
+writer of a day removes the records of days that are older than :data:`KEPT_DAYS`.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from airflow_hive_federation.clusters.advice_records import StatementRecord, record_from_json, record_of
+from airflow_hive_federation.clusters.notes import remove_empty_directory
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.routing.decision import Decision
@@ -24,7 +26,11 @@ from airflow_hive_federation.clusters.running import LiveRouter
 from airflow_hive_federation.errors import FileVanishedError, RoutingError, StorageError
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, reading, storage_errors
 from airflow_hive_federation.storage.listing import list_directory
-from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.storage.publishing import (
+    TEMPORARY_PREFIX,
+    remove_file,
+    write_atomically,
+)
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +42,8 @@ MAX_RECORDS = 1000
 MAX_LINE = 1 << 20
 _THREADS = 8
 _SUFFIX = ".jsonl"
+#: The names of a writer's file, finished or not.
+_RECORDS = re.compile(rf"({re.escape(TEMPORARY_PREFIX)})?[0-9a-f]{{32}}\.jsonl(?(1)\.0-[0-9a-f]{{12}})")
 
 
 def history_directory(registry: ClusterRegistry, directory: str | None = None) -> str:
@@ -158,22 +166,23 @@ def read_history(directory: str, since: datetime, options: Mapping[str, Any] | N
 
 
 def remove_old_history(directory: str, before: date, options: Mapping[str, Any] | None = None) -> list[str]:
-    """Remove the directories of the days before a day, and nothing else; return them.
+    """Remove the records of the days before a day, and nothing else.
+
+    The user chooses the directory of a history, so that its directories of days may also hold other files.
 
     :param directory: the URI of the history's directory.
-    :raises StorageError: a directory cannot be removed.
+    :return: the directories that are gone, because nothing else was in them.
+    :raises StorageError: a record or directory cannot be removed.
     """
     removed = []
     for day in sorted(_days(directory, options)):
         if day < before.isoformat():
             uri = join(directory, day)
-            filesystem, path = open_filesystem(uri, options)
-            try:
-                with storage_errors(uri):
-                    filesystem.rm(path, recursive=True)
-            except FileVanishedError:
-                continue  # another writer has removed it
-            removed.append(uri)
+            for name in list_directory(uri, options=options):
+                if _RECORDS.fullmatch(name):
+                    remove_file(join(uri, name), options)
+            if remove_empty_directory(uri, options):
+                removed.append(uri)
     return removed
 
 

@@ -93,8 +93,7 @@ class MetastoreFacts:
         self._placed: dict[Name, _Placed] = {}
         self._partition_facts: dict[Name, Partitions] = {}
         self._stale: set[CopyKey] = set()
-        #: Write ids by table, with the table description for which they were read.
-        self._write_ids: dict[Name, tuple[types.Table, ValidWriteIds]] = {}
+        self._write_ids: dict[Name, ValidWriteIds] = {}
         #: A part of the versions of partitioned tables, like the last event of each table.
         self._epoch = 0
         self._last_events: dict[Name, int] = {}
@@ -134,6 +133,8 @@ class MetastoreFacts:
         self._tables.clear()
         self._facts.clear()
         self._last_events.update(changes.tables)
+        # Such events are rare, so they count as changes of the partitions of all tables.
+        self._epoch += bool(changes.databases)
         for key in list(self._placed):
             if key in changes.tables or key[0] in changes.databases:
                 del self._placed[key]
@@ -351,11 +352,10 @@ class MetastoreFacts:
         table = self.described(*key)
         if table is None or not is_transactional(table):
             return copy.snapshot is None and copy.source.metadata == metadata_mark(described)
-        cached = self._write_ids.get(key)
-        if cached is None or cached[0] is not table:
+        if key not in self._write_ids:
             name = ".".join(key)
-            cached = self._write_ids[key] = table, take_snapshots(self._client, [name])[name].write_ids
-        return is_current(described, copy, cached[1])
+            self._write_ids[key] = take_snapshots(self._client, [name])[name].write_ids
+        return is_current(described, copy, self._write_ids[key])
 
 
 def _bytes(parameters: Mapping[str, str] | None) -> int | None:

@@ -53,18 +53,18 @@ class EventLog:
             with each change or denies access to the events, and if events are gone.
         :raises MetastoreError: the metastore does not answer.
         """
-        if not self._is_kept:
-            return None
         try:
-            now = self._client.get_current_notification_event_id()
-            before, self._last = self._last, now
-            if before is None:
+            if not self._is_kept:
                 return None
-            return self._between(before, now)
+            now = self._client.get_current_notification_event_id()
+            changes = None if self._last is None else self._between(self._last, now)
         except (MetastoreServerError, UnsupportedMethodError) as error:
             log.info("Nothing is kept between statements: the metastore shows us no events: %s", error)
             self._last = None
             return None
+        # If the connection breaks before, the next call returns these changes.
+        self._last = now
+        return changes
 
     def _between(self, before: int, now: int) -> Changes | None:
         if not 0 <= now - before <= _MANY:

@@ -164,12 +164,22 @@ def _remove_files(note: Note, listing: Sequence[FileEntry], options: Mapping[str
     for entry in listing:
         if list(noted.get(entry.path, ())) == [entry.size_bytes, entry.modified_ns]:
             remove_file(join(note.directory, entry.path), options)
-    if not has_entries(note.directory, options=options):
-        filesystem, path = open_filesystem(note.directory, options)
-        with storage_errors(note.directory):
-            # Object stores have no empty directories.
-            if filesystem.exists(path):
-                filesystem.rmdir(path)
+    remove_empty_directory(note.directory, options)
+
+
+def remove_empty_directory(directory: str, options: Mapping[str, Any] | None = None) -> bool:
+    """Remove a directory if it exists and is empty; return whether none is left.
+
+    :raises StorageError: the directory cannot be listed or removed.
+    """
+    if has_entries(directory, options=options):
+        return False
+    filesystem, path = open_filesystem(directory, options)
+    with storage_errors(directory):
+        # Object stores have no empty directories.
+        if filesystem.exists(path):
+            filesystem.rmdir(path)
+    return True
 
 
 def _is_of(note: Note, cluster: Cluster) -> bool:

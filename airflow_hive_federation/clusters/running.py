@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -26,10 +27,12 @@ from airflow_hive_federation.clusters.statements.statement import (
     UseDatabase,
 )
 from airflow_hive_federation.clusters.statements.tokens import split_script
-from airflow_hive_federation.errors import RoutingError, UnanalysableError
+from airflow_hive_federation.errors import FileVanishedError, RoutingError, StorageError, UnanalysableError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import write_atomically
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +80,10 @@ class RoutedStatement:
     ) -> Iterator[str]:
         """Write the statement for a job in a cluster; yield its URI, and remove it after the block.
 
+        A failed removal is only logged: a retry of the task would run the statement twice.
+
         :param acid: the transactional tables that it reads; see :func:`.acid_inputs.acid_inputs`.
-        :raises StorageError: the file cannot be written or removed.
+        :raises StorageError: the file cannot be written.
         """
         directory = join(state_of(cluster), f"sql-{uuid.uuid4().hex}")
         uri = join(directory, "statement.json")
@@ -88,17 +93,20 @@ class RoutedStatement:
         try:
             yield uri
         finally:
-            remove_statement(directory, options)
-            forget(cluster, Kind.STATEMENT, directory, options)
+            try:
+                remove_statement(directory, options)
+                forget(cluster, Kind.STATEMENT, directory, options)
+            except StorageError as error:
+                log.warning("The file of a statement stays until the next cluster sweep: %s", error)
 
 
 def remove_statement(directory: str, options: Mapping[str, Any] | None = None) -> None:
-    """Remove the directory of a finished statement, with its report.
+    """Remove the directory of a finished statement, with its report, if it exists.
 
     :raises StorageError: the directory cannot be removed.
     """
     filesystem, path = open_filesystem(directory, options)
-    with storage_errors(directory):
+    with suppress(FileVanishedError), storage_errors(directory):
         filesystem.rm(path, recursive=True)
 
 
@@ -174,13 +182,14 @@ class LiveRouter:
         facts.prefetch(_names_in(text, session))
         while True:
             decision = router.decide(text, facts, session)
-            used = _copies_used(decision, session) - checked if self.check_files else set()
+            used = _copies_used(decision, session) if self.check_files else {}
+            unchecked = sorted(used.keys() - checked)
             # Each of a few tables is checked once per cluster, so this loop ends.
-            checked |= used
-            if not used or not [
+            checked.update(unchecked)
+            if not unchecked or not [
                 stale_object
-                for database, name, cluster in sorted(used)
-                for stale_object in facts.check_files(database, name, cluster, options=self.options)
+                for place in unchecked
+                for stale_object in facts.check_files(*place, values=used[place], options=self.options)
             ]:
                 return decision
 
@@ -244,12 +253,19 @@ def _names_in(text: str, session: Session) -> list[tuple[str, str]]:
     return [(name.database or session.database, name.name) for name in names]
 
 
-def _copies_used(decision: Decision, session: Session) -> set[tuple[str, str, str]]:
-    """Return the tables of which the decision reads copies, with the cluster of these copies."""
-    if decision.cluster is None:
-        return set()
-    return {
-        (use.table.database or session.database, use.table.name, decision.cluster)
-        for use in decision.inputs
-        if any(group.readable[0] != decision.cluster for group in use.groups)
-    }
+def _copies_used(
+    decision: Decision, session: Session
+) -> dict[tuple[str, str, str], frozenset[tuple[str, ...]] | None]:
+    """Return the tables of which the decision reads copies, with the cluster of these copies.
+
+    :return: by database, table and cluster, the values of the partitions whose copies are read; ``None`` for
+        an unpartitioned table, and if the decision does not name all of these partitions.
+    """
+    used: dict[tuple[str, str, str], frozenset[tuple[str, ...]] | None] = {}
+    for use in decision.inputs if decision.cluster is not None else ():
+        groups = [group for group in use.groups if group.readable[0] != decision.cluster]
+        if groups:
+            all_named = all(group.partitions == len(group.values) for group in groups)
+            values = frozenset().union(*(group.values for group in groups)) if all_named else None
+            used[use.table.database or session.database, use.table.name, str(decision.cluster)] = values
+    return used

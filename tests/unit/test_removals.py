@@ -17,6 +17,7 @@ REMOVING = {
     "drop_function",
     "drop_partitions",
     "drop_table",
+    "remove_empty_directory",
     "remove_file",
     "remove_quietly",
     "rm",

@@ -46,7 +46,8 @@ class Router:
     """Routes statements, and keeps decisions by statement, session, day and the versions of the tables.
 
     Statements that differ only in layout, comments and the case of names share one decision. A decision is
-    not kept if its tables have no versions. Threads may share a router.
+    not kept if its tables have no versions, or if the statement cannot be analysed. Threads may share a
+    router.
 
     :param size: the largest number of decisions that are kept.
     """
@@ -88,7 +89,8 @@ class Router:
             return entry.decision
         recorded = _Recorded(catalog)
         decision = decide(text, recorded, self.clusters, session, policy=self.policy, today=days)
-        if "" not in recorded.versions.values():
+        # Where a statement cannot be analysed depends on its layout.
+        if decision.unanalysable is None and "" not in recorded.versions.values():
             versions = tuple((*name, version) for name, version in recorded.versions.items())
             self._keep(key, _Kept(decision, versions))
         return decision

@@ -74,14 +74,32 @@ def test_a_damaged_line_is_named_and_the_others_count(tmp_path: Path) -> None:
     assert [line.split(": ")[0].rpartition(":")[2] for line in found.damaged] == ["2", "3"]
 
 
-def test_old_days_are_removed_and_nothing_else(tmp_path: Path) -> None:
+RECORDS = f"{'0' * 32}.jsonl"
+
+
+def test_records_of_old_days_are_removed_and_nothing_else(tmp_path: Path) -> None:
     for name in ("2026-02-28", "2026-03-01", "2020-01-01x", "notes", "20200101"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "a.jsonl").touch()
+        (tmp_path / name / RECORDS).touch()
+    (tmp_path / "2026-02-28" / f"._copy_{RECORDS}.0-0123456789ab").touch()
     note(writer(tmp_path))
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"2026-03-01", "2026-03-31", "2020-01-01x", "notes", "20200101"}
     assert remove_old_history(str(tmp_path), date(2026, 3, 2)) == [f"{tmp_path}/2026-03-01"]
+
+
+def test_a_directory_of_days_keeps_the_files_of_others(tmp_path: Path) -> None:
+    """The history may lie beside other data by day, such as logs or partitions."""
+    of_others = (
+        *("2026-01-01/data.parquet", "2026-01-01/a.jsonl", "2026-01-02/hour=1/f", f"2026-01-02/x/{RECORDS}"),
+        f"2026-01-01/._copy_data.{RECORDS}",
+    )
+    for path in (*of_others, f"2026-01-01/{RECORDS}", f"2026-01-02/{RECORDS}", f"2026-01-03/{RECORDS}"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("1")
+    assert remove_old_history(str(tmp_path), date(2026, 3, 2)) == [f"{tmp_path}/2026-01-03"]
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == set(of_others)
 
 
 def test_a_history_that_cannot_be_written_stops_nothing(

@@ -24,6 +24,8 @@ class Events:
     last: int = 7
     rows: dict[int, tuple[str | None, str | None]] = field(default_factory=dict)
     error: Exception | None = None
+    error_of_rows: Exception | None = None
+    error_of_settings: Exception | None = None
 
     def call(self, method: str, *arguments: str) -> str:
         assert (method, *arguments) == (
@@ -31,6 +33,8 @@ class Events:
             "hive.metastore.transactional.event.listeners",
             "",
         )
+        if self.error_of_settings is not None:
+            raise self.error_of_settings
         return self.listeners
 
     def get_current_notification_event_id(self) -> int:
@@ -39,6 +43,8 @@ class Events:
         return self.last
 
     def iter_notification_events(self, after: int, *, up_to: int) -> Iterator[types.NotificationEvent]:
+        if self.error_of_rows is not None:
+            raise self.error_of_rows
         for number, (database, table) in sorted(self.rows.items()):
             if after < number <= up_to:
                 yield types.NotificationEvent(eventId=number, dbName=database, tableName=table)
@@ -107,3 +113,21 @@ def test_events_that_nobody_lets_us_see(caplog: pytest.LogCaptureFixture) -> Non
     events.error = MetastoreUnreachableError("gone")
     with pytest.raises(MetastoreUnreachableError):
         log.changes()
+
+
+def test_changes_are_not_lost_with_a_connection() -> None:
+    events = Events()
+    log = log_of(events)
+    log.changes()
+    events.add("d", "t")
+    events.error_of_rows = MetastoreUnreachableError("gone")
+    with pytest.raises(MetastoreUnreachableError):
+        log.changes()
+    events.error_of_rows = None
+    assert log.changes() == Changes(tables={("d", "t"): 8}, databases=frozenset())
+
+
+def test_without_a_right_to_see_settings_nothing_is_known() -> None:
+    log = log_of(Events(error_of_settings=MetastoreServerError("not allowed to perform this API call")))
+    assert [log.changes(), log.changes()] == [None, None]
+    assert not log.is_followed

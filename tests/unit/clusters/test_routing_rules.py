@@ -388,6 +388,14 @@ def test_the_name_of_a_cluster_is_part_of_the_template(catalog: Catalog) -> None
     assert router.decide("USE CLUSTER c2", catalog).rule is Rule.UNKNOWN_CLUSTER
 
 
+def test_a_refusal_names_the_place_in_the_statement_at_hand(catalog: Catalog) -> None:
+    router = Router(CLUSTERS)
+    for text in ("CREATE NOTHING x", "-- why\n\n  create   nothing x"):
+        decision = router.decide(text, catalog)
+        assert decision == decide(text, catalog, CLUSTERS)
+        assert decision.unanalysable is not None
+
+
 def test_the_number_of_kept_decisions_is_bounded(catalog: Catalog) -> None:
     router = Router(CLUSTERS, size=2)
     for number in (1, 2, 3, 1):

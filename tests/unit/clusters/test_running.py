@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,10 +16,16 @@ from airflow_hive_federation.clusters.metadata import (
     source_mark,
     write_metadata,
 )
+from airflow_hive_federation.clusters.notes import notes_of
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.clusters.running import LiveRouter, first_session, statements_of
-from airflow_hive_federation.errors import RoutingError, UnanalysableError, UnknownClusterError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    RoutingError,
+    UnanalysableError,
+    UnknownClusterError,
+)
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
@@ -40,6 +47,7 @@ class Tables:
 
     def __init__(self, *tables: types.Table) -> None:
         self.tables = {str(one.tableName): one for one in tables}
+        self.partitions: list[types.Partition] = []
         self.asked = 0
 
     def call(self, method: str, *arguments: str) -> str:
@@ -49,6 +57,9 @@ class Tables:
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         self.asked += 1
         return [self.tables[name] for name in names if name in self.tables]
+
+    def iter_partitions(self, database: str, name: str) -> Iterator[types.Partition]:
+        yield from self.partitions if name == "parted" else ()
 
 
 def table(name: str, location: str, primary: str, copy: Path | None = None) -> types.Table:
@@ -103,6 +114,30 @@ def test_a_copy_is_used_while_files_are_those_that_were_copied(
     assert router(tables).route(JOIN, Session()).cluster == "C2"
 
 
+def test_only_the_files_of_partitions_that_are_read_are_compared(
+    tables: Tables, places: tuple[Path, Path], tmp_path: Path
+) -> None:
+    primary, copy = places
+    parted = tables.tables["parted"] = table("parted", str(tmp_path / "parted"), "C1")
+    parted.partitionKeys = [types.FieldSchema(name="ds", type="string")]
+    for ds in ("1", "2"):
+        one = types.Partition(values=[ds], sd=types.StorageDescriptor(location=str(primary)), parameters={})
+        secondary = Secondary(location=str(copy), source=source_mark(one, list_files(str(primary))))
+        one.parameters = write_metadata({}, ClusterMetadata(secondaries={"C2": secondary}))
+        tables.partitions.append(one)
+    whole = "SELECT * FROM parted JOIN t2 ON parted.a = t2.a"
+    assert router(tables).route(whole, Session()).cluster == "C2"
+    # The copy of the second partition has other files, and cannot even be listed.
+    tables.partitions[1].parameters = {
+        key: "nowhere://copy" if key.endswith(".location") else value
+        for key, value in (tables.partitions[1].parameters or {}).items()
+    }
+    assert router(tables).route(f"{whole} WHERE ds = '1'", Session()).cluster == "C2"
+    for sql in (whole, f"{whole} WHERE ds = '2'"):
+        with pytest.raises(ConfigurationError, match="nowhere"):
+            router(tables).route(sql, Session())
+
+
 def test_all_tables_of_a_statement_are_asked_for_at_once(tables: Tables) -> None:
     tables.tables["v"] = types.Table(
         dbName="default",
@@ -147,8 +182,9 @@ def test_a_script_that_cannot_be_divided_is_refused() -> None:
         statements_of("select 'no end")
 
 
-def test_a_statement_is_written_for_its_job_and_removed(tables: Tables, tmp_path: Path) -> None:
-    registry = read_registry(
+@pytest.fixture
+def roots(tmp_path: Path) -> ClusterRegistry:
+    return read_registry(
         {
             "hive.cluster.properties": {
                 "C1": {"fileSystem": str(tmp_path / "r"), "jobTracker": "one"},
@@ -158,9 +194,30 @@ def test_a_statement_is_written_for_its_job_and_removed(tables: Tables, tmp_path
         },
         origin="the test",
     )
-    (routed,) = router(tables, registry=registry).script("select * from t1", Session())
-    with routed.written(registry.cluster("C1")) as uri:
+
+
+def test_a_statement_is_written_for_its_job_and_removed(tables: Tables, roots: ClusterRegistry) -> None:
+    (routed,) = router(tables, registry=roots).script("select * from t1", Session())
+    with routed.written(roots.cluster("C1")) as uri:
         path = Path(uri.removeprefix("file:"))
         assert json.loads(path.read_text()) == {"database": "default", "sql": "select * from t1", "acid": []}
         assert path.stat().st_mode & 0o077 == 0
     assert not path.parent.exists()
+    assert not list(notes_of(roots.cluster("C1")))
+
+
+def test_a_statement_that_has_run_does_not_fail_because_its_file_stays(
+    tables: Tables, roots: ClusterRegistry, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (routed,) = router(tables, registry=roots).script("insert into t1 select 1", Session())
+    with routed.written(roots.cluster("C1")) as uri:
+        shutil.rmtree(Path(uri.removeprefix("file:")).parent)
+    assert not caplog.records
+    assert not list(notes_of(roots.cluster("C1")))
+    with routed.written(roots.cluster("C1")):
+        (note,) = (tmp_path / "r" / "_hive_federation" / "notes").iterdir()
+        note.unlink()
+        note.mkdir()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "cluster sweep" in caplog.text
+    assert "insert" not in caplog.text

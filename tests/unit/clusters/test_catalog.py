@@ -1,0 +1,270 @@
+"""Facts that are kept between statements: each is read again once it may have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from airflow_hive_federation.clusters import catalog as catalog_module
+from airflow_hive_federation.clusters.catalog import MetastoreFacts
+from airflow_hive_federation.clusters.metadata import (
+    ClusterMetadata,
+    Secondary,
+    SourceMark,
+    metadata_mark,
+    place_mark,
+    source_mark,
+    write_metadata,
+)
+from airflow_hive_federation.clusters.placement import Placement, TableFacts
+from airflow_hive_federation.clusters.registry import read_registry
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.storage.listing import list_files
+
+REGISTRY = read_registry(
+    {
+        "hive.cluster.properties": {
+            "C1": {"fileSystem": "/one", "jobTracker": "one"},
+            "C2": {"fileSystem": "/two", "jobTracker": "two"},
+        },
+        "hive.default.cluster.name": "C1",
+    },
+    origin="the test",
+)
+
+
+class Metastore:
+    """A metastore in memory, with an event per change; it notes what is read."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, types.Table] = {}
+        self.partitions: dict[str, list[types.Partition]] = {}
+        self.events: dict[int, str] = {}
+        self.write_id = 1
+        self.read: list[str] = []
+
+    def add(self, name: str, *days: str, parameters: dict[str, str] | None = None) -> None:
+        self.tables[name] = types.Table(
+            dbName="d",
+            tableName=name,
+            createTime=len(self.events),
+            partitionKeys=[types.FieldSchema(name="ds", type="string")] if days else [],
+            parameters=parameters or {},
+        )
+        self.partitions[name] = [types.Partition(values=[day]) for day in days]
+        self.happened(name)
+
+    def happened(self, name: str) -> None:
+        self.events[len(self.events) + 1] = name
+
+    def call(self, method: str, *_: str) -> str:
+        assert method == "get_config_value"
+        return "org.apache.hive.hcatalog.listener.DbNotificationListener"
+
+    def get_current_notification_event_id(self) -> int:
+        return max(self.events, default=0)
+
+    def iter_notification_events(self, after: int, *, up_to: int) -> Iterator[types.NotificationEvent]:
+        for number, name in self.events.items():
+            if after < number <= up_to and name != "lost":
+                yield types.NotificationEvent(eventId=number, dbName="d", tableName=name)
+
+    def get_tables(self, _database: str, names: Sequence[str]) -> list[types.Table]:
+        self.read += names
+        return [self.tables[name] for name in names if name in self.tables]
+
+    def iter_partitions(self, _database: str, name: str) -> Iterator[types.Partition]:
+        self.read.append(f"{name}/*")
+        yield from self.partitions[name]
+
+    def get_open_txns(self) -> Any:
+        return SimpleNamespace(txn_high_water_mark=1, open_txns=[], abortedBits=b"", min_open_txn=None)
+
+    def get_valid_write_ids(self, names: Sequence[str], *, valid_txn_list: str) -> dict[str, Any]:
+        assert valid_txn_list
+        return {
+            name: SimpleNamespace(
+                writeIdHighWaterMark=self.write_id, invalidWriteIds=[], abortedBits=b"", minOpenWriteId=None
+            )
+            for name in names
+        }
+
+
+@pytest.fixture
+def metastore() -> Metastore:
+    made = Metastore()
+    made.add("parted", "1", "2")
+    made.add("other", "1")
+    return made
+
+
+@pytest.fixture
+def facts(metastore: Metastore) -> MetastoreFacts:
+    made = MetastoreFacts(cast("MetastoreClient", metastore), REGISTRY)
+    made.refresh()
+    return made
+
+
+def seen(facts: MetastoreFacts, name: str = "parted") -> tuple[str, list[str]]:
+    """The version and the partitions of a table."""
+    table = cast("TableFacts", facts.table("d", name))
+    return table.version, [one.values[0] for one in facts.partitions(table)]
+
+
+def test_nothing_is_read_again_without_a_change(metastore: Metastore, facts: MetastoreFacts) -> None:
+    before = seen(facts)
+    assert before[0]
+    facts.refresh()
+    assert seen(facts) == before
+    assert metastore.read == ["parted", "parted/*"]
+
+
+def test_a_change_of_partitions_gives_a_new_version(metastore: Metastore, facts: MetastoreFacts) -> None:
+    before, other = seen(facts), seen(facts, "other")
+    metastore.partitions["parted"].append(types.Partition(values=["3"]))
+    metastore.happened("parted")
+    facts.refresh()
+    version, partitions = seen(facts)
+    assert version != before[0]
+    assert partitions == ["1", "2", "3"]
+    assert seen(facts, "other") == other
+    assert metastore.read.count("other/*") == 1
+
+
+def test_lost_events_give_a_new_version(metastore: Metastore, facts: MetastoreFacts) -> None:
+    before = seen(facts)
+    metastore.partitions["parted"].append(types.Partition(values=["3"]))
+    metastore.happened("lost")
+    facts.refresh()
+    version, partitions = seen(facts)
+    assert version != before[0]
+    assert partitions == ["1", "2", "3"]
+
+
+def test_an_event_of_a_database_concerns_its_tables(metastore: Metastore, facts: MetastoreFacts) -> None:
+    before = seen(facts)
+    metastore.partitions["parted"].append(types.Partition(values=["3"]))
+    metastore.happened("")
+    facts.refresh()
+    version, partitions = seen(facts)
+    assert version != before[0]
+    assert partitions == ["1", "2", "3"]
+
+
+def test_a_table_that_comes_or_goes_is_read_again(metastore: Metastore, facts: MetastoreFacts) -> None:
+    assert facts.table("d", "new") is None
+    metastore.add("new")
+    assert facts.table("d", "new") is None
+    facts.refresh()
+    assert facts.table("d", "new") is not None
+    # Events name a renamed table by its new name only.
+    metastore.tables["renamed"] = metastore.tables.pop("new")
+    metastore.happened("renamed")
+    facts.refresh()
+    assert facts.table("d", "new") is None
+
+
+def test_the_number_of_kept_partitions_is_bounded(
+    metastore: Metastore, facts: MetastoreFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_module, "MAX_PARTITIONS", 3)
+    before = seen(facts)
+    seen(facts, "other")
+    facts.refresh()
+    assert seen(facts) == before
+    monkeypatch.setattr(catalog_module, "MAX_PARTITIONS", 2)
+    facts.refresh()
+    assert seen(facts) == before
+    assert metastore.read.count("parted/*") == 2
+
+
+def test_partitions_are_those_of_the_table_that_has_the_name_now(
+    metastore: Metastore, facts: MetastoreFacts
+) -> None:
+    seen(facts)
+    metastore.tables["parted"].parameters = {"hive.cluster.primary": "C2"}
+    metastore.partitions["parted"] = [types.Partition(values=["9"])]
+    metastore.happened("other")
+    facts.refresh()
+    assert seen(facts)[1] == ["9"]
+
+
+def test_without_events_a_partitioned_table_has_no_version(metastore: Metastore) -> None:
+    facts = MetastoreFacts(cast("MetastoreClient", metastore), REGISTRY)
+    assert seen(facts)[0] == ""
+
+
+def mark(metadata: str) -> SourceMark:
+    return SourceMark(metadata=metadata, files=0, size_bytes=0, content="", listing="")
+
+
+def placements(facts: MetastoreFacts, name: str = "parted") -> list[Placement | None]:
+    return [one.placement for one in facts.partitions(cast("TableFacts", facts.table("d", name)))]
+
+
+def test_a_copy_of_a_partition_is_stale_once_the_metastore_knows_of_a_write(
+    metastore: Metastore, facts: MetastoreFacts
+) -> None:
+    (first, _) = metastore.partitions["parted"]
+    first.parameters = {"numFiles": "1"}
+    copy = Secondary(location="/two/c", source=mark(metadata_mark(first)))
+    first.parameters = write_metadata(first.parameters, ClusterMetadata(secondaries={"C2": copy}))
+    placement, none = placements(facts)
+    assert placement is not None
+    assert placement.readable == ("C1", "C2")
+    assert none is None
+    first.parameters = {**first.parameters, "numFiles": "2"}
+    metastore.happened("parted")
+    facts.refresh()
+    placement, _ = placements(facts)
+    assert placement is not None
+    assert placement.stale == ("C2",)
+
+
+def test_a_copy_that_files_show_to_be_stale_is_so_for_one_statement(
+    metastore: Metastore, facts: MetastoreFacts, tmp_path: Path
+) -> None:
+    for number, one in enumerate(metastore.partitions["parted"]):
+        for place in ("primary", "copy"):
+            (tmp_path / place / str(number)).mkdir(parents=True)
+        primary, location = str(tmp_path / "primary" / str(number)), str(tmp_path / "copy" / str(number))
+        one.sd = types.StorageDescriptor(location=primary)
+        copy = Secondary(location=location, source=source_mark(one, list_files(primary)))
+        one.parameters = write_metadata({}, ClusterMetadata(secondaries={"C2": copy}))
+    fresh = seen(facts)[0]
+    (tmp_path / "primary" / "1" / "f").write_text("1")
+    assert [one and one.stale for one in placements(facts)] == [(), ()]
+    assert facts.check_files("d", "parted", "C2") == ["d.parted/ds=2"]
+    assert [one and one.stale for one in placements(facts)] == [(), ("C2",)]
+    assert seen(facts)[0] != fresh
+    (tmp_path / "primary" / "1" / "f").unlink()
+    facts.refresh()
+    assert [one and one.stale for one in placements(facts)] == [(), ()]
+    assert seen(facts)[0] == fresh
+
+
+@pytest.mark.parametrize("days", [(), ("1",)])
+def test_a_transactional_table_is_read_for_each_statement(
+    metastore: Metastore, facts: MetastoreFacts, days: tuple[str, ...]
+) -> None:
+    """Its writes leave no event that names it."""
+    write_ids = ValidWriteIds.of("d.acid", high_watermark=1, invalid_ids=[], aborted_bits=b"")
+    copy = Secondary(location="/two/c", source=mark(place_mark(types.Table())), snapshot=write_ids)
+    copies = write_metadata({}, ClusterMetadata(secondaries={"C2": copy}))
+    metastore.add("acid", *days, parameters={"transactional": "true", **({} if days else copies)})
+    for partition in metastore.partitions["acid"]:
+        partition.parameters = copies
+    for write_id, readable in ((1, ("C1", "C2")), (2, ("C1",))):
+        metastore.write_id = write_id
+        facts.refresh()
+        table = cast("TableFacts", facts.table("d", "acid"))
+        assert table.version == ""
+        placement = placements(facts, "acid")[0] if days else table.placement
+        assert placement is not None
+        assert placement.readable == readable
