@@ -144,6 +144,9 @@ def test_a_target_of_another_metastore_keeps_its_directories(pair: list[Cycles],
     add(one, "late", lake / "other", "l")
     one.cycle()
     assert copied(base) == ["other/l", "own/o"]
+    drop(one, "own")
+    one.cycle()
+    assert json.loads(claim.read_text(encoding="utf-8"))["roots"] == [f"file:{base}/other"]
 
 
 def test_a_claim_of_a_run_that_was_killed_is_compared_anew(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.external_claims import claim_external
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 
 
@@ -174,3 +176,29 @@ def test_a_load_owns_the_directories_of_its_target_alone(
     everything = replace(layout.policy, target_database="default")
     places = TargetPlaces(dump, TargetLayout(policy=everything, managed=f"file:{tmp_path}/warehouse"))
     assert not places.owns(f"file:{tmp_path}/warehouse/other.db/t/f")
+
+
+class Target:
+    """The one call by which a load learns whose target it is."""
+
+    def call(self, method: str) -> str:
+        assert method == "get_metastore_db_uuid"
+        return "one"
+
+
+def test_a_load_gives_up_the_directories_of_tables_that_left(layout: TargetLayout, tmp_path: Path) -> None:
+    target: Any = Target()
+    before = TargetPlaces(
+        write_dump(f"file:{tmp_path}/dumps/shop/1-2-3", {"a|file:/lake/a": {}, "b|file:/lake/b": {}}), layout
+    )
+    claim_external("one", layout.policy, before._external)
+    recorded = before.recorded({})
+    claim = tmp_path / "base/_targets/one@shop.json"
+    less = TargetPlaces(write_dump(f"file:{tmp_path}/dumps/shop/2-3-4", {"a|file:/lake/a": {}}), layout)
+    less.release(target, recorded)
+    assert json.loads(claim.read_text(encoding="utf-8"))["roots"] == [f"file:{tmp_path}/base/a"]
+    nothing = TargetPlaces(write_dump(f"file:{tmp_path}/dumps/shop/3-4-5", {}), layout)
+    nothing.release(target, {})  # external_base is left alone
+    assert claim.exists()
+    nothing.release(target, less.recorded({}))
+    assert not claim.exists()

@@ -12,7 +12,11 @@ from airflow_hive_federation.errors import LocationConflictError, StoragePermiss
 from airflow_hive_federation.replication.metadata.directories import Claim
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import external_claims
-from airflow_hive_federation.replication.replica.external_claims import check_external_claims, claim_external
+from airflow_hive_federation.replication.replica.external_claims import (
+    check_external_claims,
+    claim_external,
+    release_external,
+)
 
 
 @pytest.fixture
@@ -117,14 +121,30 @@ def test_a_claim_that_was_compared_is_not_compared_again(
     claim_external("one", policy, tables(policy, "base/u", "base/t"))
 
 
-def test_directories_are_given_up_by_the_load_after_the_one_that_empties_them(
-    policy: ReplicationPolicy,
+def test_directories_are_given_up_at_the_end_of_the_load_that_empties_them(
+    policy: ReplicationPolicy, tmp_path: Path
 ) -> None:
     claim_external("one", policy, tables(policy, "base/t", "base/u"))
-    claim_external("one", policy, tables(policy, "base/u"))
+    for _ in ("killed", "run again"):
+        claim_external("one", policy, tables(policy, "base/u"))
+        with pytest.raises(LocationConflictError):
+            claim_external("two", policy, tables(policy, "base/t"))
+    release_external("one", policy, tables(policy, "base/u"))
+    claim_external("two", policy, tables(policy, "base/t"))
     with pytest.raises(LocationConflictError):
-        claim_external("two", policy, tables(policy, "base/t"))
+        claim_external("two", policy, tables(policy, "base/u"))
+    release_external("one", policy, [])
+    claim_external("two", policy, tables(policy, "base/u"))
+    assert claims_below(tmp_path / "base") == {"two@shop.json": True}
+
+
+def test_a_claim_that_another_load_has_written_is_not_given_up(policy: ReplicationPolicy) -> None:
+    """A load that was suspended at its end must not replace the claim of its successor."""
+    release_external("one", policy, tables(policy, "base/t"))
     claim_external("one", policy, tables(policy, "base/u"))
+    release_external("one", policy, tables(policy, "base/t"))
+    with pytest.raises(LocationConflictError):
+        claim_external("two", policy, tables(policy, "base/u"))
     claim_external("two", policy, tables(policy, "base/t"))
 
 
@@ -151,4 +171,5 @@ def test_rights_may_end_at_the_base(
 @pytest.mark.parametrize("base", ["file:/", "s3://bucket", None])
 def test_nothing_is_claimed_at_the_root_of_a_store(policy: ReplicationPolicy, base: str | None) -> None:
     policy = replace(policy, external_base=base, storage_options={"never": "asked"})
-    claim_external("one", policy, [Claim(owner="table t", table="t", target="file:/t")])
+    for ask in (claim_external, release_external):
+        ask("one", policy, [Claim(owner="table t", table="t", target="file:/t")])
