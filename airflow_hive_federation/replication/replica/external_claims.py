@@ -25,11 +25,14 @@ from airflow_hive_federation.errors import FileVanishedError, LocationConflictEr
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.replication.metadata.directories import Claim, nested
 from airflow_hive_federation.replication.policy import ReplicationPolicy, is_store_root
-from airflow_hive_federation.replication.replica.dumps_owner import CLAIMS
 from airflow_hive_federation.replication.replica.external_roots import outermost
 from airflow_hive_federation.storage.filesystem import canonical, is_below, join, reading
 from airflow_hive_federation.storage.listing import list_directory
 from airflow_hive_federation.storage.publishing import remove_file, temporary_run, write_atomically
+
+#: Directory of the claims in an ``external_base``: one file per target database. Its name is no other
+#: program's, because a table may lie in ``external_base`` itself, and its copies leave the claims out.
+EXTERNAL_CLAIMS = "_hive_federation_targets"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,13 +126,21 @@ def check_external_claims(metastore: str, policy: ReplicationPolicy, claims: Seq
                 raise _conflict(policy, [mine.target, other_claim.target], what, uri, mine.table)
 
 
+def is_external_claim(path: str) -> bool:
+    """Return whether a file is a claim, and no table's.
+
+    :param path: path or URI.
+    """
+    return EXTERNAL_CLAIMS in path.split("/")
+
+
 def _others(
     metastore: str, policy: ReplicationPolicy, places: Iterable[str]
 ) -> Iterator[tuple[str, _Written]]:
     ours = f"{quote(metastore, safe='')}@"
     base = _base(policy) or ""
     for place in places:
-        claims = join(place, CLAIMS)
+        claims = join(place, EXTERNAL_CLAIMS)
         try:
             names = sorted(list_directory(claims, options=policy.storage_options))
         except StoragePermissionError:
@@ -162,7 +173,7 @@ def _base(policy: ReplicationPolicy) -> str | None:
 
 def _own_claim(metastore: str, policy: ReplicationPolicy) -> str:
     name = f"{quote(metastore, safe='')}@{quote(policy.target_database, safe='')}.json"
-    return join(_base(policy) or "", f"{CLAIMS}/{name}")
+    return join(_base(policy) or "", f"{EXTERNAL_CLAIMS}/{name}")
 
 
 def _read(uri: str, policy: ReplicationPolicy) -> _Written:

@@ -37,7 +37,7 @@ def tables(policy: ReplicationPolicy, *paths: str) -> list[Claim]:
 def claims_below(directory: Path) -> dict[str, bool]:
     return {
         path.name: json.loads(path.read_text(encoding="utf-8"))["checked"]
-        for path in directory.glob("_targets/*")
+        for path in directory.glob("_hive_federation_targets/*")
     }
 
 
@@ -53,7 +53,7 @@ def test_targets_of_two_metastores_that_would_erase_each_other(
         message = str(refused.value)
         assert "database shop of another metastore (id one)" in message
         assert f"table {theirs}" in message
-        assert f"{tmp_path}/base/_targets/one@shop.json" in message
+        assert f"{tmp_path}/base/_hive_federation_targets/one@shop.json" in message
         assert refused.value.facts["tables"] == [theirs]
         assert refused.value.facts["paths"] == [f"file:{tmp_path}/{theirs}", f"file:{tmp_path}/base/lake/t"]
     assert claims_below(tmp_path / "base") == {"one@shop.json": True}
@@ -62,8 +62,8 @@ def test_targets_of_two_metastores_that_would_erase_each_other(
     claim_external("one", other, tables(policy, "base/lake/t/inner"))
     # The owner goes on; the other one does when the owner is gone for good.
     claim_external("one", policy, tables(policy, "base/lake/t", "base/lake/v"))
-    (tmp_path / "base/_targets/one@shop.json").unlink()
-    (tmp_path / "base/_targets/one@bazaar.json").unlink()
+    (tmp_path / "base/_hive_federation_targets/one@shop.json").unlink()
+    (tmp_path / "base/_hive_federation_targets/one@bazaar.json").unlink()
     claim_external("two", other, tables(policy, theirs))
 
 
@@ -106,7 +106,7 @@ def test_of_claims_that_meet_at_least_one_is_refused(
         claim_external("two", policy, ours)
     claim_external("one", policy, ours)
     # A damaged claim is somebody's all the same; its owner writes it anew.
-    (tmp_path / "base/_targets/one@shop.json").write_text("{", encoding="utf-8")
+    (tmp_path / "base/_hive_federation_targets/one@shop.json").write_text("{", encoding="utf-8")
     with pytest.raises(LocationConflictError, match=r"one@shop\.json cannot be read"):
         claim_external("two", policy, ours)
     claim_external("one", policy, ours)
@@ -161,9 +161,9 @@ def test_rights_may_end_at_the_base(
 
         monkeypatch.setattr(external_claims, "list_directory", list_directory)
 
-    refused_at(f"file:{tmp_path}/_targets")
+    refused_at(f"file:{tmp_path}/_hive_federation_targets")
     claim_external("one", policy, tables(policy, "base/t"))
-    refused_at(f"file:{tmp_path}/base/_targets")
+    refused_at(f"file:{tmp_path}/base/_hive_federation_targets")
     with pytest.raises(StoragePermissionError):
         claim_external("one", policy, tables(policy, "base/u"))
 
