@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_hive_federation.clusters.acid_snapshots import is_current, is_transactional
+from airflow_hive_federation.clusters.acid_snapshots import is_current
 from airflow_hive_federation.clusters.altering import full_name, object_name
 from airflow_hive_federation.clusters.metadata import Secondary, content_mark, read_metadata
 from airflow_hive_federation.metastore import MetastoreClient
@@ -21,7 +21,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.storage.listing import list_many
-from airflow_hive_federation.transactions.snapshots import Snapshot, take_snapshots
+from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional, take_snapshots
 from airflow_hive_federation.transactions.transaction import Transaction
 
 Described = types.Table | types.Partition

@@ -19,22 +19,13 @@ from airflow_hive_federation.clusters.metadata import Secondary, place_mark
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import RangeState, ValidWriteIds
-from airflow_hive_federation.transactions.snapshots import Snapshot
-
-
-def is_transactional(table: types.Table) -> bool:
-    """Return whether a table is transactional, full ACID or insert-only."""
-    return _parameter(table, "transactional") == "true"
+from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
 
 
 def is_insert_only(table: types.Table) -> bool:
     """Return whether a table is insert-only: transactional, with plain files whose rows have no write ids."""
-    return is_transactional(table) and _parameter(table, "transactional_properties") == "insert_only"
-
-
-def _parameter(table: types.Table, name: str) -> str:
-    parameters = {key.lower(): value.lower() for key, value in (table.parameters or {}).items()}
-    return parameters.get(name, "")
+    properties = str((table.parameters or {}).get("transactional_properties", ""))
+    return is_transactional(table) and properties.lower() == "insert_only"
 
 
 def has_news(copy: ValidWriteIds, now: ValidWriteIds) -> bool:

@@ -14,6 +14,7 @@ from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_A_CALL
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.transactions.snapshots import is_transactional
 
 Change = Callable[[ClusterMetadata], ClusterMetadata]
 
@@ -162,7 +163,7 @@ def alter_partitions(
     database, name = table.dbName or "", table.tableName or ""
     written: list[types.Partition] = []
     # Writers of a transactional table alter no partition, and an open transaction may take long.
-    locks = not locked and (table.parameters or {}).get("transactional", "").lower() != "true"
+    locks = not locked and not is_transactional(table)
     for batch in batches(names, PARTITIONS_A_CALL):
         with altering(client, full_name(table), batch if locks else ()):
             changed = [change(partition) for partition in client.get_partitions_of(database, name, batch)]

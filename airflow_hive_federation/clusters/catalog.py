@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_hive_federation.clusters.acid_snapshots import is_current, is_transactional
+from airflow_hive_federation.clusters.acid_snapshots import is_current
 from airflow_hive_federation.clusters.altering import full_name, object_name
 from airflow_hive_federation.clusters.catalog_events import Changes, EventLog
 from airflow_hive_federation.clusters.metadata import (
@@ -34,7 +34,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
-from airflow_hive_federation.transactions.snapshots import take_snapshots
+from airflow_hive_federation.transactions.snapshots import is_transactional, take_snapshots
 
 _VIEW = "VIRTUAL_VIEW"
 #: Prefix of Spark's parameters of a view with the catalog and database of unqualified names.

@@ -25,6 +25,7 @@ from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.transactions.snapshots import is_transactional
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +165,7 @@ def _changes(client: MetastoreClient, table: types.Table, after: int, last: int)
         _keys(table),
         after=after,
         up_to=last,
-        transactional=(table.parameters or {}).get("transactional", "").lower() == "true",
+        transactional=is_transactional(table),
     )
 
 

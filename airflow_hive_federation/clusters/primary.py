@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn
 
-from airflow_hive_federation.clusters.acid_snapshots import is_transactional
 from airflow_hive_federation.clusters.altering import (
     alter_partitions,
     alter_table,
@@ -43,6 +42,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.storage.filesystem import canonical, is_below
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.transactions.snapshots import is_transactional
 from airflow_hive_federation.transactions.transaction import Transaction
 
 Described = types.Table | types.Partition

@@ -16,6 +16,7 @@ from airflow_hive_federation.errors import ConfigurationError, InvalidOperationE
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.transactions.snapshots import is_transactional
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 #: In these states of the queue (``CompactionState``) no worker continues a request.
@@ -138,7 +139,7 @@ def partitions_of(client: MetastoreClient, table: str, partitions: Sequence[str]
     """
     database, _, name = table.partition(".")
     described: Any = client.get_table(database, name)
-    if (described.parameters or {}).get("transactional", "").lower() != "true":
+    if not is_transactional(described):
         raise ConfigurationError(f"{table} is not transactional: there is nothing to compact.")
     keys = [str(key.name) for key in described.partitionKeys or []]
     if not keys:

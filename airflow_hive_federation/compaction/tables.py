@@ -70,8 +70,10 @@ def compacted_table(
         )
     if table.partitionKeys and not partition:
         return FoundTable(table=table, location=storage.location, compacted=None)
-    if parameters.get("skip.header.line.count", "0") != "0":
-        raise ConfigurationError(f"{full_name} has header lines in its files: they are not merged here.")
+    for lines in ("header", "footer"):
+        # In a merged file, readers would skip those of the first or last file only.
+        if parameters.get(f"skip.{lines}.line.count", "0") != "0":
+            raise ConfigurationError(f"{full_name} has {lines} lines in its files: they are not merged here.")
     insert_only = parameters.get("transactional_properties", "").lower() == "insert_only"
     columns = tuple((column.name, column.type) for column in table.sd.cols)
     of_serde = table.sd.serdeInfo and table.sd.serdeInfo.parameters

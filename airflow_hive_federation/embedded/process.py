@@ -50,21 +50,39 @@ def start_server(
             # This process handles an interrupt of the terminal, and ends the server itself.
             start_new_session=True,
         )
-    deadline = time.monotonic() + timeout_s
-    while process.poll() is None and time.monotonic() < deadline:
-        facts = announced(process.pid)
-        if facts is not None:
-            return facts, process
-        time.sleep(_POLL_S)
+    try:
+        facts = _await(process, announced, time.monotonic() + timeout_s)
+    except BaseException:
+        # An interrupt of the terminal does not reach the server, and nobody else knows its process.
+        _kill(process)
+        raise
+    if facts is not None:
+        return facts, process
     ended = process.poll()
-    process.kill()
-    process.wait()
-    close_pipes(process)
+    _kill(process)
     with log_path.open("rb") as log:
         log.seek(logged_before)
         reason = telling_line(log.read().decode("utf-8", "replace"))
     how = f"was not ready within {timeout_s:.0f} s" if ended is None else f"ended with exit code {ended}"
     raise MetastoreStartError(f"{what} {how}: {reason}", remedy=f"see {log_path}.", log_path=str(log_path))
+
+
+def _await(
+    process: subprocess.Popen[bytes], announced: Callable[[int], T | None], deadline: float
+) -> T | None:
+    """Return the announcement of a process; ``None`` if it has ended, or the deadline has passed."""
+    while process.poll() is None and time.monotonic() < deadline:
+        facts = announced(process.pid)
+        if facts is not None:
+            return facts
+        time.sleep(_POLL_S)
+    return None
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    close_pipes(process)
 
 
 def end_server(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> None:

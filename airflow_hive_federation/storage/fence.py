@@ -16,7 +16,7 @@ from typing import Any
 from airflow_hive_federation.errors import CycleLostError, DumpCorruptError, FileVanishedError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.storage.filesystem import join, reading
-from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.storage.publishing import make_private, write_atomically
 from airflow_hive_federation.waiting import boot_time_s
 
 #: Name of the file beside a copy plan that has the URI and the number of the plan's fence.
@@ -47,11 +47,12 @@ def read_fence(uri: str, options: Mapping[str, Any] | None = None) -> int:
 
 
 def raise_fence(uri: str, epoch: int, options: Mapping[str, Any] | None = None) -> None:
-    """Set the fence to a number that is higher than the present one.
+    """Set the fence to a number that is higher than the present one; only its owner may enter its directory.
 
     :raises StorageError: if the store cannot be written.
     """
-    write_atomically(uri, [f"{epoch}\n".encode()], options)
+    make_private(uri.rpartition("/")[0], options)
+    write_atomically(uri, [f"{epoch}\n".encode()], options, private=True)
 
 
 def write_ticket(directory: str, uri: str, epoch: int, options: Mapping[str, Any] | None = None) -> None:
@@ -63,7 +64,7 @@ def write_ticket(directory: str, uri: str, epoch: int, options: Mapping[str, Any
     :raises StorageError: if the store cannot be written.
     """
     text = json.dumps({"fence": uri, "epoch": epoch}, sort_keys=True) + "\n"
-    write_atomically(join(directory, TICKET), [text.encode()], options)
+    write_atomically(join(directory, TICKET), [text.encode()], options, private=True)
 
 
 @dataclass(frozen=True, kw_only=True)

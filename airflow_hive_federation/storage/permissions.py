@@ -273,16 +273,20 @@ def _without_list(access: HdfsAccess) -> int:
     """Return the mode that grants nobody more rights than the mode and the access list do together.
 
     With a list, the mode has the list's mask in place of the group's rights. A copy without the list would
-    grant the mask to the group.
+    grant the mask to the group. A named user or group may have fewer rights than the owner's group or all
+    others, and without the list has theirs.
     """
-    group = next((line for line in access.acl if (line.type, line.scope, line.name) == _OWNERS_GROUP), None)
-    if group is None:
-        return access.mode
-    bits = sum(bit for letter, bit in (("r", 4), ("w", 2), ("x", 1)) if letter in group.permissions)
-    return access.mode & (~0o070 | bits << 3)
+    mask = access.mode >> 3 & 0o7
+    mode = access.mode
+    for line in access.acl:
+        if line.scope == "access":
+            rights = mask & _bits(line.permissions)
+            mode &= ~0o077 | rights << 3 | (rights if line.name else 0o7)
+    return mode
 
 
-_OWNERS_GROUP = ("group", "access", "")
+def _bits(permissions: str) -> int:
+    return sum(bit for letter, bit in (("r", 4), ("w", 2), ("x", 1)) if letter in permissions)
 
 
 def _settled(place: _Place, uri: str, source: _Access, preserve: Preserve, *, keep: int) -> bool:

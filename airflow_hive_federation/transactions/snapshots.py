@@ -25,6 +25,11 @@ class Snapshot:
     taken_at: datetime | None = field(default=None, compare=False)
 
 
+def is_transactional(table: Any) -> bool:
+    """Return whether a table is transactional (full ACID or insert-only): its readers need a snapshot."""
+    return str((table.parameters or {}).get("transactional", "")).lower() == "true"
+
+
 def take_snapshots(client: MetastoreClient, tables: Sequence[str]) -> dict[str, Snapshot]:
     """Take one consistent snapshot of several transactional tables.
 

@@ -20,6 +20,7 @@ from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
 from airflow_hive_federation.replication.replica.position import read_position
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
@@ -178,6 +179,6 @@ class Case:
                         self.target.external_warehouse,
                     )
                     for path in sorted(root.rglob("*"))
-                    if path.is_file() and path.suffix != ".crc" and path.parent.name != "_targets"
+                    if path.is_file() and path.suffix != ".crc" and path.parent.name != EXTERNAL_CLAIMS
                 },
             }

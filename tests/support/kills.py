@@ -19,6 +19,7 @@ from airflow_hive_federation.replication.dump.drain import DrainStart, begin_dra
 from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 from tests.support.small_source import DATABASE, connected
@@ -123,7 +124,7 @@ class Case:
             str(path): path.read_bytes()
             for root in roots
             for path in sorted(root.rglob("*"))
-            if path.is_file() and path.suffix != ".crc" and path.parent.name != "_targets"
+            if path.is_file() and path.suffix != ".crc" and path.parent.name != EXTERNAL_CLAIMS
         }
         return {
             "database": database,

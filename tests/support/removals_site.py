@@ -20,6 +20,7 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.status import read_status
 from airflow_hive_federation.replication.verify.verify import VerificationReport, verify_replica
@@ -131,7 +132,7 @@ class Site:
 
     def copied(self) -> list[str]:
         """Names of files of the external table's replica."""
-        files = [one for one in self.base.rglob("*") if one.is_file() and one.parent.name != "_targets"]
+        files = [one for one in self.base.rglob("*") if one.is_file() and one.parent.name != EXTERNAL_CLAIMS]
         return sorted(one.name for one in files if one.suffix != ".crc")
 
     def verify(self) -> VerificationReport:

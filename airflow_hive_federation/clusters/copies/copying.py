@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from airflow_hive_federation.clusters.acid_snapshots import brought_up, is_transactional
+from airflow_hive_federation.clusters.acid_snapshots import brought_up
 from airflow_hive_federation.clusters.altering import (
     Change,
     alter_partition_metadata,
@@ -57,7 +57,7 @@ from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import write_plan
-from airflow_hive_federation.transactions.snapshots import Snapshot
+from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
 from airflow_hive_federation.transactions.transaction import Transaction
 
 #: Executes a copy plan: (URI of the plan, URI of the directory for outcomes).

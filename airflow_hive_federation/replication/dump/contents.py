@@ -20,6 +20,7 @@ from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.locations import DataLocation, relative_to
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
+from airflow_hive_federation.replication.replica.external_claims import is_external_claim
 from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location
 from airflow_hive_federation.storage.listing import list_files, list_many
 
@@ -78,10 +79,13 @@ def is_published(path: str) -> bool:
 
     Files below the directories that engines write first are not finished: they are removed or renamed later.
     All others are copied, whether or not Hive's readers see them (``_SUCCESS``, ``_delta_log``), as
-    ``distcp`` does in Hive's replication: other readers of the directory may need them.
+    ``distcp`` does in Hive's replication: other readers of the directory may need them. Claims of targets are
+    no files of the table.
 
     :param path: path inside the table's or partition's directory.
     """
+    if is_external_claim(path):
+        return False
     # A partition's directory may have any name.
     return not any(part.startswith(_UNPUBLISHED) and "=" not in part for part in path.split("/"))
 

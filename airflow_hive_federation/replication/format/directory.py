@@ -16,8 +16,8 @@
         _finished_load            the load is published (the name is Hive's)
 
 A writer writes each file under a temporary name of its own, and renames the file once it is on the disk;
-``_finished_dump`` comes last. If the file system is local to the machine, only the owner of a dump may enter
-its directory and read its files.
+``_finished_dump`` comes last. If the store has modes, only the owner of a dump may enter its directory and
+read its files.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.replica.external_claims import is_external_claim
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
 from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
@@ -47,10 +48,16 @@ class TableCopy:
 def files_there(
     layout: TargetLayout, document: Mapping[str, Any], options: Mapping[str, Any] | None = None
 ) -> dict[str, FileEntry]:
-    """List the files in the target's directories of a dump's table, by canonical URI."""
+    """List the files in the target's directories of a dump's table, by canonical URI.
+
+    A table whose directory is ``external_base`` has claims beside its files, which are not listed.
+    """
     listings = list_many(list(_roots(layout, document)), options=options, missing_ok=True)
     return {
-        canonical(join(root, entry.path)): entry for root, entries in listings.items() for entry in entries
+        canonical(join(root, entry.path)): entry
+        for root, entries in listings.items()
+        for entry in entries
+        if not is_external_claim(entry.path)
     }
 
 

@@ -307,6 +307,7 @@ class _Load:
         self._on_step("publish")
         refuse_later_writes(self._client, self._policy, self._directory)
         database: Any = self._client.get_database(self._database)
+        self._places.release(self._client, database.parameters)
         source: Any = from_json(types.Database, self._directory.read_json("database.json"))
         take_properties(database, source, adopted=self._policy.into_existing)
         database.parameters = {

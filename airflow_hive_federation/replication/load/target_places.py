@@ -26,7 +26,12 @@ from airflow_hive_federation.replication.replica.database import (
     with_claimed,
 )
 from airflow_hive_federation.replication.replica.dumps_owner import metastore_id
-from airflow_hive_federation.replication.replica.external_claims import check_external_claims, claim_external
+from airflow_hive_federation.replication.replica.external_claims import (
+    check_external_claims,
+    claim_external,
+    release_external,
+)
+from airflow_hive_federation.replication.replica.external_roots import read_roots
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import canonical, join
@@ -70,6 +75,19 @@ class TargetPlaces:
         """
         claim_external(metastore_id(client), self._layout.policy, self._external)
         claim_roots(client, self._layout, self._external, anew=anew)
+
+    def release(self, client: MetastoreClient, parameters: Mapping[str, str] | None) -> None:
+        """Let targets of other metastores have the directories that the target no longer needs.
+
+        An increment calls this when it has emptied them, immediately before it publishes.
+
+        :param client: client of the target.
+        :param parameters: the parameters of the target database, with its recorded directories.
+        """
+        policy = self._layout.policy
+        # A target without external tables leaves ``external_base`` alone, to which it may have no right.
+        if self._external or read_roots(policy.target_database, parameters).uris:
+            release_external(metastore_id(client), policy, self._external)
 
     def check_others(self, client: MetastoreClient) -> None:
         """Compare the directories of external tables with those of other databases, and record nothing.

@@ -27,7 +27,12 @@ from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import join, reading
 from airflow_hive_federation.storage.listing import list_directory
-from airflow_hive_federation.storage.publishing import remove_file, temporary_run, write_atomically
+from airflow_hive_federation.storage.publishing import (
+    make_private,
+    remove_file,
+    temporary_run,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -43,21 +48,24 @@ def claim_dumps(metastore: str, policy: ReplicationPolicy) -> None:
     :raises LocationConflictError: targets of another metastore use a directory; it is not claimed.
     :raises StorageError: a directory cannot be read or written.
     """
-    _claim(metastore, policy, join(policy.directory, CLAIMS))
+    claims = join(policy.directory, CLAIMS)
+    # Only the owner of dumps may read them, and what lies beside them.
+    make_private(claims, policy.storage_options)
+    _claim(metastore, policy, claims, private=True)
     # Without a root of their own, functions lie below the dump root, under the policy's name: the claim of
     # the dumps covers them.
     if policy.functions_root:
-        _claim(metastore, policy, join(policy.root_of_functions, f"{CLAIMS}/{policy.name}"))
+        _claim(metastore, policy, join(policy.root_of_functions, f"{CLAIMS}/{policy.name}"), private=False)
 
 
-def _claim(metastore: str, policy: ReplicationPolicy, claims: str) -> None:
+def _claim(metastore: str, policy: ReplicationPolicy, claims: str, *, private: bool) -> None:
     options = policy.storage_options
     name = f"{quote(metastore, safe='')}.json"
     own = join(claims, name)
     claim = {"metastore": metastore, "database": policy.target_database}
     if _read(own, policy).get("checked") is True:
         return
-    _write(own, {**claim, "checked": False}, policy)
+    _write(own, {**claim, "checked": False}, policy, private=private)
     others = [
         entry
         for entry in list_directory(claims, options=options)
@@ -66,7 +74,7 @@ def _claim(metastore: str, policy: ReplicationPolicy, claims: str) -> None:
     if others:
         remove_file(own, options)
         raise _conflict(policy, join(claims, min(others)))
-    _write(own, {**claim, "checked": True}, policy)
+    _write(own, {**claim, "checked": True}, policy, private=private)
 
 
 def metastore_id(client: MetastoreClient) -> str:
@@ -110,6 +118,6 @@ def _read(uri: str, policy: ReplicationPolicy) -> dict[str, Any]:
     return claim if isinstance(claim, dict) else {}
 
 
-def _write(uri: str, claim: dict[str, Any], policy: ReplicationPolicy) -> None:
+def _write(uri: str, claim: dict[str, Any], policy: ReplicationPolicy, *, private: bool) -> None:
     text = json.dumps(claim, sort_keys=True) + "\n"
-    write_atomically(uri, [text.encode()], policy.storage_options)
+    write_atomically(uri, [text.encode()], policy.storage_options, private=private)

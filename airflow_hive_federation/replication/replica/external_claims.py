@@ -6,6 +6,9 @@ the files that its own source does not have. So each target database also writes
 ``external_base``. Targets of other metastores look for such claims there, in the directories above, and in
 the directories between ``external_base`` and each table.
 
+A load adds its directories to the claim before it writes, and an increment gives up those that it has emptied
+only at its end. So a load that was killed and runs again still owns the directories that it has yet to empty.
+
 Nothing is written to the root of a store. So the way back of a failover claims nothing, if its
 ``external_base`` is such a root.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -22,11 +25,14 @@ from airflow_hive_federation.errors import FileVanishedError, LocationConflictEr
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.replication.metadata.directories import Claim, nested
 from airflow_hive_federation.replication.policy import ReplicationPolicy, is_store_root
-from airflow_hive_federation.replication.replica.dumps_owner import CLAIMS
 from airflow_hive_federation.replication.replica.external_roots import outermost
 from airflow_hive_federation.storage.filesystem import canonical, is_below, join, reading
 from airflow_hive_federation.storage.listing import list_directory
 from airflow_hive_federation.storage.publishing import remove_file, temporary_run, write_atomically
+
+#: Directory of the claims in an ``external_base``: one file per target database. Its name is no other
+#: program's, because a table may lie in ``external_base`` itself, and its copies leave the claims out.
+EXTERNAL_CLAIMS = "_hive_federation_targets"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,20 +40,19 @@ class _Written:
     """The directories that a target database of a metastore has claimed.
 
     :param roots: canonical URIs, none inside another; ``None`` if the claim cannot be read.
-    :param wanted: those of them that the database keeps; the load that gives up the others still empties
-        them.
     :param checked: no target of another metastore had a directory that collides.
     """
 
     metastore: str = ""
     database: str = ""
     roots: tuple[str, ...] | None = None
-    wanted: tuple[str, ...] = ()
     checked: bool = False
 
 
 def claim_external(metastore: str, policy: ReplicationPolicy, claims: Sequence[Claim]) -> None:
     """Claim the directories of a policy's external tables, if no target of another metastore has them.
+
+    Directories that the database has claimed before stay claimed until :func:`release_external`.
 
     :param metastore: the target's :func:`~.dumps_owner.metastore_id`.
     :param claims: the directories.
@@ -57,13 +62,12 @@ def claim_external(metastore: str, policy: ReplicationPolicy, claims: Sequence[C
     """
     if not claims or _base(policy) is None:
         return
-    own = join(_base(policy) or "", f"{CLAIMS}/{_name(metastore, policy)}")
+    own = _own_claim(metastore, policy)
     before = _read(own, policy)
-    wanted = outermost(claim.target for claim in claims)
-    roots = outermost([*before.wanted, *wanted])
-    if before.checked and (before.roots, before.wanted) == (roots, wanted):
+    roots = outermost([*(before.roots or ()), *(claim.target for claim in claims)])
+    if before.checked and before.roots == roots:
         return
-    claim = _Written(metastore=metastore, database=policy.target_database, roots=roots, wanted=wanted)
+    claim = _Written(metastore=metastore, database=policy.target_database, roots=roots)
     _write(own, claim, policy)
     try:
         check_external_claims(metastore, policy, claims)
@@ -74,6 +78,27 @@ def claim_external(metastore: str, policy: ReplicationPolicy, claims: Sequence[C
             _write(own, before, policy)
         raise
     _write(own, claim, policy, checked=True)
+
+
+def release_external(metastore: str, policy: ReplicationPolicy, claims: Sequence[Claim]) -> None:
+    """Give up the claimed directories that a load has emptied; its own directories stay claimed.
+
+    :param metastore: the target's :func:`~.dumps_owner.metastore_id`.
+    :param claims: the directories of the load, which :func:`claim_external` has claimed.
+    :raises StorageError: ``external_base`` cannot be read or written.
+    """
+    if _base(policy) is None:
+        return
+    own = _own_claim(metastore, policy)
+    before = _read(own, policy)
+    kept = outermost(claim.target for claim in claims)
+    if before.roots is None or before.roots == kept:
+        return
+    if not kept:
+        remove_file(own, policy.storage_options)
+    elif outermost([*before.roots, *kept]) == before.roots:
+        # Otherwise another load has written the claim, and directories in it were not compared.
+        _write(own, replace(before, roots=kept), policy)
 
 
 def check_external_claims(metastore: str, policy: ReplicationPolicy, claims: Sequence[Claim]) -> None:
@@ -101,13 +126,21 @@ def check_external_claims(metastore: str, policy: ReplicationPolicy, claims: Seq
                 raise _conflict(policy, [mine.target, other_claim.target], what, uri, mine.table)
 
 
+def is_external_claim(path: str) -> bool:
+    """Return whether a file is a claim, and no table's.
+
+    :param path: path or URI.
+    """
+    return EXTERNAL_CLAIMS in path.split("/")
+
+
 def _others(
     metastore: str, policy: ReplicationPolicy, places: Iterable[str]
 ) -> Iterator[tuple[str, _Written]]:
     ours = f"{quote(metastore, safe='')}@"
     base = _base(policy) or ""
     for place in places:
-        claims = join(place, CLAIMS)
+        claims = join(place, EXTERNAL_CLAIMS)
         try:
             names = sorted(list_directory(claims, options=policy.storage_options))
         except StoragePermissionError:
@@ -138,8 +171,9 @@ def _base(policy: ReplicationPolicy) -> str | None:
     return None if not base or is_store_root(base) else canonical(base)
 
 
-def _name(metastore: str, policy: ReplicationPolicy) -> str:
-    return f"{quote(metastore, safe='')}@{quote(policy.target_database, safe='')}.json"
+def _own_claim(metastore: str, policy: ReplicationPolicy) -> str:
+    name = f"{quote(metastore, safe='')}@{quote(policy.target_database, safe='')}.json"
+    return join(_base(policy) or "", f"{EXTERNAL_CLAIMS}/{name}")
 
 
 def _read(uri: str, policy: ReplicationPolicy) -> _Written:
@@ -150,7 +184,6 @@ def _read(uri: str, policy: ReplicationPolicy) -> _Written:
             metastore=str(values["metastore"]),
             database=str(values["database"]),
             roots=outermost(map(str, values["roots"])),
-            wanted=outermost(map(str, values["wanted"])),
             checked=values["checked"] is True,
         )
     except (FileVanishedError, ValueError, TypeError, KeyError):
@@ -162,7 +195,6 @@ def _write(uri: str, claim: _Written, policy: ReplicationPolicy, *, checked: boo
         "metastore": claim.metastore,
         "database": claim.database,
         "roots": claim.roots,
-        "wanted": claim.wanted,
         "checked": claim.checked if checked is None else checked,
     }
     write_atomically(uri, [(json.dumps(values, sort_keys=True) + "\n").encode()], policy.storage_options)

@@ -19,14 +19,9 @@ from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.side_by_side import side_by_side
 from airflow_hive_federation.tables.read.partition_scans import PartitionState
 from airflow_hive_federation.tables.read.pruning import Bucketing, Predicate, only_buckets
-from airflow_hive_federation.transactions.snapshots import Snapshot
+from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
 
 _VERSION = b"2"
-
-
-def is_transactional(table: Any) -> bool:
-    """Return whether a table of the metastore is transactional: full ACID or insert-only."""
-    return str((table.parameters or {}).get("transactional", "")).lower() == "true"
 
 
 def directories_to_read(

@@ -30,7 +30,7 @@ from airflow_hive_federation.tables.read.arrow_rows import RowFile, bucket_prope
 from airflow_hive_federation.tables.read.deletes import Deletes, read_deletes
 from airflow_hive_federation.tables.read.footers import each
 from airflow_hive_federation.tables.read.formats.plain import plain_table
-from airflow_hive_federation.tables.read.locations import directories_to_read, is_transactional
+from airflow_hive_federation.tables.read.locations import directories_to_read
 from airflow_hive_federation.tables.read.partition_scans import (
     PartitionScan,
     PartitionState,
@@ -40,7 +40,7 @@ from airflow_hive_federation.tables.read.partition_scans import (
 )
 from airflow_hive_federation.tables.read.pruning import Predicate
 from airflow_hive_federation.tables.spark_types import spark_schema
-from airflow_hive_federation.transactions.snapshots import Snapshot, take_snapshots
+from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional, take_snapshots
 
 ROW_ID_COLUMN = "ROW__ID"
 _ORC = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"

@@ -26,9 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.tables.read.locations import is_transactional
 from airflow_hive_federation.tables.read.reader import read_table
-from airflow_hive_federation.transactions.snapshots import Snapshot, take_snapshots
+from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional, take_snapshots
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY, Transaction
 from airflow_hive_federation.waiting import PollPolicy
 

@@ -19,6 +19,7 @@ from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.repair import RepairReport, repair_replica
 from airflow_hive_federation.replication.replica import cycle_lock
+from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
 from airflow_hive_federation.storage.digests import FileToDigest, digest_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_records, write_records
@@ -116,7 +117,7 @@ class Case:
                     str(path): path.read_bytes()
                     for root in roots
                     for path in sorted(root.rglob("*"))
-                    if path.is_file() and path.suffix != ".crc" and path.parent.name != "_targets"
+                    if path.is_file() and path.suffix != ".crc" and path.parent.name != EXTERNAL_CLAIMS
                 },
             }
 

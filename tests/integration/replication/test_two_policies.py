@@ -17,6 +17,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle_plan import plan_cycle
 from airflow_hive_federation.replication.failover import let_go
 from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
 from airflow_hive_federation.replication.replica.external_roots import read_roots
 from tests.support.incrementing import Cycles, cycles
 from tests.support.small_source import connected, make_table
@@ -72,7 +73,7 @@ def roots(one: Cycles) -> tuple[str, ...]:
 
 def copied(directory: Path) -> list[str]:
     files = (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
-    return sorted(str(path) for path in files if path.parts[0] != "_targets")
+    return sorted(str(path) for path in files if path.parts[0] != EXTERNAL_CLAIMS)
 
 
 def test_a_bootstrap_over_anothers_directory_is_refused(pair: list[Cycles], tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_a_target_of_another_metastore_keeps_its_directories(pair: list[Cycles],
     lake, base = tmp_path / "lake", Path(f"{tmp_path}/base{tmp_path}/lake")
     add(one, "own", lake / "own", "o")
     one.bootstrap()
-    (claim,) = (tmp_path / "base" / "_targets").iterdir()
+    (claim,) = (tmp_path / "base" / EXTERNAL_CLAIMS).iterdir()
     values = json.loads(claim.read_text(encoding="utf-8"))
     assert (values["database"], values["roots"]) == (one.policy.target_database, [f"file:{base}/own"])
     theirs = {**values, "metastore": "other", "roots": [f"file:{base}/events"]}
@@ -144,6 +145,9 @@ def test_a_target_of_another_metastore_keeps_its_directories(pair: list[Cycles],
     add(one, "late", lake / "other", "l")
     one.cycle()
     assert copied(base) == ["other/l", "own/o"]
+    drop(one, "own")
+    one.cycle()
+    assert json.loads(claim.read_text(encoding="utf-8"))["roots"] == [f"file:{base}/other"]
 
 
 def test_a_claim_of_a_run_that_was_killed_is_compared_anew(

@@ -6,6 +6,7 @@ a load is what the test says.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -269,6 +270,18 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
     with pytest.raises(LocationConflictError, match="id unknown"):
         claim_dumps("two", site.policy)
     claim_dumps("one", site.policy)
+
+
+def test_only_the_owner_reads_the_claims_of_dumps(site: Site, tmp_path: Path) -> None:
+    """But those in a root of functions are for all who have their jars there."""
+    directory = Path(site.policy.directory.removeprefix("file:"))
+    claims, jars = directory / "_targets", tmp_path / "jars"
+    claims.mkdir(mode=0o755, parents=True)
+    claim_dumps("one", replace(site.policy, functions_root=f"file:{jars}"))
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (claims, claims / "one.json")} == {0o700, 0o600}
+    for open_to_all in (directory, jars, jars / "_targets", jars / "_targets/p"):
+        assert open_to_all.stat().st_mode & 0o005 == 0o005
+    assert (jars / "_targets/p/one.json").stat().st_mode & 0o004
 
 
 def test_a_root_of_functions_is_that_of_one_metastore(site: Site, tmp_path: Path) -> None:

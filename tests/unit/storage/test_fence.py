@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,17 @@ def test_a_fence_only_lets_its_own_number_pass(uri: str) -> None:
     with pytest.raises(CycleLostError, match="stands at 9") as caught:
         own.check()
     assert caught.value.reason == "fenced"
+
+
+def test_only_the_owner_reads_fences_and_tickets(uri: str, tmp_path: Path) -> None:
+    """As the dumps beside them, also if an earlier version made them."""
+    policy, load = tmp_path / "policy", tmp_path / "dump" / "load"
+    policy.mkdir(mode=0o755)
+    raise_fence(uri, 7)
+    write_ticket(f"file:{load}", uri, 7)
+    for directory, name in ((policy, "_fence"), (load, "fence.json")):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+        assert stat.S_IMODE((directory / name).stat().st_mode) == 0o600
 
 
 def test_a_fence_that_is_gone_lets_nothing_pass(uri: str) -> None:

@@ -111,3 +111,17 @@ def test_a_list_is_whole_when_it_is_set() -> None:
 def test_a_mask_is_no_right_of_the_group() -> None:
     assert _without_list(LIST) == 0o1740
     assert _without_list(HdfsAccess(owner="o", group="g", mode=0o640)) == 0o640
+
+
+@pytest.mark.parametrize(
+    ("kind", "permissions", "mode"),
+    [("user", "---", 0o700), ("group", "---", 0o700), ("user", "r--", 0o744), ("group", "rwx", 0o755)],
+)
+def test_nobody_gets_by_a_copy_what_the_list_denies_him(kind: str, permissions: str, mode: int) -> None:
+    """Without the list, the named one is in the owner's group, or one of all others."""
+    acl = (
+        AclLine(type="group", scope="access", permissions="r-x"),
+        AclLine(type=kind, scope="access", permissions=permissions, name="bob"),
+        AclLine(type="user", scope="default", permissions="---", name="bob"),
+    )
+    assert _without_list(HdfsAccess(owner="o", group="g", mode=0o775, acl=acl)) == mode

@@ -68,11 +68,12 @@ def text_form(table: Any, columns: Sequence[Column], storage: Any | None = None)
     unusual = _UNUSUAL & {key for key, value in settings.items() if (key, value) != ("line.delim", "\n")}
     unfit = [column.name for column in columns if not _fits(column.type)]
     delimiter = _delimiter(settings.get("field.delim", settings.get("serialization.format", "")))
-    header = settings.get("skip.header.line.count", "0")
-    if serde.serializationLib != _SERDE or unusual or unfit or header != "0" or not delimiter.isascii():
+    skips = any(settings.get(f"skip.{lines}.line.count", "0") != "0" for lines in ("header", "footer"))
+    if serde.serializationLib != _SERDE or unusual or unfit or skips or not delimiter.isascii():
         raise ConfigurationError(
             f"{table.dbName}.{table.tableName} is text in a form that is not supported here.",
-            remedy="Supported is LazySimpleSerDe without escapes, header lines, nested and zoned columns.",
+            remedy="Supported is LazySimpleSerDe without escapes, header and footer lines, nested and zoned "
+            "columns.",
             columns=unfit,
         )
     return TextForm(delimiter=delimiter, null=settings.get("serialization.null.format", _NULL))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from airflow_hive_federation.errors import LocationConflictError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.dump.contents import is_published
 from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
@@ -20,7 +22,9 @@ from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.external_claims import claim_external
 from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.storage.listing import list_files
 
 
 @pytest.fixture
@@ -174,3 +178,43 @@ def test_a_load_owns_the_directories_of_its_target_alone(
     everything = replace(layout.policy, target_database="default")
     places = TargetPlaces(dump, TargetLayout(policy=everything, managed=f"file:{tmp_path}/warehouse"))
     assert not places.owns(f"file:{tmp_path}/warehouse/other.db/t/f")
+
+
+def test_the_claims_in_external_base_are_no_files_of_a_table_there(
+    layout: TargetLayout, tmp_path: Path
+) -> None:
+    """The load would otherwise remove them, and the replica's own replicas would copy them."""
+    dump = write_dump(f"file:{tmp_path}/dumps/shop/1-2-3", {"t|file:/lake": {"own": 1}})
+    claim_external("one", layout.policy, TargetPlaces(dump, layout)._external)
+    put(tmp_path / "base", "own", "surplus", "_other/f")
+    document = dump.read_json(table_file("tables", "t", ".json"))
+    there = files_there(layout, document)
+    assert {uri.rpartition("/base/")[2] for uri in there} == {"own", "surplus", "_other/f"}
+    paths = [entry.path for entry in list_files(f"file:{tmp_path}/base") if is_published(entry.path)]
+    assert paths == ["_other/f", "own", "surplus"]
+
+
+class Target:
+    """The one call by which a load learns whose target it is."""
+
+    def call(self, method: str) -> str:
+        assert method == "get_metastore_db_uuid"
+        return "one"
+
+
+def test_a_load_gives_up_the_directories_of_tables_that_left(layout: TargetLayout, tmp_path: Path) -> None:
+    target: Any = Target()
+    before = TargetPlaces(
+        write_dump(f"file:{tmp_path}/dumps/shop/1-2-3", {"a|file:/lake/a": {}, "b|file:/lake/b": {}}), layout
+    )
+    claim_external("one", layout.policy, before._external)
+    recorded = before.recorded({})
+    claim = tmp_path / "base/_hive_federation_targets/one@shop.json"
+    less = TargetPlaces(write_dump(f"file:{tmp_path}/dumps/shop/2-3-4", {"a|file:/lake/a": {}}), layout)
+    less.release(target, recorded)
+    assert json.loads(claim.read_text(encoding="utf-8"))["roots"] == [f"file:{tmp_path}/base/a"]
+    nothing = TargetPlaces(write_dump(f"file:{tmp_path}/dumps/shop/3-4-5", {}), layout)
+    nothing.release(target, {})  # external_base is left alone
+    assert claim.exists()
+    nothing.release(target, less.recorded({}))
+    assert not claim.exists()

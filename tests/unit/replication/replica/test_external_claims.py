@@ -12,7 +12,11 @@ from airflow_hive_federation.errors import LocationConflictError, StoragePermiss
 from airflow_hive_federation.replication.metadata.directories import Claim
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import external_claims
-from airflow_hive_federation.replication.replica.external_claims import check_external_claims, claim_external
+from airflow_hive_federation.replication.replica.external_claims import (
+    check_external_claims,
+    claim_external,
+    release_external,
+)
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def tables(policy: ReplicationPolicy, *paths: str) -> list[Claim]:
 def claims_below(directory: Path) -> dict[str, bool]:
     return {
         path.name: json.loads(path.read_text(encoding="utf-8"))["checked"]
-        for path in directory.glob("_targets/*")
+        for path in directory.glob("_hive_federation_targets/*")
     }
 
 
@@ -49,7 +53,7 @@ def test_targets_of_two_metastores_that_would_erase_each_other(
         message = str(refused.value)
         assert "database shop of another metastore (id one)" in message
         assert f"table {theirs}" in message
-        assert f"{tmp_path}/base/_targets/one@shop.json" in message
+        assert f"{tmp_path}/base/_hive_federation_targets/one@shop.json" in message
         assert refused.value.facts["tables"] == [theirs]
         assert refused.value.facts["paths"] == [f"file:{tmp_path}/{theirs}", f"file:{tmp_path}/base/lake/t"]
     assert claims_below(tmp_path / "base") == {"one@shop.json": True}
@@ -58,8 +62,8 @@ def test_targets_of_two_metastores_that_would_erase_each_other(
     claim_external("one", other, tables(policy, "base/lake/t/inner"))
     # The owner goes on; the other one does when the owner is gone for good.
     claim_external("one", policy, tables(policy, "base/lake/t", "base/lake/v"))
-    (tmp_path / "base/_targets/one@shop.json").unlink()
-    (tmp_path / "base/_targets/one@bazaar.json").unlink()
+    (tmp_path / "base/_hive_federation_targets/one@shop.json").unlink()
+    (tmp_path / "base/_hive_federation_targets/one@bazaar.json").unlink()
     claim_external("two", other, tables(policy, theirs))
 
 
@@ -102,7 +106,7 @@ def test_of_claims_that_meet_at_least_one_is_refused(
         claim_external("two", policy, ours)
     claim_external("one", policy, ours)
     # A damaged claim is somebody's all the same; its owner writes it anew.
-    (tmp_path / "base/_targets/one@shop.json").write_text("{", encoding="utf-8")
+    (tmp_path / "base/_hive_federation_targets/one@shop.json").write_text("{", encoding="utf-8")
     with pytest.raises(LocationConflictError, match=r"one@shop\.json cannot be read"):
         claim_external("two", policy, ours)
     claim_external("one", policy, ours)
@@ -117,14 +121,30 @@ def test_a_claim_that_was_compared_is_not_compared_again(
     claim_external("one", policy, tables(policy, "base/u", "base/t"))
 
 
-def test_directories_are_given_up_by_the_load_after_the_one_that_empties_them(
-    policy: ReplicationPolicy,
+def test_directories_are_given_up_at_the_end_of_the_load_that_empties_them(
+    policy: ReplicationPolicy, tmp_path: Path
 ) -> None:
     claim_external("one", policy, tables(policy, "base/t", "base/u"))
-    claim_external("one", policy, tables(policy, "base/u"))
+    for _ in ("killed", "run again"):
+        claim_external("one", policy, tables(policy, "base/u"))
+        with pytest.raises(LocationConflictError):
+            claim_external("two", policy, tables(policy, "base/t"))
+    release_external("one", policy, tables(policy, "base/u"))
+    claim_external("two", policy, tables(policy, "base/t"))
     with pytest.raises(LocationConflictError):
-        claim_external("two", policy, tables(policy, "base/t"))
+        claim_external("two", policy, tables(policy, "base/u"))
+    release_external("one", policy, [])
+    claim_external("two", policy, tables(policy, "base/u"))
+    assert claims_below(tmp_path / "base") == {"two@shop.json": True}
+
+
+def test_a_claim_that_another_load_has_written_is_not_given_up(policy: ReplicationPolicy) -> None:
+    """A load that was suspended at its end must not replace the claim of its successor."""
+    release_external("one", policy, tables(policy, "base/t"))
     claim_external("one", policy, tables(policy, "base/u"))
+    release_external("one", policy, tables(policy, "base/t"))
+    with pytest.raises(LocationConflictError):
+        claim_external("two", policy, tables(policy, "base/u"))
     claim_external("two", policy, tables(policy, "base/t"))
 
 
@@ -141,9 +161,9 @@ def test_rights_may_end_at_the_base(
 
         monkeypatch.setattr(external_claims, "list_directory", list_directory)
 
-    refused_at(f"file:{tmp_path}/_targets")
+    refused_at(f"file:{tmp_path}/_hive_federation_targets")
     claim_external("one", policy, tables(policy, "base/t"))
-    refused_at(f"file:{tmp_path}/base/_targets")
+    refused_at(f"file:{tmp_path}/base/_hive_federation_targets")
     with pytest.raises(StoragePermissionError):
         claim_external("one", policy, tables(policy, "base/u"))
 
@@ -151,4 +171,5 @@ def test_rights_may_end_at_the_base(
 @pytest.mark.parametrize("base", ["file:/", "s3://bucket", None])
 def test_nothing_is_claimed_at_the_root_of_a_store(policy: ReplicationPolicy, base: str | None) -> None:
     policy = replace(policy, external_base=base, storage_options={"never": "asked"})
-    claim_external("one", policy, [Claim(owner="table t", table="t", target="file:/t")])
+    for ask in (claim_external, release_external):
+        ask("one", policy, [Claim(owner="table t", table="t", target="file:/t")])

@@ -69,6 +69,7 @@ def test_a_partition_has_settings_of_its_own() -> None:
         {"settings": {"field.delim": "-1"}},
         {"settings": {"field.delim": "§"}},
         {"settings": {}, "parameters": {"skip.header.line.count": "1"}},
+        {"settings": {}, "parameters": {"skip.footer.line.count": "1"}},
         {"settings": {}, "serde": "org.apache.hadoop.hive.serde2.OpenCSVSerde"},
         {"settings": {}, "column_type": "array<int>"},
         {"settings": {}, "column_type": "timestamp with local time zone"},
