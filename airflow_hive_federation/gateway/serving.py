@@ -121,9 +121,9 @@ def run_until_told(serving: Serving, *, parent: bool = False) -> None:
             signal.signal(signal_number, handler)
 
 
-def _wait_for_parent(told: threading.Event) -> None:
+def _wait_for_parent(stopping: threading.Event) -> None:
     sys.stdin.buffer.read()
-    told.set()
+    stopping.set()
 
 
 @dataclass

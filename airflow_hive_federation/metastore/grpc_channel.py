@@ -264,7 +264,7 @@ class GrpcChannel:
         return _translated(str(self._endpoint), code, text, status)
 
 
-def _translated(uri: str, code: Any, text: str, told: str | None) -> Exception:
+def _translated(uri: str, code: Any, text: str, status: str | None) -> Exception:
     """Return the error by which the client knows whether a call may be repeated; see the module's text."""
     if code is Code.UNAUTHENTICATED:
         return MetastoreAuthenticationError(
@@ -272,7 +272,7 @@ def _translated(uri: str, code: Any, text: str, told: str | None) -> Exception:
             remedy="Correct the token, the service account's key file, the audience or the certificate.",
             uri=uri,
         )
-    if code is Code.UNAVAILABLE and told == "unavailable":
+    if code is Code.UNAVAILABLE and status == "unavailable":
         return NotSent(text)
     if code is Code.RESOURCE_EXHAUSTED and text.startswith(_SERVER_TOO_LONG):
         return MetastoreServerError(

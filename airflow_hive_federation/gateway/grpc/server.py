@@ -68,13 +68,8 @@ class GrpcFront:
         check_exposure(settings.host, settings.tls, allow_plain=settings.allow_plain)
         self.settings = settings
         self._calls = Calls(handler, authenticator or make_authenticator(settings), settings)
-        self._threads = ThreadPoolExecutor(
-            settings.max_concurrent_calls
-            + settings.max_conversations
-            + settings.max_watches
-            + _SPARE_THREADS,
-            thread_name_prefix="grpc-front",
-        )
+        threads = settings.max_concurrent_calls + _most_streams(settings) + _SPARE_THREADS
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="grpc-front")
         self._health = HealthService(settings.max_watches)
         self._server = self._make_server([RawService(), *services])
         try:
