@@ -10,6 +10,7 @@ from airflow_hive_federation.gateway.messages import (
     REPLY,
     STRING,
     STRUCT,
+    Field,
     Walk,
     read_fields,
     read_head,
@@ -150,8 +151,7 @@ def _find(answer: bytes, path: tuple[int, ...]) -> tuple[int, int] | None:
         return None
     position, end = head.body, 0
     for depth, number in enumerate(path, 1):
-        field = next((entry for entry in read_fields(answer, position) if entry.number == number), None)
-        if field is None:
+        if (field := _only_field(answer, position, number)) is None:
             return None
         expected = LIST if depth == len(path) else STRUCT
         if field.ttype != expected:
@@ -161,10 +161,18 @@ def _find(answer: bytes, path: tuple[int, ...]) -> tuple[int, int] | None:
     return position, end
 
 
+def _only_field(answer: bytes, position: int, number: int) -> Field | None:
+    """Return the field of that id in a struct; reject a second one, of which clients would read the last."""
+    fields = [field for field in read_fields(answer, position) if field.number == number]
+    if len(fields) > 1:
+        raise MalformedMessage(f"the field {number} comes {len(fields)} times")
+    return fields[0] if fields else None
+
+
 def _name(answer: bytes, start: int, end: int, field: int | None) -> str:
     """Return the name of a list's element."""
     if field is not None:
-        name_field = next((entry for entry in read_fields(answer, start) if entry.number == field), None)
+        name_field = _only_field(answer, start, field)
         start, end = (name_field.start, name_field.end) if name_field is not None else (start, start)
     return answer[start + 4 : end].decode(errors="replace")
 

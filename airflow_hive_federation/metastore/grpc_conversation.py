@@ -66,6 +66,7 @@ class Conversation:
         self._answers = 0
         self._expired = False
         self._over = False
+        self._ended: Any = None
         try:
             from grpc._cython import cygrpc
 
@@ -135,22 +136,22 @@ class Conversation:
             cygrpc.ReceiveMessageOperation(_NO_FLAGS),
         )
         sent = call.operate(operations, _ANSWERED)
-        ended = None
-        while True:
+        while sent or self._ended is None:
             event = call.next_event()
             if event.tag is _ENDED:
-                (ended,) = event.batch_operations
+                # The end may be reported before the last answer. grpcio then frees the call with that answer:
+                # another wait for it would corrupt the memory of the process.
+                (self._ended,) = event.batch_operations
+                self._over = True
             elif event.tag is _ANSWERED:
                 sent = False
                 for operation in event.batch_operations:
                     is_answer = operation.type() == cygrpc.OperationType.receive_message
                     if is_answer and (data := operation.message()) is not None:
                         return data  # type: ignore[no-any-return]
-            if ended is not None and not sent:
-                raise self._end_of(ended)
+        raise self._end_of(self._ended)
 
     def _end_of(self, ended: Any) -> Exception:
-        self._over = True
         code, text = _CODES.get(ended.code(), Code.UNKNOWN), ended.details() or ""
         trailing = tuple((key, value) for key, value in ended.trailing_metadata() or ())
         if self._expired:

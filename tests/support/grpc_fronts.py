@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -76,3 +77,11 @@ def refused(call: Callable[[], Any]) -> Any:
     with pytest.raises(grpc.RpcError) as caught:
         call()
     return caught.value
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for a state that another thread brings about."""
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -235,7 +235,7 @@ def _too_many() -> HiveFederationError:
 
 def _refusal(error: HiveFederationError) -> Answer:
     status = status_of(error)
-    return Answer(code=CODES[status].value[0], status=str(status), text=_text(str(error)))
+    return Answer(code=CODES[status].value[0], status=str(status), text=status_text(str(error)))
 
 
 _END = object()
@@ -283,7 +283,7 @@ def end_with(context: grpc.ServicerContext, error: HiveFederationError) -> NoRet
     """End a call with the status of an error, whose text is fit for clients."""
     status = status_of(error)
     context.set_trailing_metadata(((STATUS_KEY, str(status)),))
-    context.abort(CODES[status], _text(str(error)))
+    context.abort(CODES[status], status_text(str(error)))
     raise AssertionError("unreachable")
 
 
@@ -294,8 +294,8 @@ def _end_with_defect(context: grpc.ServicerContext, error: BaseException) -> NoR
     raise AssertionError("unreachable")
 
 
-def _text(text: str) -> str:
-    room = _LONGEST_TEXT
+def status_text(text: str, room: int = _LONGEST_TEXT) -> str:
+    """Return the text of a status, cut to the bytes that it may take on the wire."""
     for end, letter in enumerate(text):
         # gRPC encodes all other characters as ``%XX`` per byte.
         room -= 1 if " " <= letter <= "~" and letter != "%" else 3 * len(letter.encode(errors="replace"))

@@ -16,6 +16,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import Certificates, ServerTls, check_exposure
 from airflow_hive_federation.gateway.grpc.authentication import Authenticator, make_authenticator
 from airflow_hive_federation.gateway.grpc.calls import Calls
+from airflow_hive_federation.gateway.grpc.health_service import HealthService
 from airflow_hive_federation.gateway.grpc.raw import RawService
 from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
 from airflow_hive_federation.gateway.handler import Handler
@@ -67,11 +68,9 @@ class GrpcFront:
         check_exposure(settings.host, settings.tls, allow_plain=settings.allow_plain)
         self.settings = settings
         self._calls = Calls(handler, authenticator or make_authenticator(settings), settings)
-        self._threads = ThreadPoolExecutor(
-            settings.max_concurrent_calls + settings.max_conversations + _SPARE_THREADS,
-            thread_name_prefix="grpc-front",
-        )
-        self._health = health.HealthServicer()
+        threads = settings.max_concurrent_calls + _most_streams(settings) + _SPARE_THREADS
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="grpc-front")
+        self._health = HealthService(settings.max_watches)
         self._server = self._make_server([RawService(), *services])
         try:
             self.port = self._bind()
@@ -143,7 +142,11 @@ class GrpcFront:
 
 
 def _most_at_a_time(settings: GrpcFrontSettings) -> int:
-    return settings.max_concurrent_calls * _WAITING + settings.max_conversations + _SPARE_THREADS
+    return settings.max_concurrent_calls * _WAITING + _most_streams(settings) + _SPARE_THREADS
+
+
+def _most_streams(settings: GrpcFrontSettings) -> int:
+    return settings.max_conversations + settings.max_watches
 
 
 def server_class(path: str | None) -> Any:

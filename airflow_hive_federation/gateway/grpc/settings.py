@@ -82,6 +82,11 @@ class GrpcFrontSettings:
         """Greatest number of open streams of calls, each of which occupies a thread."""
         return self.max_concurrent_calls * _CONVERSATIONS_PER_CALL
 
+    @property
+    def max_watches(self) -> int:
+        """Greatest number of clients that watch the health service, each of which occupies a thread."""
+        return self.max_conversations
+
     def with_properties(self, properties: Mapping[str, str]) -> GrpcFrontSettings:
         """Return a copy of these settings in which properties of ``hive-site.xml`` take precedence.
 

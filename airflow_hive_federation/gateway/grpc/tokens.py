@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 ACCOUNTS, JWKS, ISSUER = "service.accounts", "jwks", "issuer"
 AUDIENCE, SKEW, CLAIM, STRIP = "audience", "clock.skew", "user.claim", "strip.domain"
 _SKEW_S = 60
+#: Number of tokens whose claims are kept; a token is verified again after it was dropped or the keys changed.
+_TOKENS = 1024
 _BEGIN_CERTIFICATE = b"-----BEGIN CERTIFICATE"
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -42,6 +46,13 @@ class _Key:
     key_id: str
     algorithm: str
     key: Any
+
+
+@dataclass(frozen=True, eq=False)
+class _Keys:
+    """The keys of one reading of the files, by issuer."""
+
+    of_issuer: Mapping[str, tuple[_Key, ...]]
 
 
 class BearerTokens:
@@ -84,27 +95,31 @@ class BearerTokens:
         self._lock = threading.Lock()
         self._stamp = self._stamped()
         self._keys = self._read()
+        # A client sends the same token with each call, and a signature takes longer than the call.
+        self._verified = lru_cache(maxsize=_TOKENS)(self._verify)
 
     def authenticate(self, evidence: Evidence) -> Caller:
         """See :meth:`.authentication.Authenticator.authenticate`."""
         token = evidence.bearer_token
         if token is None:
             raise unauthenticated("there is no bearer token")
-        claims = self._verified(token)
+        claims = self._verified(token, self._current())
+        if int(claims["exp"]) <= time.time() - self._skew_s:
+            raise unauthenticated("the token has expired")
         user = claims.get("sub" if self._is_account(claims) else self._claim)
         if not isinstance(user, str) or not user:
             raise unauthenticated("the token names no user")
         name = user.partition("@")[0] if self._strip else user
         return Caller(user=name, authentication="token", peer=evidence.peer, front=FRONT)
 
-    def _verified(self, token: str) -> dict[str, Any]:
+    def _verify(self, token: str, known: _Keys) -> dict[str, Any]:
         try:
             # Unverified values only select the keys; nothing else uses them before verification.
             issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
             key_id = jwt.get_unverified_header(token).get("kid")
         except (jwt.PyJWTError, ValueError):
             raise unauthenticated("the bearer token is no JSON web token") from None
-        keys = self._current().get(issuer, ()) if isinstance(issuer, str) else ()
+        keys = known.of_issuer.get(issuer, ()) if isinstance(issuer, str) else ()
         fitting = [key for key in keys if not key.key_id or not key_id or key.key_id == key_id]
         for key in fitting:
             try:
@@ -139,7 +154,7 @@ class BearerTokens:
     def _is_account(self, claims: Mapping[str, Any]) -> bool:
         return claims.get("iss") != self._issuer or not self._issuer
 
-    def _current(self) -> dict[str, tuple[_Key, ...]]:
+    def _current(self) -> _Keys:
         with self._lock:
             if (stamp := self._stamped()) != self._stamp:
                 self._stamp = stamp
@@ -174,7 +189,7 @@ class BearerTokens:
         except (OSError, ConfigurationError):
             return ()
 
-    def _read(self) -> dict[str, tuple[_Key, ...]]:
+    def _read(self) -> _Keys:
         keys: dict[str, tuple[_Key, ...]] = {}
         for issuer, path in self._files():
             if issuer == self._issuer and path != self._jwks:
@@ -187,7 +202,7 @@ class BearerTokens:
                 f"There are no public keys in {self._accounts}.",
                 remedy="Add <account>.pem or <account>.json.",
             )
-        return keys
+        return _Keys(keys)
 
 
 def _read_keys(path: Path) -> tuple[_Key, ...]:

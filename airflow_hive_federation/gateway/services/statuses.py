@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from airflow_hive_federation.gateway.grpc.calls import status_text
 from airflow_hive_federation.gateway.services.codec import codec
 from airflow_hive_federation.gateway.services.layout import PACKAGE
 from airflow_hive_federation.metastore.idl import types
@@ -17,6 +18,7 @@ from airflow_hive_federation.metastore.struct import Fault
 EXCEPTION_KEY, MESSAGE_KEY = "hive-exception", "hive-message-bin"
 #: Trailing metadata with a ``google.rpc.Status``, whose details hold the exception as a message.
 DETAILS_KEY = "grpc-status-details-bin"
+#: Most bytes of the text, and of the message; three fields of the trailing metadata hold them.
 _LONGEST_TEXT = 1500
 
 Code = grpc.StatusCode
@@ -64,16 +66,16 @@ class Ending:
 def ending(fault: Fault) -> Ending:
     """Return the status of a call that the metastore answered with an exception."""
     name, message = type(fault).__name__, fault.message or ""
-    text = message[:_LONGEST_TEXT] or name
+    text, data = status_text(message, _LONGEST_TEXT) or name, message.encode()
     if isinstance(fault, ApplicationFault):
         code = Code.UNIMPLEMENTED if fault.type == ApplicationFault.UNKNOWN_METHOD else Code.INTERNAL
         return Ending(code=code, text=text)
     code = CODES.get(type(fault), Code.INTERNAL)
     trailers: list[tuple[str, str | bytes]] = [
         (EXCEPTION_KEY, name),
-        (MESSAGE_KEY, message[:_LONGEST_TEXT].encode()),
+        (MESSAGE_KEY, data[:_LONGEST_TEXT].decode(errors="ignore").encode()),
     ]
-    if len(message) <= _LONGEST_TEXT:
+    if len(data) <= _LONGEST_TEXT:
         trailers.append((DETAILS_KEY, _details(code, text, fault)))
     return Ending(code=code, text=text, trailers=tuple(trailers))
 

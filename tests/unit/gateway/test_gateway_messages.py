@@ -18,11 +18,13 @@ from airflow_hive_federation.gateway.messages import (
     read_fields,
     read_head,
 )
+from airflow_hive_federation.gateway.names import Reference, Text
 from airflow_hive_federation.gateway.refusals import Status, refusal, refused
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.protocol import ApplicationFault, decode_reply, encode, encode_call
+from tests.support.gateways import outcome
 from tests.support.structs import random_struct
 
 
@@ -163,3 +165,35 @@ def test_an_answer_with_another_value_in_place_of_its_list_is_refused() -> None:
         filtered(method, number, [], lambda *_: True)
     with pytest.raises(MalformedMessage, match="type 8, not 12"):
         filtered(method, head_bytes(method, REPLY, 1) + b"\x08\0\0" + bytes(5), [], lambda *_: True)
+
+
+@pytest.mark.parametrize("twice", ["list", "result"])
+def test_an_answer_with_two_lists_is_refused(twice: str) -> None:
+    method = "get_next_notification"
+    result = message_types(method)[1]
+
+    def answer(*names: str) -> bytes:
+        events = [
+            types.NotificationEvent(eventId=1, eventTime=1, eventType="T", dbName=name, message="")
+            for name in names
+        ]
+        return encode(result(success=types.NotificationEventResponse(events=events)))
+
+    first, second = answer("open"), answer("secret")
+    # The last two bytes end the response and the result, the first three begin the result's field.
+    body = first[:-2] + second[3:] if twice == "list" else first[:-1] + second
+    whole = head_bytes(method, REPLY, 1) + body
+    # Clients read the last of the two.
+    assert [event.dbName for event in outcome(read_head(whole), whole)["success"].events] == ["secret"]
+    with pytest.raises(MalformedMessage, match="comes 2 times"):
+        filtered(method, whole, [], lambda database, _: database == "open")
+
+
+def test_an_element_with_two_names_is_refused() -> None:
+    method = "get_tables_ext"
+    named = [Reference("d", None, Text("d", 0, 5))]
+    names = [encode(types.ExtendedTableInfo(tblName=name)) for name in ("open", "secret")]
+    element = names[0][:-1] + names[1]
+    body = b"\x0f\0\0\x0c\0\0\0\1" + element + b"\0"
+    with pytest.raises(MalformedMessage, match="comes 2 times"):
+        filtered(method, head_bytes(method, REPLY, 1) + body, named, lambda _, table: table == "open")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.grpc_wire import CALL_IN_PIECES, SERVICE, STATUS_KEY, unwrap, wrap
 from tests.support.gateways import Peers, call_bytes
-from tests.support.grpc_fronts import Fronts, ask, fronted, raw, refused
+from tests.support.grpc_fronts import Fronts, ask, fronted, raw, refused, until
 from tests.support.metastore_peers import Thrift
 
 __all__ = ["fronted"]
@@ -103,6 +104,51 @@ def test_health_says_that_it_drains_while_calls_go_on(peer: Peers, fronted: Fron
         assert under_way.result()
         stopping.join(60)
         assert not stopping.is_alive()
+
+
+def test_a_drain_does_not_wait_for_clients_that_watch(peer: Peers, fronted: Fronts) -> None:
+    run = fronted(peer(Thrift(names)).uri)
+    states = health_pb2.HealthCheckResponse
+    with run.channel() as channel:
+        watched = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
+        assert next(watched).status == states.SERVING
+        stopping = threading.Thread(target=run.front.stop, args=(3600,))
+        stopping.start()
+        assert [answer.status for answer in watched] == [states.NOT_SERVING]
+        stopping.join(60)
+        assert not stopping.is_alive()
+
+
+def test_clients_that_begin_and_end_to_watch_do_not_stop_the_server(peer: Peers, fronted: Fronts) -> None:
+    run = fronted(peer(Thrift(names)).uri, max_concurrent_calls=8)
+
+    def watch(_: int) -> None:
+        with run.channel() as channel:
+            for _ in range(50):
+                watched = health_pb2_grpc.HealthStub(channel).Watch(
+                    health_pb2.HealthCheckRequest(), timeout=60
+                )
+                assert next(watched).status == health_pb2.HealthCheckResponse.SERVING
+                watched.cancel()
+
+    with ThreadPoolExecutor(8) as clients:
+        list(clients.map(watch, range(8)))
+    until(lambda: not run.front._health._watches)
+
+
+def test_no_more_clients_watch_than_there_are_threads_for(peer: Peers, fronted: Fronts) -> None:
+    run = fronted(peer(Thrift(names)).uri, max_concurrent_calls=1)
+    request = health_pb2.HealthCheckRequest()
+    watches = []
+    with ExitStack() as channels:
+        for _ in range(run.front.settings.max_watches):
+            stub = health_pb2_grpc.HealthStub(channels.enter_context(run.channel()))
+            watches.append(stub.Watch(request, timeout=60))
+            next(watches[-1])
+        with run.channel() as channel:
+            error = refused(lambda: next(health_pb2_grpc.HealthStub(channel).Watch(request, timeout=60)))
+            assert error.code() is Code.RESOURCE_EXHAUSTED
+            assert ask(channel, "get_all_databases")["success"] == names("get_all_databases", None)
 
 
 @pytest.mark.parametrize("asked_s", [None, 600.0], ids=["no deadline", "a longer one"])

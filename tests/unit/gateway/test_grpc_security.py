@@ -329,6 +329,25 @@ def test_clocks_may_differ_a_little(accounts: Path) -> None:
         strict.authenticate(evidence(late))
 
 
+def test_a_token_is_verified_once_until_it_expires_or_the_keys_change(
+    accounts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = tokens.BearerTokens({"service.accounts": str(accounts)})
+    one, other = evidence(sign()), evidence(sign(exp=int(time.time()) + 7200))
+    for _ in range(3):
+        assert verifier.authenticate(one).user == verifier.authenticate(other).user == ACCOUNT
+    assert verifier._verified.cache_info().misses == 2
+    with monkeypatch.context() as patch:
+        late = time.time() + 661
+        patch.setattr(tokens.time, "time", lambda: late)
+        with pytest.raises(GatewayError, match="expired"):
+            verifier.authenticate(one)
+        assert verifier.authenticate(other).user == ACCOUNT
+    (accounts / f"{ACCOUNT}.pem").write_bytes(public(OTHER_RSA))
+    with pytest.raises(GatewayError, match="none of the known keys"):
+        verifier.authenticate(other)
+
+
 def test_an_identity_provider(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
     told = [jwt.algorithms.RSAAlgorithm.to_jwk(one.public_key(), as_dict=True) for one in (OTHER_RSA, RSA)]

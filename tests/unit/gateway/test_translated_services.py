@@ -119,6 +119,23 @@ def test_a_table_comes_with_all_that_it_has(serve: Serve) -> None:
     assert (hives.table_name, hives.partition_keys[0].name) == ("t", "n")
 
 
+@pytest.mark.parametrize("letter", ["x", "ü", "語", "%"])
+@pytest.mark.parametrize("length", [500, 1500, 20_000])
+def test_an_exception_with_a_long_message_arrives(letter: str, length: int, serve: Serve) -> None:
+    message = letter * length
+
+    def fail(*_: Any) -> Any:
+        raise types.NoSuchObjectException(message=message)
+
+    client = serve(fail)
+    error = refused(lambda: client.call(layout.SERVICE, "get_table_req", req={"dbName": "d", "tblName": "t"}))
+    assert error.code() is grpc.StatusCode.NOT_FOUND, error.details()
+    assert error.details().startswith(letter * 100)
+    begun = trailers(error)["hive-message-bin"].decode()
+    assert begun.startswith(letter * 100)
+    assert message.startswith(begun)
+
+
 @pytest.mark.parametrize(
     ("service", "name", "fields"),
     [
