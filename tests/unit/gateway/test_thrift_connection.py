@@ -105,6 +105,8 @@ def test_a_client_that_takes_an_answer_slowly_is_held_to_the_deadline_of_its_cal
     run = gateway(peer(Thrift(lambda *_: long)).uri, front={"call_timeout_s": 0.5, "write_timeout_s": 600})
     deaf = raw(run)
     deaf.sock.sendall(call_bytes("get_all_databases"))
+    # The answer has begun, so the front has the connection.
+    assert deaf.sock.recv(1)
     end = time.monotonic() + 60
     while run.front.connections:
         assert time.monotonic() < end
