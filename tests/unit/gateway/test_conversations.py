@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from airflow_hive_federation.metastore.grpc_wire import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
-from tests.support.gateways import Clients, Peers, call_bytes
+from tests.support.gateways import Clients, Peers, call_bytes, until
 from tests.support.grpc_fronts import Fronted, Fronts, ask, fronted
 from tests.support.metastore_peers import Thrift
 
@@ -51,13 +50,6 @@ def databases(method: str, _args: Any) -> Any:
 
 def open_streams(run: Fronted) -> int:
     return len(run.front._calls.conversations._open)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def waiting(run: Fronted) -> Any:
