@@ -28,7 +28,7 @@ from airflow_hive_federation.tables.write.plan import StagedFile, TableLayout
 from airflow_hive_federation.tables.write.staging import staging_directory, sweep
 from airflow_hive_federation.tables.write.tasks import StagedOutput
 from tests.support.durability import Recorder, recorded
-from tests.unit.compaction.test_compaction_merge import before_compaction, compact, described
+from tests.support.golden_compaction import before_compaction, compact, described
 
 
 @pytest.fixture
