@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -80,9 +81,19 @@ def _until_it_ends(process: subprocess.Popen[bytes], place: Path, hang_s: int) -
 
 def _processor_s(pid: int) -> float:
     """The processor's time of a process and of those that it has started, running or ended."""
+    seconds = 0.0
+    for process in _family(pid):
+        # A process that ends meanwhile takes nothing from the others' times.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            seconds += times.user + times.system + times.children_user + times.children_system
+    return seconds
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """A process and, after it, those that it has started; empty if it has ended."""
     try:
         process = psutil.Process(pid)
-        times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
+        return [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
-        return 0.0
-    return float(sum(one.user + one.system + one.children_user + one.children_system for one in times))
+        return []

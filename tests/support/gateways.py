@@ -15,12 +15,15 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.protocol import ApplicationFault, encode_call
 from airflow_hive_federation.metastore.wire import from_bytes
+from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.metastore_peers import Peer
 
 Peers = Callable[..., Peer]
 Gateways = Callable[..., "Running"]
 Raws = Callable[["Running"], "RawClient"]
 Clients = Callable[..., MetastoreClient]
+
+_SOON = PollPolicy(first_s=0.01, factor=1.2, longest_s=0.1, timeout_s=60)
 
 
 @dataclass
@@ -65,3 +68,8 @@ def outcome(head: Head, data: bytes) -> dict[str, Any]:
     """Return the fields that an answer sets; those of a fault of Thrift's if it is one."""
     kind = ApplicationFault if head.kind == 3 else message_types(head.method)[1]
     return from_bytes(kind, data[head.body :]).set_fields()
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for a state that other threads bring about, and fail where it never comes."""
+    assert wait_until(lambda: bool(holds()), _SOON)

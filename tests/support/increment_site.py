@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
@@ -13,7 +16,7 @@ from airflow_hive_federation.replication.load.bootstrap import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from tests.support.incrementing import run_copy
 from tests.support.kills import pool
-from tests.support.small_source import commit_files, connected
+from tests.support.small_source import commit_files, connected, make_small_source
 
 DATABASE = "rough"
 
@@ -70,3 +73,15 @@ class Site:
     def external(self) -> Path:
         """The file of the external table on the source; its replica is at the same place below the base."""
         return self.source.external_warehouse / f"{DATABASE}_ext" / "data"
+
+
+@pytest.fixture
+def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -> Iterator[Site]:
+    make_small_source(source, DATABASE)
+    made = Site(source, target, tmp_path / "dumps", tmp_path / "base")
+    yield made
+    for one in (source, target):
+        with connected(one) as client:
+            client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
+    made.external().unlink()
+    made.external().parent.rmdir()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.fuzz.planted import SEEDS, met
-from tests.fuzz.watching import Finding, watched
+from tests.fuzz.watching import Finding, _processor_s, watched
 
 MORE = ["--inputs", "100000", "--memory-bytes", str(200 << 20)]
 
@@ -36,3 +40,12 @@ def test_a_planted_fault_is_found(kind: str, what: str, told: str, tmp_path: Pat
     again = watched(name, 2, tmp_path, [*MORE, "--input", str(kept)], hang_s=8)
     assert isinstance(again, Finding)
     assert (again.number, again.data) == (1, found.data)
+
+
+def test_the_end_of_a_child_takes_no_time_from_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of an input would begin at nothing, and the next one would seem to hang."""
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
+        ended = psutil.Process(child.pid)
+    monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [ended])
+    used = os.times()
+    assert _processor_s(os.getpid()) >= used.user

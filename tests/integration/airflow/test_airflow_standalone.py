@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import psutil
 import pytest
 
-from airflow_hive_federation.demo import data as demo_data
+from airflow_hive_federation.demo.data import open_a_transaction
 from airflow_hive_federation.demo.local_airflow import DAG_ID, DemoAirflow, example_dags
 from airflow_hive_federation.demo.ui import ENDED, AirflowServer, airflow_server
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -71,7 +71,7 @@ DELETE FROM hangar.planes WHERE id = 2"""
         hive_sql_source.execute(statement)
     home = tmp_path_factory.mktemp("standalone")
     with connected(source) as client:
-        open_txn = demo_data.open_a_transaction(client, database="hangar", table="planes")
+        open_txn = open_a_transaction(client, database="hangar", table="planes")
     airflow = DemoAirflow(home)
     dags = home / "dags"
     shutil.copytree(example_dags(), dags)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.demo import data as demo_data
+from airflow_hive_federation.demo.data import open_a_transaction
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, TaskDeferred
@@ -43,7 +43,7 @@ def connections(tower: EmbeddedMetastore, target: EmbeddedMetastore, monkeypatch
 @pytest.fixture
 def open_txn(tower: EmbeddedMetastore) -> Iterator[int]:
     with connected(tower) as client:
-        txn_id = demo_data.open_a_transaction(client, database=DATABASE, table="landings")
+        txn_id = open_a_transaction(client, database=DATABASE, table="landings")
         yield txn_id
         if txn_id in still_open(tower):
             client.abort_txns([txn_id])
@@ -164,7 +164,7 @@ def test_the_trigger_survives_a_restart_of_the_metastore(
         with connected(metastore) as client:
             client.create_database(types.Database(name=DATABASE, parameters={}))
             make_table(client, DATABASE, "landings", partitioned=True)
-            txn_id = demo_data.open_a_transaction(client, database=DATABASE, table="landings")
+            txn_id = open_a_transaction(client, database=DATABASE, table="landings")
 
         trigger = deferred()
         asking = Asking(monkeypatch, trigger)

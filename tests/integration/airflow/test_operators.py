@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.demo import data as demo_data
+from airflow_hive_federation.demo.data import open_a_transaction
 from airflow_hive_federation.demo.local_airflow import DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, Row
@@ -93,7 +93,7 @@ DELETE FROM {DATABASE}.lamps WHERE id = 2"""
     home = tmp_path_factory.mktemp("one_by_one")
     airflow = Airflow(home, source=source.port, target=target.port)
     with connected(source) as client:
-        open_txn = demo_data.open_a_transaction(client, database=DATABASE, table="lamps")
+        open_txn = open_a_transaction(client, database=DATABASE, table="lamps")
     with connected(target) as client:
         client.create_database(types.Database(name=DATABASE, parameters={}))
         make_table(client, DATABASE, "theirs")

@@ -490,7 +490,7 @@ def compacting(settings: MetastoreSettings, table: str) -> Iterator[list[str]]:
 
 KILLED = """
 import os, sys
-from airflow_hive_federation.compaction import worker as compaction_queue
+from airflow_hive_federation.compaction import worker
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
@@ -511,11 +511,11 @@ def run_and_die(merges):
     os._exit(9)
 
 if step == "published":
-    publish = compaction_queue.publish
+    publish = worker.publish
     def publish_and_die(*arguments):
         publish(*arguments)
         os._exit(9)
-    compaction_queue.publish = publish_and_die
+    worker.publish = publish_and_die
 settings = MetastoreSettings(uris=(uri,))
 compact_table(settings, table, CompactionKind.MAJOR, run_and_die if step == "merged" else merge)
 """

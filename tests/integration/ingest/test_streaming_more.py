@@ -31,7 +31,7 @@ from airflow_hive_federation.ingest import (
     StrictJsonWriter,
     StrictRegexWriter,
 )
-from airflow_hive_federation.ingest import batch as transaction_batch
+from airflow_hive_federation.ingest import batch as ingest_batch
 from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
 from airflow_hive_federation.ingest.errors import (
     ConnectionError as StreamingConnectionError,
@@ -199,7 +199,7 @@ def test_rows_that_never_came_to_the_files_are_not_forgotten(
         connection.begin_transaction()
         connection.write(b"1,a")
         with monkeypatch.context() as patch:
-            patch.setattr(transaction_batch, "encoded", out_of_memory)
+            patch.setattr(ingest_batch, "encoded", out_of_memory)
             with pytest.raises(MemoryError):
                 connection.commit_transaction()
         with pytest.raises(StreamingIOFailure, match="are missing"):

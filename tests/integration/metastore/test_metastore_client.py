@@ -33,6 +33,8 @@ from airflow_hive_federation.metastore.calls import partitions as partition_call
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_bytes, from_json, to_bytes, to_json
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, partition_name
+from tests.support.http_metastore import metastore_over_http
+from tests.support.tls_metastore import make_identity, secured_settings, settings_for
 from tests.support.transports import over
 from tests.support.wire_structs import DATABASE, column_statistics, partition, table
 
@@ -45,9 +47,6 @@ def settings(
     with ExitStack() as stack:
 
         def secured() -> MetastoreSettings:
-            # Imported here: those files import this one's tables.
-            from tests.support.tls_metastore import make_identity, secured_settings, settings_for
-
             identity = make_identity(directory)
             metastore = stack.enter_context(
                 EmbeddedMetastore.start("contract-tls", settings=secured_settings(identity))
@@ -55,8 +54,6 @@ def settings(
             return replace(settings_for(metastore, identity.certificate), user="tester")
 
         def over_http() -> str:
-            from tests.integration.metastore.test_metastore_http import metastore_over_http
-
             return stack.enter_context(metastore_over_http(directory))
 
         yield stack.enter_context(

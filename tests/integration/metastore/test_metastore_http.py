@@ -13,10 +13,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_hive_federation.embedded.configuration import metastore_settings
-from airflow_hive_federation.embedded.jars import metastore_jars
-from airflow_hive_federation.embedded.jvm import launcher_classes
-from airflow_hive_federation.embedded.schema import put_database
 from airflow_hive_federation.errors import (
     MetastoreError,
     MetastoreProtocolError,
@@ -25,37 +21,19 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings, examine
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.runtime.java import find_java
 from tests.support.gateway_front import gateway, work_through
+from tests.support.http_metastore import metastore_over_http
 from tests.support.older_expressions import answers_expressions_of_older_clients
-from tests.support.plain_metastore import fetched, plain_metastore
 from tests.support.tls_metastore import make_identity
 from tests.support.wire_structs import partition, table
 
 TOKEN = "only-for-this-test"
-
-#: Hive's servlet wants it, and hive-exec does not bring it.
-PAC4J = """
-test org.pac4j:pac4j-core:4.5.5@jar \
-e04747a3e5b3ae5a6758a1182626749c55ef26e5c2e82ec766d9a8be42295b6d 230245
-"""
 
 
 @pytest.fixture(scope="module")
 def over_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URI of a Hive 4.2 metastore in HTTP mode."""
     with metastore_over_http(tmp_path_factory.mktemp("over-http")) as uri:
-        yield uri
-
-
-@contextmanager
-def metastore_over_http(home: Path) -> Iterator[str]:
-    java = find_java()
-    put_database(java, home / "metastore_db")
-    jars = metastore_jars(java)
-    settings = metastore_settings(home, {"metastore.server.thrift.transport.mode": "http"})
-    class_path = [launcher_classes(java, jars), *jars, *fetched(PAC4J)]
-    with plain_metastore(home, class_path, settings, uri="http://127.0.0.1:{}/metastore") as uri:
         yield uri
 
 

@@ -9,9 +9,7 @@ at the first start (test_embedded_metastore).
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,9 +28,10 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.drain import open_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import local_path
-from tests.support.dump_loading import load
+from tests.support.disks import disk
+from tests.support.dump_loading import load, published
 from tests.support.kills import Case
-from tests.support.small_source import DATABASE, connected
+from tests.support.small_source import connected
 
 
 @pytest.fixture
@@ -45,34 +44,6 @@ def case(small_source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: P
 
 def with_policy(case: Case, **fields: str) -> None:
     case.policy = ReplicationPolicy(**{**case.policy.to_json(), **fields})
-
-
-@contextmanager
-def disk(path: Path, options: str) -> Iterator[Callable[[str], None]]:
-    """A disk of its own at ``path``; yields a function that mounts it anew with other options."""
-    path.mkdir(parents=True)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("mounting needs root")
-
-    def remount(options: str) -> None:
-        subprocess.run(["mount", "-o", f"remount,{options}", str(path)], check=True)
-
-    try:
-        yield remount
-    finally:
-        subprocess.run(["umount", str(path)], check=True)
-
-
-def published(case: Case) -> bool:
-    with connected(case.target) as client:
-        try:
-            parameters = client.get_database(DATABASE).parameters or {}
-        except NoSuchObjectError:
-            return False
-    return "repl.last.id" in parameters
 
 
 def open_on(metastore: EmbeddedMetastore) -> set[int]:

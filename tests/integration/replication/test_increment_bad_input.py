@@ -27,24 +27,14 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import is_published
 from airflow_hive_federation.replication.status import read_lag
 from airflow_hive_federation.storage.filesystem import local_path
-from tests.integration.replication.test_bad_input import disk
-from tests.support.increment_site import DATABASE, Site
+from tests.support.disks import disk
+from tests.support.increment_site import DATABASE, Site, site
 from tests.support.incrementing import run_copy
-from tests.support.small_source import add_partition, connected, make_small_source, make_table
+from tests.support.small_source import add_partition, connected, make_table
+
+__all__ = ["site"]
 
 Events = Callable[[list[Any]], list[Any]]
-
-
-@pytest.fixture
-def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -> Iterator[Site]:
-    make_small_source(source, DATABASE)
-    site = Site(source, target, tmp_path / "dumps", tmp_path / "base")
-    yield site
-    for one in (source, target):
-        with connected(one) as client:
-            client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
-    site.external().unlink()
-    site.external().parent.rmdir()
 
 
 def deliver(monkeypatch: pytest.MonkeyPatch, change: Events) -> None:

@@ -17,8 +17,7 @@ from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.spark.job import run_job
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import write_plan
-from tests.integration.replication.test_bad_input import published
-from tests.support.dump_loading import load
+from tests.support.dump_loading import load, published
 from tests.support.kills import Case
 from tests.support.small_source import DATABASE, connected
 from tests.support.tampering import at, tamper

@@ -18,9 +18,8 @@ from airflow_hive_federation.errors import DumpCorruptError, NoSuchObjectError
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import write_plan
-from tests.integration.replication.test_increment_bad_input import site
 from tests.support.dump_loading import load
-from tests.support.increment_site import Site
+from tests.support.increment_site import Site, site
 from tests.support.kills import Case
 from tests.support.small_source import DATABASE, connected
 from tests.support.tampering import DEEP, Edit, at, tamper

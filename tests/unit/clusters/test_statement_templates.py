@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.clusters.statements import grammar as statements_grammar
-from airflow_hive_federation.clusters.statements import templates as statements_templates
+from airflow_hive_federation.clusters.statements import grammar, templates
 from airflow_hive_federation.clusters.statements.grammar import analyse
 from airflow_hive_federation.clusters.statements.statement import Statement, Unanalysable
 from airflow_hive_federation.clusters.statements.templates import template
@@ -25,9 +24,9 @@ PIECES = (
 def forget() -> None:
     for kept in (
         analyse,
-        statements_grammar._of_skeleton,
-        statements_grammar._of_shape,
-        statements_templates._plain,
+        grammar._of_skeleton,
+        grammar._of_shape,
+        templates._plain,
     ):
         kept.cache_clear()
 

@@ -17,62 +17,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import orc
 
-from airflow_hive_federation.acid.snapshot import acid_state
 from airflow_hive_federation.compaction import merge as compaction_merge
 from airflow_hive_federation.compaction import runners
-from airflow_hive_federation.compaction.files import publish
 from airflow_hive_federation.compaction.keys import Keys, joined_keys, kept
-from airflow_hive_federation.compaction.merge import MergeOutcome, merge_bucket
+from airflow_hive_federation.compaction.merge import MergeOutcome
 from airflow_hive_federation.compaction.plan import (
     BucketMerge,
     CompactedTable,
     CompactionKind,
-    CompactionPlan,
-    plan_compaction,
 )
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.orc.batches import Head
 from airflow_hive_federation.orc.properties import BloomFilters
 from airflow_hive_federation.orc.tail import read_tail
-from airflow_hive_federation.storage.listing import list_files
+from tests.support.golden_compaction import GOLDEN, before_compaction, compact, described
 from tests.support.orc_filters import codec_and_filters
-
-GOLDEN = Path(__file__).parents[2] / "golden"
-
-
-def described(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
-    return found
-
-
-def compact(
-    directory: Path, kind: CompactionKind, write_ids: ValidWriteIds, columns: list[list[str]], **changes: Any
-) -> CompactionPlan:
-    table = CompactedTable(
-        name="golden.t",
-        location=str(directory),
-        columns=tuple((name, type_text) for name, type_text in columns),
-        **changes,
-    )
-    compactor = write_ids.for_compactor()
-    plan = plan_compaction(table, acid_state(list_files(str(directory)), compactor), compactor, kind, 999)
-    for merge in plan.merges:
-        merge_bucket(merge)
-    publish(plan, str(directory), table.file_format)
-    return plan
 
 
 def events(path: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = orc.ORCFile(path).read().to_pylist()
     return rows
-
-
-def before_compaction(name: str, target: Path) -> None:
-    """Copy the directories that Hive's compaction of a golden table has read."""
-    for source in (GOLDEN / name).iterdir():
-        if "_v" not in source.name and int(source.name.split("_")[-2]) <= 4:
-            shutil.copytree(source, target / source.name)
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ from airflow_hive_federation.gateway.services import layout
 from airflow_hive_federation.gateway.serving import Serving, start
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from tests.support.foreign_clients import HIVES, Client
 from tests.support.gateways import Clients, Peers
 from tests.support.grpc_fronts import refused
 from tests.support.metastore_peers import Thrift
-from tests.unit.gateway.test_translated_services import HIVES, Client
 
 PRIMARY, COPY = "file:/c1/d.db/t", "file:/c2/d.db/t"
 

@@ -38,8 +38,8 @@ from airflow_hive_federation.metastore.grpc_wire import (
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.transport import Deadline
-from tests.support.gateways import Clients, Peers, call_bytes
-from tests.support.grpc_fronts import Fronted, Fronts, ask, fronted, until
+from tests.support.gateways import Clients, Peers, call_bytes, until
+from tests.support.grpc_fronts import Fronted, Fronts, ask, fronted
 from tests.support.metastore_peers import Thrift
 
 __all__ = ["fronted"]

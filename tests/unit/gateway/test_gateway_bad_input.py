@@ -21,7 +21,7 @@ from tests.support.certificate_files import Authority
 from tests.support.gateways import Clients, Gateways, Peers, RawClient, Raws, Running, call_bytes
 from tests.support.grpc_fronts import Fronts, ask, fronted, refused
 from tests.support.metastore_peers import Thrift
-from tests.unit.gateway.test_grpc_security import ACCOUNT, BAD, TOKENS, accounts, sign
+from tests.support.signed_tokens import ACCOUNT, BAD, TOKENS, accounts, sign
 
 __all__ = ["accounts", "fronted"]
 

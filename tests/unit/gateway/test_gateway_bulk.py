@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
-from tests.support.gateways import Peers, RawClient
+from tests.support.gateways import Peers, RawClient, until
 from tests.support.metastore_peers import Thrift
 from tests.support.process_memory import peak_memory_bytes, threads_of
 
@@ -132,13 +131,6 @@ def answers(uri: str) -> bool:
     with contextlib.suppress(Exception), MetastoreClient(MetastoreSettings(uris=(uri,))) as newcomer:
         return bool(newcomer.call("get_all_databases"))
     return False
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 # -- long answers -------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.metastore.wire import from_bytes
-from tests.support.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome
+from tests.support.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome, until
 from tests.support.metastore_peers import HangUp, Thrift
 
 TABLE = types.Table(dbName="d", tableName="t", parameters={"a": "b"})
@@ -243,8 +243,7 @@ def test_a_metastore_with_all_connections_in_use_is_named(peer: Peers, gateway: 
     run = gateway(listening.uri, max_connections=1)
     first = raw(run)
     first.sock.sendall(call_bytes("get_all_databases"))
-    while not run.upstream.open_connections:
-        pass
+    until(lambda: run.upstream.open_connections)
     message = call_bytes("get_all_databases")
     answer = run.handler.answer("get_all_databases", message, Caller(), Deadline(0.2))
     assert "all 1 connections to main were in use" in str(outcome(read_head(answer), answer))

@@ -36,7 +36,7 @@ from airflow_hive_federation.metastore.grpc_wire import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
-from tests.support.gateways import Clients, Peers, call_bytes
+from tests.support.gateways import Clients, Peers, call_bytes, until
 from tests.support.grpc_fronts import Fronts, ask, fronted, raw, refused
 from tests.support.metastore_peers import HangUp, Thrift
 
@@ -145,7 +145,7 @@ def test_the_deadline_reaches_the_metastores_connection(
         one.call("get_all_databases")
     with pytest.raises(OutcomeUnknownError):
         one.call("create_database", types.Database(name="d"))
-    _until(lambda: run.upstream.open_connections == 0)
+    until(lambda: run.upstream.open_connections == 0)
     held.go.set()
     assert client(run.uri).call("get_all_databases") == ["a"]
 
@@ -164,7 +164,7 @@ def test_a_cancelled_call_closes_the_metastores_connection(
             call = raw(channel).future(request, timeout=60)
         assert held.asked.acquire(timeout=20)
         call.cancel()
-    _until(lambda: run.upstream.open_connections == 0)
+    until(lambda: run.upstream.open_connections == 0)
     held.go.set()
     assert client(run.uri).call("get_all_databases") == ["a"]
 
@@ -182,7 +182,7 @@ def test_a_client_that_never_reads_holds_up_nobody_and_nothing_is_left(peer: Pee
         assert ask(other, "get_all_databases") == {"success": ["a"]}
         assert run.upstream.open_connections == 2
         call.cancel()
-    _until(lambda: run.upstream.open_connections == 1)
+    until(lambda: run.upstream.open_connections == 1)
 
 
 def test_calls_that_are_one_too_many_wait_and_are_made_once(
@@ -250,7 +250,7 @@ def test_connections_are_limited(peer: Peers, fronted: Fronts) -> None:
         three.close()
         one.close()
         with run.channel() as four:
-            _until(lambda: _answers(four))
+            until(lambda: _answers(four))
 
 
 def test_requests_and_answers_have_a_longest_length(peer: Peers, fronted: Fronts, client: Clients) -> None:
@@ -386,7 +386,7 @@ def test_it_drains(peer: Peers, fronted: Fronts) -> None:
         stopping = threading.Thread(target=run.front.stop, args=(60,))
         stopping.start()
         # A client that is connected goes on at another gateway, writes included.
-        _until(lambda: one._connection is not None and one._connection.is_stale())
+        until(lambda: one._connection is not None and one._connection.is_stale())
         one.call("create_database", types.Database(name="d"))
         assert one.uri == other.uri
         held.go.set()
@@ -444,10 +444,3 @@ def _answers(channel: grpc.Channel) -> bool:
         return bool(ask(channel, "get_all_databases"))
     except grpc.RpcError:
         return False
-
-
-def _until(holds: Any) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -10,12 +10,10 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
-    PublicFormat,
 )
 
 from airflow_hive_federation.errors import (
@@ -44,11 +42,20 @@ from tests.support.authorities import Authority
 from tests.support.gateways import Clients, Peers
 from tests.support.grpc_fronts import Fronts, fronted
 from tests.support.metastore_peers import Thrift
+from tests.support.signed_tokens import (
+    ACCOUNT,
+    BAD,
+    EC,
+    OTHER_RSA,
+    RSA,
+    TOKENS,
+    accounts,
+    claims,
+    public,
+    sign,
+)
 
-__all__ = ["fronted"]
-
-TOKENS = "airflow_hive_federation.gateway.grpc.tokens.BearerTokens"
-ACCOUNT = "etl@project.iam.example.com"
+__all__ = ["accounts", "fronted"]
 
 
 def names(_method: str, _args: Any) -> Any:
@@ -199,17 +206,9 @@ def test_settings_of_the_design() -> None:
 
 # -- tokens -------------------------------------------------------------------------------------------------
 
-RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-OTHER_RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-EC = ec.generate_private_key(ec.SECP256R1())
-
 
 def private(key: Any) -> str:
     return str(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode())
-
-
-def public(key: Any) -> bytes:
-    return bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
 
 def key_file(path: Path, key: Any, account: str = ACCOUNT) -> Path:
@@ -221,22 +220,6 @@ def key_file(path: Path, key: Any, account: str = ACCOUNT) -> Path:
     }
     path.write_text(json.dumps(told), encoding="utf-8")
     return path
-
-
-@pytest.fixture
-def accounts(tmp_path: Path) -> Path:
-    """The gateway's directory of accounts: one with an RSA key, one with an EC key."""
-    directory = tmp_path / "accounts"
-    directory.mkdir()
-    (directory / f"{ACCOUNT}.pem").write_bytes(public(RSA))
-    (directory / "small.pem").write_bytes(public(EC))
-    return directory
-
-
-def claims(**others: Any) -> dict[str, Any]:
-    now = int(time.time())
-    made = {"iss": ACCOUNT, "sub": ACCOUNT, "aud": "hive-metastore", "iat": now, "exp": now + 600}
-    return {name: value for name, value in {**made, **others}.items() if value is not None}
 
 
 def evidence(token: str) -> Evidence:
@@ -266,46 +249,6 @@ def test_a_service_accounts_key_file(
     with pytest.raises(MetastoreAuthenticationError, match="another audience"):
         client(run.uri, grpc=elsewhere).connect()
     assert served.users == [account]
-
-
-def unsigned() -> str:
-    return jwt.encode(claims(), None, algorithm="none")
-
-
-def confused() -> str:
-    """Signed by HMAC with the public key, which everybody has."""
-    import base64
-    import hashlib
-    import hmac
-
-    def part(value: Any) -> str:
-        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-    said = f"{part({'alg': 'HS256', 'typ': 'JWT'})}.{part(claims())}"
-    mac = hmac.new(public(RSA), said.encode(), hashlib.sha256).digest()
-    return f"{said}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}"
-
-
-BAD = {
-    "none": (lambda: "", "no bearer token"),
-    "no_jwt": (lambda: "abc", "no JSON web token"),
-    "unsigned": (unsigned, "none of the known keys"),
-    "expired": (lambda: sign(exp=int(time.time()) - 61), "has expired"),
-    "endless": (lambda: sign(exp=None), "not valid"),
-    "audience": (lambda: sign(aud="other"), "another audience"),
-    "no_audience": (lambda: sign(aud=None), "not valid"),
-    "future": (lambda: sign(nbf=int(time.time()) + 600), "not valid"),
-    "issuer": (lambda: sign(iss="nobody"), "none of the known keys"),
-    "another_issuers_key": (lambda: sign(iss="small", sub="small"), "none of the known keys"),
-    "another_subject": (lambda: sign(sub="root"), "for another subject"),
-    "key": (lambda: jwt.encode(claims(), OTHER_RSA, algorithm="RS256"), "none of the known keys"),
-    "algorithm": (lambda: jwt.encode(claims(), RSA, algorithm="RS512"), "none of the known keys"),
-    "public_key_as_secret": (confused, "none of the known keys"),
-}
-
-
-def sign(**others: Any) -> str:
-    return jwt.encode(claims(**others), RSA, algorithm="RS256")
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from airflow_hive_federation.gateway.hangups import Hangups
 from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
 from airflow_hive_federation.metastore import TlsSettings
 from tests.support.certificate_files import Authority
-from tests.support.gateways import Gateways, Peers, RawClient, Raws, call_bytes, outcome
+from tests.support.gateways import Gateways, Peers, RawClient, Raws, call_bytes, outcome, until
 from tests.support.metastore_peers import Thrift
 
 
@@ -93,6 +92,8 @@ def test_a_client_that_leaves_waits_for_no_connection(peer: Peers, gateway: Gate
     first.sock.sendall(call_bytes("get_all_databases"))
     assert served.asked.acquire(timeout=20)
     second.sock.sendall(call_bytes("get_all_databases"))
+    # A client that left before would be one between two calls.
+    until(lambda: run.upstream._changed._waiters)  # type: ignore[attr-defined]
     second.close()
     # It ends while the first one still has the only connection.
     with run.front._lock:
@@ -117,8 +118,7 @@ def test_draining_is_no_leaving(peer: Peers, gateway: Gateways, raw: Raws) -> No
     thread = threading.Thread(target=lambda: stopped.append(run.front.stop(30)))
     thread.start()
     (connection,) = run.front._connections
-    while not connection._draining:
-        time.sleep(0.01)
+    until(lambda: connection._draining)
     go.set()
     assert outcome(*one.message()) == {"success": ["a"]}
     thread.join(30)

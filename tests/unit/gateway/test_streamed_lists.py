@@ -9,7 +9,7 @@ import pytest
 
 from airflow_hive_federation.metastore.grpc_streams import EVENTS, FOLLOW, TABLES
 from airflow_hive_federation.metastore.idl import types
-from tests.unit.gateway.test_translated_services import Serve, ours, serve
+from tests.support.foreign_clients import Serve, ours, serve
 
 __all__ = ["serve"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnec
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.idl import types
 from tests.support.certificate_files import Authority
-from tests.support.gateways import Clients, Gateways, Peers, RawClient, Raws, call_bytes, outcome
+from tests.support.gateways import Clients, Gateways, Peers, RawClient, Raws, call_bytes, outcome, until
 from tests.support.metastore_peers import Peer, Thrift
 
 NAMES = ["a", "b"]
@@ -157,7 +156,7 @@ def test_a_client_that_never_reads_holds_nothing(peer: Peers, gateway: Gateways,
     run = gateway(peer(served).uri, front={"write_timeout_s": 0.3}, max_connections=1)
     deaf = raw(run)
     deaf.sock.sendall(call_bytes("get_all_databases") * 3)
-    _until(lambda: served.calls and not run.front.connections)
+    until(lambda: served.calls and not run.front.connections)
     # Its answer was never whole in memory, and its connection to the metastore is free again.
     other = raw(run)
     assert len(other.ask("get_all_databases")["success"]) == len(long)
@@ -176,7 +175,7 @@ def test_connections_beyond_the_limit_are_closed(peer: Peers, gateway: Gateways,
     assert threading.active_count() <= threads
     assert [one.ask("get_all_databases") for one in kept] == [{"success": NAMES}] * 3
     kept[0].close()
-    _until(lambda: run.front.connections == 2)
+    until(lambda: run.front.connections == 2)
     assert raw(run).ask("get_all_databases") == {"success": NAMES}
 
 
@@ -354,10 +353,3 @@ def test_tls_handshakes_do_not_wait_for_each_other(
         tls = TlsSettings(ca_file=authority.ca_file)
         assert client(run.front.uri, tls=tls).call("get_all_databases") == NAMES
         assert ended(mute)
-
-
-def _until(condition: Any) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -9,7 +9,7 @@ import pytest
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import is_side_parameter, without_side_parameters
-from airflow_hive_federation.remotes import definitions as links
+from airflow_hive_federation.remotes import definitions as link_definitions
 from airflow_hive_federation.replication.metadata.database_properties import database_claims, take_properties
 from airflow_hive_federation.replication.metadata.definitions import (
     definition,
@@ -116,17 +116,17 @@ def test_databases_of_a_replica(adopted: bool) -> None:
 
 
 def test_links() -> None:
-    made = links.local_table(table(), database="l", name="n", owner="ada", link={"x": "y"})
-    assert set(crossed(made)) == {links.READ_BY}
+    made = link_definitions.local_table(table(), database="l", name="n", owner="ada", link={"x": "y"})
+    assert set(crossed(made)) == {link_definitions.READ_BY}
     for acid in (False, True):
-        assert crossed(links.local_partition(partition(), database="l", name="n", acid=acid)) == []
+        assert crossed(link_definitions.local_partition(partition(), database="l", name="n", acid=acid)) == []
 
 
 def test_a_link_to_a_transactional_table_has_no_replica() -> None:
     remote = table("MANAGED_TABLE")
     remote.parameters = {"transactional": "true"}
     name = {"hive.federation.remote.name": "far.t"}
-    linked = links.local_table(remote, database="l", name="n", owner="ada", link=name)
+    linked = link_definitions.local_table(remote, database="l", name="n", owner="ada", link=name)
     assert not_replicated(linked) == "it stands for the transactional table far.t of another metastore"
-    plain = links.local_table(table(), database="l", name="n", owner="ada", link=name)
+    plain = link_definitions.local_table(table(), database="l", name="n", owner="ada", link=name)
     assert not_replicated(plain) is None

@@ -23,12 +23,12 @@ from airflow_hive_federation.compaction.plan import (
 from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, encoded
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
-from airflow_hive_federation.tables.write import publish as statements
+from airflow_hive_federation.tables.write import publish as write_publish
 from airflow_hive_federation.tables.write.plan import StagedFile, TableLayout
 from airflow_hive_federation.tables.write.staging import staging_directory, sweep
 from airflow_hive_federation.tables.write.tasks import StagedOutput
 from tests.support.durability import Recorder, recorded
-from tests.unit.compaction.test_compaction_merge import before_compaction, compact, described
+from tests.support.golden_compaction import before_compaction, compact, described
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_statement(values: tuple[str, ...], recorder: Recorder, tmp_path: Path
             layout=layout(tmp_path / "t"), storage_options=None, overwrites=False, write_id=3
         )
         place = "/".join([table, *(f"p={one}" for one in values), "delta_0000003_0000003_0000"])
-        statements._move(statement, [staged], {values: place})
+        write_publish._move(statement, [staged], {values: place})
     recorder.assert_durable()
     order = [
         recorder.at("fsync", "insert-0-1-0"),

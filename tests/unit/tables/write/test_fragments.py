@@ -18,7 +18,7 @@ from airflow_hive_federation.acid.bucketing import bucket_numbers
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.orc.tail import read_tail
-from airflow_hive_federation.tables.write import fragments as write_pieces
+from airflow_hive_federation.tables.write import fragments
 from airflow_hive_federation.tables.write.fragments import _assembled, encode_pieces
 from airflow_hive_federation.tables.write.plan import Buckets
 from airflow_hive_federation.tables.write.tasks import Writing
@@ -38,7 +38,7 @@ def writing(tmp_path: Path, **changes: Any) -> Writing:
 @pytest.fixture(autouse=True)
 def task(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     current = [0, 100]
-    monkeypatch.setattr(write_pieces, "task_attempt", lambda: tuple(current))
+    monkeypatch.setattr(fragments, "task_attempt", lambda: tuple(current))
     return current
 
 
@@ -74,8 +74,8 @@ def test_files_of_pieces(
     stripe_bytes: int,
     expected: set[bool],
 ) -> None:
-    monkeypatch.setattr(write_pieces, "_STRIPE_BYTES", stripe_bytes)
-    monkeypatch.setattr(write_pieces, "_BLOCK_BYTES", 4_000)
+    monkeypatch.setattr(fragments, "_STRIPE_BYTES", stripe_bytes)
+    monkeypatch.setattr(fragments, "_BLOCK_BYTES", 4_000)
     how = writing(tmp_path, compression=codec)
     found = []
     for number in range(3):
@@ -137,7 +137,7 @@ def test_a_task_without_rows_makes_no_file(tmp_path: Path) -> None:
 def test_rows_that_cannot_be_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stripe_bytes: int
 ) -> None:
-    monkeypatch.setattr(write_pieces, "_STRIPE_BYTES", stripe_bytes)
+    monkeypatch.setattr(fragments, "_STRIPE_BYTES", stripe_bytes)
     how = writing(tmp_path)
     found = pieces(how, [batch(range(9)), batch(range(9, 12), TOO_EARLY)])
     if stripe_bytes == 1:
@@ -180,7 +180,7 @@ def test_an_attempt_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("stripe_bytes", [1, 1 << 30])
 def test_pieces_in_another_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stripe_bytes: int) -> None:
-    monkeypatch.setattr(write_pieces, "_STRIPE_BYTES", stripe_bytes)
+    monkeypatch.setattr(fragments, "_STRIPE_BYTES", stripe_bytes)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     how = writing(tmp_path, staging=f"memory://store/{tmp_path.name}")
     found = pieces(how, [batch(range(100))])
