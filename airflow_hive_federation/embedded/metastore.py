@@ -202,6 +202,11 @@ class EmbeddedMetastore:
         return self._running.pid
 
     @property
+    def exit_code(self) -> int | None:
+        """Return the exit code of the JVM, the negative number of the signal that ended it, or ``None``."""
+        return self._process.poll()
+
+    @property
     def directory(self) -> Path:
         """Return the directory of database, warehouse and log."""
         return self._running.directory

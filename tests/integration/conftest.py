@@ -37,7 +37,9 @@ def no_databases_left(shared_metastores: list[EmbeddedMetastore]) -> Iterator[No
 
     The order and the distribution of the files are anything: none may find the databases of another one.
     """
+    ended = _restarted(shared_metastores)
     yield
+    ended += _restarted(shared_metastores)
     for metastore in shared_metastores:
         with MetastoreClient(MetastoreSettings(uris=(metastore.uri,))) as client:
             left = sorted(set(client.list_databases()) - KEPT)
@@ -48,6 +50,19 @@ def no_databases_left(shared_metastores: list[EmbeddedMetastore]) -> Iterator[No
                         client.drop_table(name, str(table.tableName), delete_data=True)
             for name in left:
                 client.drop_database(name, delete_data=True, cascade=True)
+    assert not ended, "\n".join(ended)
+
+
+def _restarted(metastores: list[EmbeddedMetastore]) -> list[str]:
+    """Restart the shared metastores that have ended by themselves; return why they ended."""
+    ended = []
+    for metastore in metastores:
+        if metastore.exit_code is not None:
+            crashes = "".join(path.read_text()[:3000] for path in metastore.directory.glob("hs_err*"))
+            log = metastore.log_path.read_text(errors="replace")[-6000:]
+            ended.append(f"{metastore.name} ended with exit code {metastore.exit_code}: {log}{crashes}")
+            metastore.restart()
+    return ended
 
 
 @pytest.fixture(scope="module")

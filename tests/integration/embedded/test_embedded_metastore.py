@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -59,7 +60,9 @@ def test_what_a_metastore_was_told_survives_its_being_killed(tmp_path: Path) -> 
     with EmbeddedMetastore.start("killed", directory=tmp_path / "m") as metastore:
         uri = metastore.uri
         make_database(uri, "kept")
+        assert metastore.exit_code is None
         metastore.kill()
+        assert metastore.exit_code == -signal.SIGKILL
         assert not is_alive(metastore.pid)
         metastore.restart()
         assert metastore.uri == uri
