@@ -50,6 +50,7 @@ class MemoryMetastore:
         self.txns: dict[int, str] = {}
         self.locks: dict[int, Any] = {}
         self.waiting: set[str] = set()
+        self.open_connections = 0
         #: Receive the arguments of a call, before and after it is carried out.
         self.before: dict[str, Rule] = {}
         self.after: dict[str, Rule] = {}
@@ -85,7 +86,11 @@ class MemoryMetastore:
     def _serve(self, connection: socket.socket) -> None:
         # A mistake of this class ends the connection, and the test, instead of leaving the client waiting.
         with connection:
-            self.thrift(connection)
+            self.open_connections += 1
+            try:
+                self.thrift(connection)
+            finally:
+                self.open_connections -= 1
 
     def _handle(self, method: str, args: Any) -> Any:
         with self._state:
