@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,7 @@ from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from tests.support.memory_metastore import MemoryMetastore
 from tests.support.small_source import storage
-
-Builders = Callable[..., StreamingConnectionBuilder]
+from tests.support.streaming import Builders
 
 
 @pytest.fixture

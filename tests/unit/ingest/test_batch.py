@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow.orc
 import pytest
 
 from airflow_hive_federation.ingest import batch as batch_module
@@ -23,17 +22,10 @@ from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore.idl import types
 from tests.support.memory_metastore import MemoryMetastore, hang_up
 from tests.support.small_source import storage
-from tests.unit.ingest.conftest import Builders
+from tests.support.streaming import Builders, rows
 
 ACCURATE = "COLUMN_STATS_ACCURATE"
 KEY = "_meta.here"
-
-
-def rows(directory: Path) -> list[tuple[Any, ...]]:
-    """Return the rows of a closed connection's files, in the order of their columns' texts."""
-    files = sorted(directory.glob("**/bucket_*"))
-    found = [row["row"].values() for file in files for row in pyarrow.orc.read_table(file).to_pylist()]
-    return sorted(tuple(values) for values in found)
 
 
 def once(metastore: MemoryMetastore, method: str) -> Any:
@@ -242,7 +234,7 @@ def test_closing_tries_every_step_and_raises_the_first_error(
     shutil.rmtree(tmp_path / "plain")
     (tmp_path / "plain").write_text("no directory", encoding="utf-8")
     metastore.before["abort_txns"] = refuse
-    with pytest.raises(StreamingIOFailure, match="could not be ended: .*plain") as caught:
+    with pytest.raises(StreamingIOFailure, match=r"could not be ended: .*plain") as caught:
         connection.close()
     assert "the database is full" not in caught.value.message
     assert metastore.calls[-1] == "abort_txns"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pyarrow.orc
 import pytest
 
 from airflow_hive_federation.compaction.plan import CompactionKind
@@ -28,7 +28,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy
 from tests.support.gateways import until
 from tests.support.memory_metastore import MemoryMetastore
-from tests.unit.ingest.conftest import Builders
+from tests.support.streaming import Builders, rows
 
 SOON = PollPolicy(first_s=0.01, timeout_s=0.05)
 KEY = "_meta.here"
@@ -38,11 +38,16 @@ def fail(_args: Any) -> None:
     raise types.NoSuchTxnException(message="the database is full")
 
 
-def rows(directory: Path) -> list[tuple[Any, ...]]:
-    """Return the rows of a closed connection's files, in the order of their columns' texts."""
-    files = sorted(directory.glob("**/bucket_*"))
-    found = [row["row"].values() for file in files for row in pyarrow.orc.read_table(file).to_pylist()]
-    return sorted(tuple(values) for values in found)
+def abandon(connection: HiveStreamingConnection) -> None:
+    with connection:
+        connection.begin_transaction()
+        raise ValueError("mine")
+
+
+def break_off(connection: HiveStreamingConnection, before: Callable[[], None] = lambda: None) -> None:
+    with connection.transaction():
+        before()
+        raise ValueError("mine")
 
 
 def test_a_connection_needs_a_description() -> None:
@@ -64,9 +69,8 @@ def test_an_error_inside_the_block_is_not_hidden_by_one_of_closing(
     builder: Builders, metastore: MemoryMetastore
 ) -> None:
     metastore.before["abort_txns"] = fail
-    with pytest.raises(ValueError, match="mine") as caught, builder().connect() as connection:
-        connection.begin_transaction()
-        raise ValueError("mine")
+    with pytest.raises(ValueError, match="mine") as caught:
+        abandon(builder().connect())
     (note,) = caught.value.__notes__
     assert "could not be closed" in note
     connection = builder().connect()
@@ -78,20 +82,19 @@ def test_an_error_inside_the_block_is_not_hidden_by_one_of_closing(
 
 def test_an_error_inside_a_transaction_aborts_it(builder: Builders, metastore: MemoryMetastore) -> None:
     with builder().connect() as connection:
-        with pytest.raises(ValueError, match="mine"), connection.transaction():
-            connection.write(b"1,a")
-            raise ValueError("mine")
+        with pytest.raises(ValueError, match="mine"):
+            break_off(connection, lambda: connection.write(b"1,a"))
         assert connection.state is ConnectionState.ABORTED
         assert list(metastore.txns.values()) == ["aborted"]
         metastore.before["abort_txns"] = fail
-        with pytest.raises(ValueError, match="mine") as caught, connection.transaction():
-            raise ValueError("mine")
+        with pytest.raises(ValueError, match="mine") as caught:
+            break_off(connection)
         (note,) = caught.value.__notes__
         assert "could not be aborted" in note
         # The failed transaction is not ended a second time.
         assert connection.state is ConnectionState.FAILED
-        with pytest.raises(InvalidTransactionState), connection.transaction():
-            raise AssertionError("unreachable")
+        with pytest.raises(InvalidTransactionState):
+            break_off(connection)
         del metastore.before["abort_txns"]
 
 
@@ -101,9 +104,8 @@ def test_a_transaction_that_has_ended_inside_its_block_is_left_alone(
     with builder().connect() as connection:
         with connection.transaction():
             connection.abort_transaction()
-        with pytest.raises(ValueError, match="mine"), connection.transaction():
-            connection.commit_transaction()
-            raise ValueError("mine")
+        with pytest.raises(ValueError, match="mine"):
+            break_off(connection, connection.commit_transaction)
     assert list(metastore.txns.values()) == ["aborted", "committed"]
 
 
