@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import pytest
@@ -33,10 +34,13 @@ def far() -> MemoryCatalog:
 
 @pytest.fixture
 def remotes(near: MemoryMetastore, far: MemoryCatalog) -> Iterator[Remotes]:
-    """The session of a user, in which ``VIA 'far'`` leads to the remote."""
-    factory = Factory(name="far", class_names=(), properties={"note": "any"}, open=lambda _: far)
+    """The session of a user, in which ``VIA 'far'`` leads to the remote, ``VIA 'further'`` to another one."""
+    factories = (
+        Factory(name="far", class_names=(), properties={"note": "any"}, open=lambda _: far),
+        Factory(name="further", class_names=(), properties={}, open=lambda _: copy.deepcopy(far)),
+    )
     with (
         near.served(user="ada") as settings,
-        Remotes(settings, catalogs=Catalogs(factories=(*FACTORIES, factory))) as opened,
+        Remotes(settings, catalogs=Catalogs(factories=(*FACTORIES, *factories))) as opened,
     ):
         yield opened
