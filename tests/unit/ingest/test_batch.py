@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -242,9 +243,24 @@ def test_closing_tries_every_step_and_raises_the_first_error(
 
 
 def _encoders() -> list[Any]:
-    import threading
-
     return [thread for thread in threading.enumerate() if thread.name.startswith("hive-ingest-encode")]
+
+
+@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
+def test_no_heartbeat_names_an_ended_transaction(
+    builder: Builders, metastore: MemoryMetastore, end: str
+) -> None:
+    beats: list[int] = []
+    metastore.before["heartbeat_txn_range"] = lambda args: beats.append(args.txns.min)
+    with builder().with_transaction_batch_size(2).connect() as connection:
+        connection.begin_transaction()
+        first: Any = connection.current_txn_id
+        batch: Any = connection._batch
+        batch._hearts._beat(connection._client)
+        getattr(connection, end)()
+        batch._hearts._beat(connection._client)
+    assert beats == [first, first + 1]
+    assert not [thread for thread in threading.enumerate() if f"transactions {first}" in thread.name]
 
 
 def test_a_partition_is_prepared_once_per_transaction(builder: Builders, metastore: MemoryMetastore) -> None:

@@ -303,3 +303,55 @@ def test_a_bad_record_keeps_its_number_in_the_transaction(builder: Builders) -> 
             with pytest.raises(SerializationError, match="Record 2 of the transaction"):
                 connection.flush()
             connection.abort_transaction()
+
+
+@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction", "close"])
+def test_an_ended_transaction_takes_no_record(builder: Builders, tmp_path: Path, end: str) -> None:
+    with builder().with_transaction_batch_size(2).connect() as connection:
+        connection.begin_transaction()
+        connection.write(b"1,a")
+        getattr(connection, end)()
+        with pytest.raises(InvalidTransactionState):
+            connection.write(b"2,b")
+    assert rows(tmp_path / "plain") == ([(1, "a")] if end == "commit_transaction" else [])
+
+
+def test_a_used_up_batch_is_closed_by_its_last_commit(builder: Builders) -> None:
+    with builder().with_transaction_batch_size(2).connect() as connection:
+        for remaining in (1, 0):
+            with connection.transaction():
+                connection.write(b"1,a")
+            assert connection.remaining_transactions == remaining
+            assert (connection.current_txn_id is None) == (remaining == 0)
+        assert connection.stats.transaction_batches == 1
+        assert connection.stats.total_partitions == 0
+
+
+def test_another_key_moves_no_position(builder: Builders, metastore: MemoryMetastore) -> None:
+    metastore.tables["d", "plain"].parameters["_meta.other"] = ""
+    with builder().with_position_key(KEY).connect() as connection:
+        connection.begin_transaction()
+        connection.commit_transaction(key="_meta.other", value="9")
+        assert connection.committed_position is None
+    assert metastore.tables["d", "plain"].parameters["_meta.other"] == "9"
+
+
+def test_bad_records_are_on_the_disk_before_the_commit(builder: Builders, tmp_path: Path) -> None:
+    letters = tmp_path / "letters.jsonl"
+    present: list[bool] = []
+
+    def look(step: str) -> None:
+        if step == "flushed":
+            present.append(letters.exists() and b"x,b" in letters.read_bytes())
+
+    described = builder().with_dead_letters(str(letters), limit=1).with_step_callback(look)
+    with described.connect() as connection:
+        with connection.transaction():
+            connection.write_records([b"1,a", b"x,b"])
+        assert present == [True]
+        connection.begin_transaction()
+        connection.write(b"y,b")
+        with pytest.raises(SerializationError, match="More than 1 bad records"):
+            connection.flush()
+        assert connection.stats.dead_letters == 1
+        connection.abort_transaction()
