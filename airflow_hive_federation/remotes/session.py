@@ -393,7 +393,7 @@ class Remotes:
             return None
         if present is None:
             raise name_taken(f"{link.kind.value.title()} {link.local}")
-        if present.member or present.event_id is not None or not present.leads_to_the_same(link):
+        if present.event_id is not None or not present.leads_to_the_same(link):
             return SyncReport(
                 remote=str(link.local), event_id=NO_EVENT if present.event_id is None else present.event_id
             )
