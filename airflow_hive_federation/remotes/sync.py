@@ -143,7 +143,7 @@ def _changes(remote: Catalog, link: Link, position: int) -> Mapping[str, TableCh
     """Return the changed tables of the remote; ``None`` for all tables."""
     if not isinstance(remote, EventSource) or position == NO_EVENT:
         return None
-    if link.event_id is None or not 0 <= link.event_id <= position:
+    if link.event_id is None:
         return None
     if not remote.has_events_after(link.event_id):
         log.warning("%s: the remote has lost events after %s.", link.local, link.event_id)

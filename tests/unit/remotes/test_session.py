@@ -307,6 +307,7 @@ def test_a_refresh_reads_the_events_alone(
     # Another table's event moves the position and changes nothing else.
     report = remotes.refresh(Kind.TABLE, PARTED)
     assert (report.whole, report.changed, near.writes) == (False, False, ["alter_table_req"])
+    assert "get_partition_names" not in near.calls
     assert remotes.refresh(Kind.TABLE, PLAIN).altered == ["plain"]
     far.put_table(*changed("plain", note="again"))
     far.forget_events()
@@ -332,6 +333,7 @@ def test_altered_properties_compare_everything(
     near.partitions["default", "parted"].clear()
     (answer,) = remotes.run("ALTER REMOTE TABLE parted SET 'note' = 'x'")
     assert "3 added" in answer.rows[0][0]
+    assert not remotes.refresh(Kind.TABLE, PARTED, whole=True).changed
     assert remotes.link(Kind.TABLE, PARTED).properties == {"note": "x"}
 
 
@@ -418,6 +420,8 @@ def test_changes_by_events(remotes: Remotes, near: MemoryMetastore, far: MemoryC
     assert not probes.look(remotes, Kind.DATABASE, MIRROR, after=first.event_id).changed
     assert not probes.look(remotes, Kind.DATABASE, MIRROR, after=first.event_id).changed
     assert probes.look(remotes, Kind.DATABASE, MIRROR, after=0).changed
+    remotes.refresh(Kind.DATABASE, MIRROR)
+    assert not probes.look(remotes, Kind.DATABASE, MIRROR, after=0).changed
     far.put_table(*changed("plain", note="changed"))
     assert probes.look(remotes, Kind.TABLE, PLAIN, after=first.event_id).changed
     far.put_table(*changed("parted", note="again"))
