@@ -318,6 +318,7 @@ def test_a_partition_that_cannot_be_created(builder: Builders, metastore: Memory
         with pytest.raises(PartitionCreationFailed, match="no more partitions"):
             connection.commit_transaction()
         assert connection.state is ConnectionState.FAILED
+    assert list(metastore.txns.values()) == ["aborted"]
 
 
 def test_statistics_are_no_longer_accurate(builder: Builders, metastore: MemoryMetastore) -> None:

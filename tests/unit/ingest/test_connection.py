@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -110,8 +111,9 @@ def test_a_transaction_that_has_ended_inside_its_block_is_left_alone(
     with builder().connect() as connection:
         with connection.transaction():
             connection.abort_transaction()
-        with pytest.raises(ValueError, match="mine"):
+        with pytest.raises(ValueError, match="mine") as caught:
             break_off(connection, connection.commit_transaction)
+        assert not hasattr(caught.value, "__notes__")
     assert list(metastore.txns.values()) == ["aborted", "committed"]
 
 
@@ -171,11 +173,36 @@ def test_a_committed_batch_that_cannot_be_closed_is_committed(
     assert not caplog.records or "could not be ended" in caplog.text
 
 
+def test_a_transaction_that_can_be_neither_begun_nor_aborted(
+    builder: Builders, metastore: MemoryMetastore
+) -> None:
+    metastore.waiting.add("plain")
+    metastore.before["abort_txns"] = fail
+    with builder().with_lock_policy(SOON).connect() as connection:
+        with pytest.raises(TransactionError, match="the database is full"):
+            connection.begin_transaction()
+        assert connection.state is ConnectionState.FAILED
+        del metastore.before["abort_txns"]
+    # Closing the connection aborts it after all.
+    assert list(metastore.txns.values()) == ["aborted"]
+
+
+def test_a_transaction_is_not_begun_inside_another(builder: Builders, metastore: MemoryMetastore) -> None:
+    with builder().connect() as connection:
+        connection.begin_transaction()
+        with pytest.raises(InvalidTransactionState, match="inside a transaction"):
+            connection.begin_transaction()
+        assert connection.state is ConnectionState.OPEN
+        assert len(metastore.txns) == 1
+
+
 def test_nothing_is_compacted_where_nothing_was_written(
     builder: Builders, metastore: MemoryMetastore
 ) -> None:
     with builder("parted").connect() as connection:
         assert connection.request_compaction(CompactionKind.MINOR) == []
+        with builder("plain").connect() as plain:
+            assert plain.request_compaction(CompactionKind.MINOR) == []
         with connection.transaction():
             connection.write(b"1,a,x")
         (request,) = connection.request_compaction(CompactionKind.MINOR)
@@ -183,13 +210,17 @@ def test_nothing_is_compacted_where_nothing_was_written(
     assert metastore.calls.count("compact2") == 1
 
 
-def test_a_second_close_has_no_effect(builder: Builders, metastore: MemoryMetastore) -> None:
+def test_a_second_close_has_no_effect(
+    builder: Builders, metastore: MemoryMetastore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, connection_module.__name__)
     connection = builder().connect()
     connection.begin_transaction()
     connection.close()
     asked = len(metastore.calls)
     connection.close()
     assert (len(metastore.calls), connection.stats.aborted_transactions) == (asked, 1)
+    assert caplog.text.count("closed streaming connection") == 1
 
 
 def test_a_call_inside_another_call_is_refused(builder: Builders) -> None:
