@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow.orc
 import pytest
 
 from airflow_hive_federation.ingest import batch as batch_module
@@ -213,7 +214,18 @@ def test_an_aborted_transaction_leaves_no_row_in_the_file(builder: Builders, tmp
     assert rows(tmp_path / "plain") == [(0, "x"), (2, "x")]
 
 
-def test_an_abandoned_transaction_leaves_no_row_in_the_file(builder: Builders, tmp_path: Path) -> None:
+def test_rows_of_a_later_flush_have_later_numbers(builder: Builders, tmp_path: Path) -> None:
+    with builder().connect() as connection, connection.transaction():
+        for record in (b"1,a", b"2,b"):
+            connection.write(record)
+            connection.flush()
+    (file,) = tmp_path.glob("plain/delta_*/bucket_*")
+    assert pyarrow.orc.read_table(file)["rowId"].to_pylist() == [0, 1]
+
+
+def test_an_abandoned_transaction_leaves_no_row_in_the_file(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+) -> None:
     with builder().with_transaction_batch_size(2).connect() as connection:
         with connection.transaction():
             connection.write(b"1,a")
@@ -221,6 +233,7 @@ def test_an_abandoned_transaction_leaves_no_row_in_the_file(builder: Builders, t
         connection.write(b"2,b")
         connection.flush()
     assert rows(tmp_path / "plain") == [(1, "a")]
+    assert list(metastore.txns.values()) == ["committed", "aborted"]
 
 
 def test_closing_tries_every_step_and_raises_the_first_error(
@@ -326,6 +339,7 @@ def test_statistics_are_no_longer_accurate(builder: Builders, metastore: MemoryM
     with builder().connect() as connection, connection.transaction():
         connection.write(b"1,a")
     assert ACCURATE not in metastore.tables["d", "plain"].parameters
+    assert "add_dynamic_partitions" not in metastore.calls
 
 
 def test_a_position_is_not_set_back_with_the_statistics(
