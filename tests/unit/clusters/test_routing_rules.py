@@ -13,6 +13,7 @@ from airflow_hive_federation.clusters.routing.cache import Router
 from airflow_hive_federation.clusters.routing.decision import Rule
 from airflow_hive_federation.clusters.routing.explain import as_json, cheapest_copies, in_words
 from airflow_hive_federation.clusters.routing.route import Policy, decide, next_session, route
+from airflow_hive_federation.clusters.statements import reads
 from airflow_hive_federation.errors import RoutingError, UnanalysableError
 from tests.support.catalogs import CLUSTERS, Catalog, placed
 
@@ -107,6 +108,8 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ("SELECT * FROM b WHERE k IN (SELECT k FROM logs WHERE ds = '2026-03-05')", "C2"),
         ("SELECT * FROM b WHERE k IN (SELECT k FROM logs)", None),
         ("WITH logs AS (SELECT * FROM b) SELECT * FROM logs", "C2"),
+        ("WITH unused AS (SELECT * FROM b) SELECT * FROM a", "C2"),
+        ("SELECT * FROM a, LATERAL (SELECT * FROM b WHERE a.k = b.k) x", "C2"),
         ("INSERT INTO TABLE b SELECT * FROM a", "C2"),
         ("INSERT INTO TABLE a SELECT * FROM b", None),
         ("INSERT INTO TABLE logs PARTITION (ds = '2026-03-09') SELECT * FROM a", "C1"),
@@ -294,6 +297,20 @@ def test_common_table_expressions_that_double(catalog: Catalog) -> None:
     sql = f"WITH {', '.join(parts)} SELECT * FROM q39 WHERE ds = '2026-03-05'"
     decision = decide(sql, catalog, CLUSTERS)
     assert decision.cluster == "C1"
+
+
+def test_the_number_of_subqueries_is_bounded(catalog: Catalog) -> None:
+    sql = f"SELECT {', '.join(['(SELECT 1 FROM a)'] * 2_500)}"
+    with pytest.raises(UnanalysableError, match="more than 5000 subqueries"):
+        route(sql, catalog, CLUSTERS)
+
+
+def test_a_table_in_a_form_that_the_walk_does_not_know_is_refused(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads, "_NODE", ())
+    with pytest.raises(UnanalysableError, match="b stands where no table was expected"):
+        route("SELECT * FROM a, LATERAL (SELECT * FROM b) x", catalog, CLUSTERS)
 
 
 def test_long_unions(catalog: Catalog) -> None:
