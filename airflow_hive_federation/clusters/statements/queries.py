@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 from airflow_hive_federation.clusters.statements.statement import Outline, TableName, UnreadableError
 from airflow_hive_federation.clusters.statements.tokens import keyword_of, table_name
 
+#: The representation of a token, which ends some of sqlglot's errors.
+_TOKEN = re.compile(r",? but got <Token.*", re.DOTALL)
 #: The tokens that may follow the columns of a SELECT whose FROM clause stands before it.
 _AFTER_COLUMNS = frozenset(
     {
@@ -104,7 +107,7 @@ def _bare(tree: Any) -> Any:
 def _reason(error: ParseError) -> str:
     first = error.errors[0] if error.errors else {}
     highlight = first.get("highlight")
-    reason = str(first.get("description") or "sqlglot cannot parse it").rstrip(".")
+    reason = _TOKEN.sub("", str(first.get("description") or "sqlglot cannot parse it")).rstrip(".")
     return f"{reason}, at {highlight!r}" if highlight else reason
 
 

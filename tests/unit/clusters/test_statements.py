@@ -164,6 +164,7 @@ def test_use(sql: str, expected: UseDatabase | UseCluster) -> None:
         ("SHOW COLUMNS IN d.a IN e", "expected no other database than d"),
         ("ANALYZE TABLES IN d COMPUTE STATISTICS", "all tables of a database"),
         ("DELETE FROM (SELECT 1) q", "expected the table that is changed"),
+        ("MERGE a", "Expected table name, at 'a'"),
         ("UNCACHE_ALL", "expected a statement of Hive or Spark"),
     ],
     ids=lambda value: value[:40],
