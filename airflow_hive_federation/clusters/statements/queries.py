@@ -17,8 +17,8 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 from airflow_hive_federation.clusters.statements.statement import Outline, TableName, UnreadableError
 from airflow_hive_federation.clusters.statements.tokens import keyword_of, table_name
 
-#: The representation of a token, which ends some of sqlglot's errors.
-_TOKEN = re.compile(r",? but got <Token.*", re.DOTALL)
+#: The representation of a token or of its absence, which ends some of sqlglot's errors.
+_TOKEN = re.compile(r",? but got (<Token|None).*", re.DOTALL)
 #: The tokens that may follow the columns of a SELECT whose FROM clause stands before it.
 _AFTER_COLUMNS = frozenset(
     {
