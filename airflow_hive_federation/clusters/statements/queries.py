@@ -80,8 +80,6 @@ def _parsed(text: str, tokens: list[Token]) -> Any:
         parsed_trees = _Parser(dialect=Hive(), error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
     except ParseError as error:
         raise UnreadableError(_reason(error), _position(text, error, begin)) from error
-    except RecursionError as error:
-        raise UnreadableError("it is nested too deeply to be parsed", begin) from error
     # On some malformed input, sqlglot's parser fails with an arbitrary exception.
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"sqlglot cannot parse it ({type(error).__name__})", begin) from error
@@ -126,7 +124,6 @@ def _without_scripts(tokens: Sequence[Token]) -> list[Token] | None:
     """Rewrite Hive's forms of ``TRANSFORM`` as sqlglot knows them; return ``None`` if there are none.
 
     ``MAP a, b USING 'x'`` and ``REDUCE a, b USING 'x'`` are ``SELECT TRANSFORM(a, b) USING 'x'``.
-    ``TRANSFORM(*)`` names no tables, so its star may be any constant.
     """
     made: list[Token] = []
     changed = False
@@ -143,9 +140,6 @@ def _without_scripts(tokens: Sequence[Token]) -> list[Token] | None:
         elif text == "USING" and waiting and waiting[-1] == depth:
             waiting.pop()
             made += [_as(token, ")", TokenType.R_PAREN), token]
-        elif token.token_type is TokenType.STAR and _is_transformed(tokens, number):
-            made.append(_as(token, "1", TokenType.NUMBER))
-            changed = True
         else:
             made.append(token)
     return made if changed and not waiting else None
@@ -216,13 +210,6 @@ def _begins_script(tokens: Sequence[Token], number: int) -> bool:
         if depth == 0 and keyword_of(token) == "USING":
             return True
     return False
-
-
-def _is_transformed(tokens: Sequence[Token], number: int) -> bool:
-    around = [
-        keyword_of(tokens[at]) if 0 <= at < len(tokens) else "" for at in (number - 2, number - 1, number + 1)
-    ]
-    return around == ["TRANSFORM", "(", ")"]
 
 
 def _as(token: Token, text: str, kind: TokenType) -> Token:

@@ -63,6 +63,8 @@ def summary(sql: str) -> str:
         # Definitions.
         ("CREATE DATABASE d", "CREATE"),
         ("CREATE TEMPORARY FUNCTION f AS 'x'", "CREATE"),
+        ("CREATE OR REPLACE TEMPORARY FUNCTION f AS 'x'", "CREATE"),
+        ("FROM a MAP * USING 'x' AS k", "SELECT <a"),
         ("CREATE OR REPLACE GLOBAL TEMPORARY VIEW a AS SELECT * FROM b", "CREATE VIEW >a (temporary) ?b"),
         ("CREATE VIEW a AS WITH q AS (SELECT * FROM b) SELECT * FROM q, d.q", "CREATE VIEW >a ?b ?d.q"),
         ("CREATE TEMPORARY MACRO m(x INT) x + 1", "CREATE"),
