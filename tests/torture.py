@@ -1,7 +1,7 @@
 """Histories by the hundred: ``make torture ARGS="--seeds 100 --operations 200"``.
 
 Each history has a seed, which is printed; a failure prints its operations too, and ``--first SEED --seeds 1``
-repeats it.
+repeats it. With ``--routes``, it runs :mod:`tests.support.route_torture` instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -34,10 +33,15 @@ def main(argv: list[str]) -> int:
         help="share of the cycles that are cut off at some step, and run again",
     )
     parser.add_argument("--keep-going", action="store_true", help="run the other seeds after a failure too")
-    parser.add_argument("--routes", type=int, help="instead, route so many random statements beside a model")
+    parser.add_argument(
+        "--routes", type=int, help="instead, route that number of random cases beside a model"
+    )
+    parser.add_argument("--processes", type=int, default=2, help="processes of --routes")
     options = parser.parse_args(argv)
     if options.routes:
-        return _routes(options.first, options.routes)
+        from tests.support.route_torture import run_routes
+
+        return run_routes(options.first, options.routes, options.processes)
     first, failed = options.first or int(time.time()) % 10**8, []
     with (
         EmbeddedMetastore.start("torture-source") as source,
@@ -76,17 +80,6 @@ def main(argv: list[str]) -> int:
                     print(f"  {text[:300]}")
     print(f"failed: {', '.join(map(str, failed))}" if failed else "no seed failed")
     return 1 if failed else 0
-
-
-def _routes(first: int, count: int) -> int:
-    """Compare the router with its model; a failure says its seed."""
-    from tests.support.routing_model import compare
-
-    with ProcessPoolExecutor() as pool:
-        for number, _ in enumerate(pool.map(compare, range(first, first + count), chunksize=1000), start=1):
-            if number % 10_000 == 0:
-                print(f"{number:,} of {count:,} statements", flush=True)
-    return 0
 
 
 class _Progress:

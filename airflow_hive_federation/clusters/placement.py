@@ -168,9 +168,7 @@ class Partitions(Sequence[PartitionFacts]):
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The values of the keys, as one column per key."""
-        if not self.rows:
-            return ()
+        """The values of the keys, as one column per key; none if there are no partitions."""
         return tuple(_column(values) for values in zip(*(row.values for row in self.rows), strict=True))
 
     @cached_property

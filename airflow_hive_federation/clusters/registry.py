@@ -40,6 +40,10 @@ USE_DEFAULT = "hive.use.default.cluster"
 #: Cluster names become parts of parameter names, directories and statements.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _KEYS = ("fileSystem", "jobTracker", "metastore")
+_FORM = (
+    f'{{"{PROPERTIES}": {{"C1": {{"fileSystem": "hdfs://c1/warehouse", "jobTracker": "spark_c1"}}}}, '
+    f'"{DEFAULT_NAME}": "C1", "{USE_DEFAULT}": true}}'
+)
 _TRUTHS = {"true": True, "false": False}
 
 
@@ -189,24 +193,29 @@ def _object(value: Any, origin: str, what: str) -> dict[str, Any]:
         try:
             value = bounded_json.loads(value, object_pairs_hook=_once)
         except ValueError as error:
-            raise _malformed(origin, f"has invalid JSON in {what}: {error}") from error
+            raise _malformed(origin, f"has invalid JSON{_inside(what, origin)}: {error}") from error
     if not isinstance(value, Mapping):
-        raise _malformed(origin, f"has no JSON object in {what}")
+        raise _malformed(origin, f"has no JSON object{_inside(what, origin)}")
     return dict(value)
+
+
+def _inside(what: str, origin: str) -> str:
+    return "" if what == origin else f" in {what}"
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, value in pairs:
         if name in members:
-            raise ValueError(f"the key {name!r} is there twice")
+            raise ValueError(f"the key {name!r} occurs twice")
         members[name] = value
     return members
 
 
 def _cluster(name: str, value: Any, origin: str) -> Cluster:
     if not _NAME.fullmatch(name):
-        raise _malformed(origin, f"has the name {name!r}, which is not letters, digits and _", cluster=name)
+        problem = f"has the cluster {name!r}; names are a letter, then at most 63 letters, digits and _"
+        raise _malformed(origin, problem, cluster=name)
     if not isinstance(value, Mapping):
         raise _malformed(origin, f"has no JSON object for cluster {name}", cluster=name)
     unknown = sorted(set(value) - set(_KEYS))
@@ -260,9 +269,10 @@ def _default(values: Mapping[str, Any], clusters: Mapping[str, Cluster], origin:
     names = {name.lower(): name for name in clusters}
     default_name = names.get(default.lower()) if isinstance(default, str) else None
     if default_name is None:
-        clause = "has none" if default is None else f"is {default!r}"
+        clause = "no default cluster" if default is None else f"the default cluster {default!r}"
         raise ClusterRegistryError(
-            f"The default cluster of {origin} {clause}; configured are: {', '.join(clusters) or 'none'}.",
+            f"The registry of clusters, {origin}, has {clause}; configured are: "
+            f"{', '.join(clusters) or 'none'}.",
             remedy=f"Set {DEFAULT_NAME} to one of them.",
             reason="unknown_default",
             cluster=default,
@@ -282,7 +292,7 @@ def _use_default(values: Mapping[str, Any], origin: str) -> bool:
 def _malformed(origin: str, problem: str, **facts: Any) -> ClusterRegistryError:
     return ClusterRegistryError(
         f"The registry of clusters, {origin}, {problem}.",
-        remedy=f"Write {PROPERTIES} as docs/clusters.md has it.",
+        remedy=f"Write it in this form: {_FORM}",
         reason="malformed",
         **facts,
     )

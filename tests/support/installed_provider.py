@@ -47,6 +47,15 @@ def dags() -> tuple[list[str], dict[str, str]]:
     return sorted(bag.dags), dict(bag.import_errors)
 
 
+def tables() -> list[str]:
+    """Tables of a query that the lowest version of sqlglot does not parse as it is."""
+    from airflow_hive_federation.clusters.statements.grammar import analyse
+    from airflow_hive_federation.clusters.statements.statement import Statement
+
+    statement = analyse("FROM (SELECT * FROM a) q JOIN b ON q.k = b.k INSERT INTO c SELECT q.k")
+    return sorted(map(str, statement.names)) if isinstance(statement, Statement) else [str(statement)]
+
+
 def form() -> list[str]:
     """Fields of the connection's form, as Airflow's UI asks for them."""
     from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
@@ -74,7 +83,8 @@ def main() -> None:
         os.environ["AIRFLOW_HOME"] = home
         os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
         found, errors = dags()
-        print(json.dumps({"imports": imports(), "dags": found, "dag_errors": errors, "form": form()}))
+        report = {"imports": imports(), "dags": found, "dag_errors": errors, "form": form()}
+        print(json.dumps({**report, "tables": tables()}))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,15 @@
-"""A model of the routing rules, written beside the design."""
+"""A model of the routing rules, written beside the design.
+
+A seed is a case: a statement, a catalog and a session. The cases of :data:`CATALOGS` seeds in a row share
+their statement, which takes longer to parse than to route.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from airflow_hive_federation.clusters.placement import Clusters, Copy, Placement, Session
 from airflow_hive_federation.clusters.routing.explain import cheapest_copies
@@ -12,6 +17,11 @@ from airflow_hive_federation.clusters.routing.route import decide
 from tests.support.catalogs import Catalog
 
 NAMES = ("C1", "C2", "C3", "C4")
+#: The cluster of a few tables, which is not configured any more.
+GONE = "C8"
+CATALOGS = 10
+TABLES = ("t1", "t2", "t3", "t4", "t5")
+Days = tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
@@ -24,7 +34,7 @@ class Thing:
     size: int
 
     def placement(self) -> Placement:
-        copies = [Copy(one, f"s3://{one}", one in self.fresh) for one in sorted(self.fresh | self.stale)]
+        copies = [Copy(name, f"s3://{name}", name in self.fresh) for name in sorted(self.fresh | self.stale)]
         return Placement(Copy(self.primary, f"s3://{self.primary}"), tuple(copies))
 
 
@@ -38,37 +48,96 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Case:
-    """A catalog and a statement, as the model knows them."""
+class Written:
+    """A statement.
 
-    tables: dict[str, Table]
-    inputs: tuple[tuple[str, tuple[str, ...] | None], ...]
-    outputs: tuple[str, ...]
-    session: str | None
+    :param inputs: the tables that it reads, with the days of the partitions.
+    :param outputs: the tables that it writes, with the day of a static partition.
+    """
+
+    partitioned: frozenset[str]
+    inputs: tuple[tuple[str, Days], ...]
+    outputs: tuple[tuple[str, str | None], ...]
     sql: str
 
 
-class Cases:
-    """Random cases from one seed."""
+@dataclass(frozen=True)
+class Case:
+    """A statement, a catalog and a session, as the model knows them."""
 
-    def __init__(self, seed: int) -> None:
+    statement: Written
+    tables: dict[str, Table]
+    session: str | None
+    use_default: bool
+
+    def primary(self, name: str) -> str | None:
+        """Return the primary cluster of a table; ``None`` if it is in no cluster."""
+        own = self.tables[name].own
+        return own.primary if own is not None else "C1" if self.use_default else None
+
+
+class _Chance:
+    """Draws from one seed."""
+
+    def __init__(self, seed: int | str) -> None:
         self._random = random.Random(seed)
 
-    def case(self) -> Case:
-        tables = {name: self._table(name) for name in ("t1", "t2", "t3", "t4", "t5")}
-        names = self._random.choices(list(tables), k=self._random.randint(0, 4))
-        inputs = tuple((name, self._days(tables[name])) for name in names)
-        outputs = self._outputs(list(tables))
-        session = self._random.choice([*NAMES, "C9"]) if self._chance(0.25) else None
-        return Case(tables, inputs, outputs, session, self._sql(inputs, outputs))
+    def _chance(self, share: float) -> bool:
+        return self._random.random() < share
 
-    def _table(self, name: str) -> Table:
+
+class Statements(_Chance):
+    """A random statement from one seed."""
+
+    def statement(self) -> Written:
+        self._partitioned = frozenset(name for name in TABLES if self._chance(0.5))
+        names = self._random.choices(TABLES, k=self._random.randint(0, 4))
+        inputs = tuple((name, self._days(name)) for name in names)
+        outputs = tuple(self._outputs())
+        return Written(self._partitioned, inputs, outputs, self._sql(inputs, outputs))
+
+    def _days(self, name: str) -> Days:
+        if name not in self._partitioned or self._chance(0.4):
+            return None
+        return tuple(str(day) for day in range(6) if self._chance(0.4)) or ("0",)
+
+    def _outputs(self) -> Iterator[tuple[str, str | None]]:
+        for _ in range(self._random.choice([0, 0, 1, 1, 2])):
+            name = self._random.choice([*TABLES, "new1"])
+            static = name in self._partitioned and self._chance(0.5)
+            yield name, str(self._random.randint(0, 5)) if static else None
+
+    def _sql(self, inputs: Sequence[tuple[str, Days]], outputs: Sequence[tuple[str, str | None]]) -> str:
+        sources = [self._source(number, *source) for number, source in enumerate(inputs)]
+        clause = " CROSS JOIN ".join(sources) or "(SELECT 1 AS x) AS nothing"
+        if not outputs:
+            return f"SELECT * FROM {clause}"
+        heads = [f"{name} PARTITION (ds = '{day}')" if day is not None else name for name, day in outputs]
+        inserts = " ".join(f"INSERT INTO TABLE {head} SELECT *" for head in heads)
+        return f"FROM {clause} {inserts}"
+
+    def _source(self, number: int, name: str, days: Days) -> str:
+        if days is None:
+            return f"{name} AS a{number}"
+        in_list = ", ".join(f"'{day}'" for day in days)
+        wanted = [f"ds IN ({in_list})", " OR ".join(f"ds = '{day}'" for day in days)]
+        return f"(SELECT * FROM {name} WHERE {self._random.choice(wanted)}) AS a{number}"
+
+
+class Catalogs(_Chance):
+    """A random catalog and session from one seed."""
+
+    def case(self, statement: Written) -> Case:
+        tables = {name: self._table(name, name in statement.partitioned) for name in TABLES}
+        session = self._random.choice([*NAMES, "C9"]) if self._chance(0.25) else None
+        return Case(statement, tables, session, use_default=self._chance(0.9))
+
+    def _table(self, name: str, partitioned: bool) -> Table:
         own = self._thing() if self._chance(0.85) else None
-        if self._chance(0.5):
+        if not partitioned:
             return Table(name, own, None)
         days = [str(day) for day in range(self._random.randint(0, 5))]
-        parts = {day: self._part(own) for day in days}
-        return Table(name, own, parts)
+        return Table(name, own, {day: self._part(own) for day in days})
 
     def _part(self, own: Thing | None) -> Thing | None:
         if self._chance(0.15):
@@ -77,99 +146,77 @@ class Cases:
         return self._thing(own.primary if same and own is not None else None)
 
     def _thing(self, primary: str | None = None) -> Thing:
-        primary = primary or self._random.choice(NAMES[:3])
-        others = [one for one in NAMES if one != primary and self._chance(0.5)]
-        stale = frozenset(one for one in others if self._chance(0.2))
+        primary = primary or (GONE if self._chance(0.02) else self._random.choice(NAMES[:3]))
+        others = [name for name in NAMES if name != primary and self._chance(0.5)]
+        stale = frozenset(name for name in others if self._chance(0.2))
         return Thing(primary, frozenset(others) - stale, stale, self._random.randint(0, 9))
 
-    def _days(self, table: Table) -> tuple[str, ...] | None:
-        if table.parts is None or self._chance(0.4):
-            return None
-        return tuple(str(day) for day in range(6) if self._chance(0.4)) or ("0",)
 
-    def _outputs(self, tables: list[str]) -> tuple[str, ...]:
-        count = self._random.choice([0, 0, 1, 1, 2])
-        return tuple(self._random.choice([*tables, "new1"]) for _ in range(count))
-
-    def _sql(self, inputs: Sequence[tuple[str, tuple[str, ...] | None]], outputs: Sequence[str]) -> str:
-        sources = [self._source(number, *one) for number, one in enumerate(inputs)]
-        clause = " CROSS JOIN ".join(sources) or "(SELECT 1 AS x) AS nothing"
-        if not outputs:
-            return f"SELECT * FROM {clause}"
-        inserts = " ".join(f"INSERT INTO TABLE {name} SELECT *" for name in outputs)
-        return f"FROM {clause} {inserts}"
-
-    def _source(self, number: int, name: str, days: tuple[str, ...] | None) -> str:
-        if days is None:
-            return f"{name} AS a{number}"
-        in_list = ", ".join(f"'{day}'" for day in days)
-        wanted = [f"ds IN ({in_list})", " OR ".join(f"ds = '{day}'" for day in days)]
-        return f"(SELECT * FROM {name} WHERE {self._random.choice(wanted)}) AS a{number}"
-
-    def _chance(self, share: float) -> bool:
-        return self._random.random() < share
-
-
-def in_cluster(thing: Thing | None, table: Table, cluster: str) -> bool:
+def in_cluster(case: Case, thing: Thing | None, name: str, cluster: str) -> bool:
     if thing is None:
-        return cluster == (table.own.primary if table.own else "C1")
+        return cluster == case.primary(name)
     return cluster == thing.primary or cluster in thing.fresh
 
 
-def read_things(table: Table, days: tuple[str, ...] | None) -> list[Thing | None]:
+def read_things(table: Table, days: Days) -> dict[str, Thing | None]:
     if table.parts is None:
-        return [table.own]
-    return [part for day, part in table.parts.items() if days is None or day in days]
+        return {"": table.own}
+    return {day: part for day, part in table.parts.items() if days is None or day in days}
 
 
 def can_run(case: Case, cluster: str) -> bool:
-    """Tell whether each rule of the design allows the statement in a cluster."""
-    for name in case.outputs:
-        if any(primary != cluster for primary in output_primaries(case, name)):
+    """Return whether each rule of the design allows the statement in a cluster."""
+    if cluster not in NAMES:
+        return False
+    for name, day in case.statement.outputs:
+        if any(primary != cluster for primary in output_primaries(case, name, day)):
             return False
-    for name, days in case.inputs:
-        table = case.tables[name]
-        if not all(in_cluster(thing, table, cluster) for thing in read_things(table, days)):
+    for name, days in case.statement.inputs:
+        things = read_things(case.tables[name], days).values()
+        if not all(in_cluster(case, thing, name, cluster) for thing in things):
             return False
     return True
 
 
-def output_primaries(case: Case, name: str) -> set[str]:
+def output_primaries(case: Case, name: str, day: str | None) -> set[str]:
     table = case.tables.get(name)
     if table is None:
         return set()
-    primary = table.own.primary if table.own else "C1"
-    return {primary} | {part.primary for part in (table.parts or {}).values() if part is not None}
+    written = {
+        part.primary
+        for value, part in (table.parts or {}).items()
+        if part is not None and day in {None, value}
+    }
+    return written | {str(case.primary(name))}
 
 
 def model(case: Case) -> str | None:
-    """The cluster of the design; ``None`` for its error."""
+    """Return the cluster of the design; ``None`` for its error."""
+    if case.session is not None and case.session not in NAMES:
+        return None
+    used = {name for name, _ in (*case.statement.inputs, *case.statement.outputs)} & case.tables.keys()
+    if any(case.primary(name) is None for name in used):
+        return None
     if case.session is not None:
-        return case.session if case.session in NAMES and can_run(case, case.session) else None
-    primaries = set().union(*(output_primaries(case, name) for name in case.outputs))
+        return case.session if can_run(case, case.session) else None
+    primaries = set().union(*(output_primaries(case, *output) for output in case.statement.outputs))
     if len(primaries) > 1:
         return None
     if primaries:
         (only,) = primaries
         return only if can_run(case, only) else None
-    tried = [case.tables[name].own for name, _ in case.inputs]
-    for cluster in [own.primary if own else "C1" for own in tried] or ["C1"]:
-        if can_run(case, cluster):
-            return cluster
-    return None
+    tried = [str(case.primary(name)) for name, _ in case.statement.inputs]
+    return next((cluster for cluster in tried or ["C1"] if can_run(case, cluster)), None)
 
 
 def cheapest(case: Case, candidates: Sequence[str]) -> int:
-    """The fewest bytes that must be copied, by trying each cluster."""
+    """Return the fewest bytes that must be copied, by trying each cluster."""
     costs = []
     for cluster in candidates:
         missing: dict[tuple[str, str], int] = {}
-        for name, days in case.inputs:
-            table = case.tables[name]
-            parts = {"": table.own} if table.parts is None else table.parts
-            for day, thing in parts.items():
-                wanted = table.parts is None or days is None or day in days
-                if wanted and not in_cluster(thing, table, cluster):
+        for name, days in case.statement.inputs:
+            for day, thing in read_things(case.tables[name], days).items():
+                if not in_cluster(case, thing, name, cluster):
                     missing[name, day] = thing.size if thing is not None else 0
         costs.append(sum(missing.values()))
     return min(costs)
@@ -196,15 +243,23 @@ def catalog_of(case: Case) -> Catalog:
     return made
 
 
+@lru_cache(maxsize=1)
+def _statement(seed: int) -> Written:
+    return Statements(f"statement {seed}").statement()
+
+
 def compare(seed: int) -> str:
-    """Compare router and model; the answer says of which kind the case was."""
-    case = Cases(seed).case()
-    clusters = Clusters(names=NAMES, default="C1")
-    decision = decide(case.sql, catalog_of(case), clusters, Session(cluster=case.session))
-    assert decision.unanalysable is None, (seed, case.sql, decision.reason)
+    """Compare the router with the model; return the kind of the case.
+
+    :raises AssertionError: they differ.
+    """
+    case = Catalogs(seed).case(_statement(seed // CATALOGS))
+    clusters = Clusters(names=NAMES, default="C1", use_default=case.use_default)
+    decision = decide(case.statement.sql, catalog_of(case), clusters, Session(cluster=case.session))
+    assert decision.unanalysable is None, (seed, case.statement.sql, decision.reason)
     assert decision.cluster == model(case), (seed, case, decision)
     plan = cheapest_copies(decision)
     if plan is not None:
-        candidates = [one.cluster for one in decision.attempts]
+        candidates = [attempt.cluster for attempt in decision.attempts if attempt.cluster in NAMES]
         assert plan.bytes == cheapest(case, candidates), (seed, case, plan)
     return "refused" if decision.cluster is None else str(decision.rule)

@@ -33,7 +33,6 @@ from airflow_hive_federation.clusters.predicates.conditions import (
     Undecided,
     Value,
 )
-from airflow_hive_federation.clusters.predicates.values import day
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -198,15 +197,9 @@ class Conditions:
         if kind in _ONE_ARGUMENT:
             return Call(_ONE_ARGUMENT[kind], (self._value(node.this),))
         if kind in _ARITHMETIC:
-            return self._arithmetic(node)
+            return Call(_ARITHMETIC[kind], (self._value(node.this), self._value(node.expression)))
         convert = self._CALLS.get(kind)
         return convert(self, node) if convert else Undecided()
-
-    def _arithmetic(self, node: exp.Expr) -> Value:
-        left, right = self._value(node.this), self._value(node.expression)
-        if any(isinstance(side, Today | Undecided) for side in (left, right)):
-            return Undecided()
-        return Call(_ARITHMETIC[type(node)], (left, right))
 
     def _negated(self, node: exp.Expr) -> Value:
         value = self._value(node.this)
@@ -235,11 +228,7 @@ class Conditions:
         to = node.args["to"]
         name = "" if to.expressions or node.args.get("format") else str(to.this.name)
         function = _CASTS.get(name)
-        value = self._value(node.this)
-        if name == "DATE" and isinstance(value, Constant) and isinstance(value.value, str):
-            date_ = day(value.value)
-            return Undecided() if date_ is None else Constant(date_)
-        return Call(function, (value,)) if function else Undecided()
+        return Call(function, (self._value(node.this),)) if function else Undecided()
 
     def _substring(self, node: exp.Expr) -> Value:
         parts = [node.this, node.args.get("start"), node.args.get("length")]

@@ -110,8 +110,6 @@ def called(function: str, arguments: Sequence[Scalar]) -> Scalar:
 
 def _alike(left: Scalar, right: Scalar) -> tuple[Scalar, Scalar] | None:
     """Return both values in one type; ``None`` if engines may choose different types."""
-    if UNDECIDED in {left, right}:
-        return None
     if isinstance(left, bool) or isinstance(right, bool):
         return None
     if isinstance(left, int | Decimal) and isinstance(right, int | Decimal):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -15,6 +17,16 @@ from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 from airflow_hive_federation.clusters.statements.statement import Outline, TableName, UnreadableError
 from airflow_hive_federation.clusters.statements.tokens import keyword_of, table_name
 
+#: The representation of a token or of its absence, which ends some of sqlglot's errors.
+_TOKEN = re.compile(r",? but got (<Token|None).*", re.DOTALL)
+#: The tokens that may follow the columns of a SELECT whose FROM clause stands before it.
+_AFTER_COLUMNS = frozenset(
+    {
+        *(TokenType.LATERAL, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY),
+        *(TokenType.CLUSTER_BY, TokenType.DISTRIBUTE_BY, TokenType.SORT_BY, TokenType.LIMIT),
+    }
+)
+_SET_OPERATORS = frozenset({TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT})
 _STATEMENTS = (exp.Query, exp.Values, exp.Delete, exp.Update, exp.Merge)
 
 
@@ -34,13 +46,12 @@ def parsed(text: str, tokens: Sequence[Token]) -> Any:
     try:
         return _parsed(text, list(tokens))
     except UnreadableError as error:
-        rewritten = _without_scripts(tokens)
-        if rewritten is None:
-            raise
-        try:
-            return _parsed(text, rewritten)
-        except UnreadableError:
-            raise error from None
+        scripts = _without_scripts(tokens)
+        for rewritten in (scripts, select_first(tokens if scripts is None else scripts)):
+            if rewritten is not None:
+                with suppress(UnreadableError):
+                    return _parsed(text, rewritten)
+        raise error from None
 
 
 def outline(trees: Sequence[Any]) -> Outline:
@@ -69,8 +80,6 @@ def _parsed(text: str, tokens: list[Token]) -> Any:
         parsed_trees = _Parser(dialect=Hive(), error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
     except ParseError as error:
         raise UnreadableError(_reason(error), _position(text, error, begin)) from error
-    except RecursionError as error:
-        raise UnreadableError("it is nested too deeply to be parsed", begin) from error
     # On some malformed input, sqlglot's parser fails with an arbitrary exception.
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"sqlglot cannot parse it ({type(error).__name__})", begin) from error
@@ -96,7 +105,7 @@ def _bare(tree: Any) -> Any:
 def _reason(error: ParseError) -> str:
     first = error.errors[0] if error.errors else {}
     highlight = first.get("highlight")
-    reason = str(first.get("description") or "sqlglot cannot parse it").rstrip(".")
+    reason = _TOKEN.sub("", str(first.get("description") or "sqlglot cannot parse it")).rstrip(".")
     return f"{reason}, at {highlight!r}" if highlight else reason
 
 
@@ -115,7 +124,6 @@ def _without_scripts(tokens: Sequence[Token]) -> list[Token] | None:
     """Rewrite Hive's forms of ``TRANSFORM`` as sqlglot knows them; return ``None`` if there are none.
 
     ``MAP a, b USING 'x'`` and ``REDUCE a, b USING 'x'`` are ``SELECT TRANSFORM(a, b) USING 'x'``.
-    ``TRANSFORM(*)`` names no tables, so its star may be any constant.
     """
     made: list[Token] = []
     changed = False
@@ -132,12 +140,64 @@ def _without_scripts(tokens: Sequence[Token]) -> list[Token] | None:
         elif text == "USING" and waiting and waiting[-1] == depth:
             waiting.pop()
             made += [_as(token, ")", TokenType.R_PAREN), token]
-        elif token.token_type is TokenType.STAR and _is_transformed(tokens, number):
-            made.append(_as(token, "1", TokenType.NUMBER))
-            changed = True
         else:
             made.append(token)
     return made if changed and not waiting else None
+
+
+def select_first(tokens: Sequence[Token]) -> list[Token] | None:
+    """Move each FROM clause that stands before its SELECT behind the columns; return ``None`` without one.
+
+    Before version 30.7, sqlglot does not parse ``FROM (SELECT …) a JOIN b ON … SELECT …``.
+    """
+    made = list(tokens)
+    moves = _moves(tokens)
+    for begin, select, end in moves:
+        # A move permutes the tokens of its own range, so the ranges of the queries around it stay the same.
+        made[begin:end] = [*made[select:end], *made[begin:select]]
+    return made if moves else None
+
+
+def _moves(tokens: Sequence[Token]) -> list[tuple[int, int, int]]:
+    """Return the first token of each FROM clause before a SELECT, the SELECT, and the end of its columns."""
+    moves: list[tuple[int, int, int]] = []
+    levels = [_Level()]
+    for number, token in enumerate(tokens):
+        kind = token.token_type
+        if kind is TokenType.L_PAREN:
+            levels.append(_Level())
+        elif kind is TokenType.R_PAREN and len(levels) > 1:
+            moves += levels.pop().ended(number)
+        elif kind in _SET_OPERATORS:
+            moves += levels[-1].ended(number)
+            levels[-1] = _Level()
+        elif kind in _AFTER_COLUMNS:
+            moves += levels[-1].ended(number)
+        else:
+            levels[-1].note(kind, number)
+    return [*moves, *(move for level in reversed(levels) for move in level.ended(len(tokens)))]
+
+
+@dataclass
+class _Level:
+    """The first FROM and the first SELECT of a query within one level of parentheses."""
+
+    begin: int | None = None
+    select: int | None = None
+    moved: bool = False
+
+    def note(self, kind: TokenType, number: int) -> None:
+        if kind is TokenType.FROM and self.select is None and self.begin is None:
+            self.begin = number
+        elif kind is TokenType.SELECT and self.select is None:
+            self.select = number
+
+    def ended(self, end: int) -> list[tuple[int, int, int]]:
+        """Return the move, once, if the columns of a SELECT behind its FROM clause end here."""
+        if self.moved or self.begin is None or self.select is None:
+            return []
+        self.moved = True
+        return [(self.begin, self.select, end)]
 
 
 def _begins_script(tokens: Sequence[Token], number: int) -> bool:
@@ -150,13 +210,6 @@ def _begins_script(tokens: Sequence[Token], number: int) -> bool:
         if depth == 0 and keyword_of(token) == "USING":
             return True
     return False
-
-
-def _is_transformed(tokens: Sequence[Token], number: int) -> bool:
-    around = [
-        keyword_of(tokens[at]) if 0 <= at < len(tokens) else "" for at in (number - 2, number - 1, number + 1)
-    ]
-    return around == ["TRANSFORM", "(", ")"]
 
 
 def _as(token: Token, text: str, kind: TokenType) -> Token:

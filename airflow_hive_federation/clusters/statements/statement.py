@@ -3,8 +3,8 @@
 Three parsers share the work. The small grammar of :mod:`~airflow_hive_federation.clusters.statements.grammar`
 reads statements about clusters and databases, and the beginnings of all others
 (``INSERT OVERWRITE TABLE … PARTITION (…) IF NOT EXISTS``). sqlglot's Hive dialect reads queries. Forms
-unknown to sqlglot (``MAP … USING``, ``TRANSFORM (*)``) have their tokens rewritten first. The text itself
-never changes, because the engine runs it.
+unknown to sqlglot (``MAP … USING``; in older versions, a FROM clause of several tables before its SELECT)
+have their tokens rewritten first. The text itself never changes, because the engine runs it.
 
 A statement that cannot be read for certain is :class:`Unanalysable`; its tables are never guessed.
 """

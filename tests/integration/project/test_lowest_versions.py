@@ -79,5 +79,6 @@ def test_every_module_and_dag_is_imported(version: str, wheel: Path, tmp_path: P
     assert found["imports"] == {}
     assert found["dag_errors"] == {}
     assert found["dags"] == DAGS
+    assert found["tables"] == ["a", "b", "c"]
     (connection,) = get_provider_info()["connection-types"]
     assert found["form"] == sorted(connection["conn-fields"])

@@ -13,13 +13,15 @@ from sqlglot import parse_one
 
 from airflow_hive_federation.clusters.placement import PartitionFacts, Partitions
 from airflow_hive_federation.clusters.predicates.conditions import (
+    ANY,
+    TRUE,
     Condition,
     bound,
     may_be_read,
     rejects_nulls,
 )
 from airflow_hive_federation.clusters.predicates.sql import Conditions
-from airflow_hive_federation.clusters.predicates.values import DEFAULT_PARTITION
+from airflow_hive_federation.clusters.predicates.values import DEFAULT_PARTITION, like
 
 TODAY = date(2026, 3, 10)
 DAYS = ["2026-02-28", "2026-03-01", "2026-03-09", "2026-03-10", DEFAULT_PARTITION]
@@ -76,6 +78,20 @@ def days(sql: str, kind: str = "string") -> list[str]:
         ("ds RLIKE '2026.*'", DAYS),
         ("CASE WHEN ds = 'x' THEN true END", DAYS),
         ("rand() < 0.5", DAYS),
+        ("ds BETWEEN SYMMETRIC '2026-03-09' AND '2026-03-01'", DAYS),
+        ("(ds, v) <> ('2026-03-01', 1)", DAYS),
+        ("(ds, v) = (SELECT '2026-03-01', 1)", DAYS),
+        ("(ds, v) = ('2026-03-01', 1, 2)", DAYS),
+        ("(ds, v) = ('2026-03-01', 1)", ["2026-03-01"]),
+        ("(ds, v) = f('2026-03-01', 1)", DAYS),
+        ("ds = dateadd(MONTH, 1, '2026-02-28')", DAYS[:-1]),
+        ("ds IN ('2026-03-01', (SELECT 'x'))", DAYS),
+        ("ds = current_date + 1", DAYS[:-1]),
+        ("ds > date_add('9999-12-31', 1)", DAYS[:-1]),
+        ("ds > date_add(current_date, '1')", DAYS[:-1]),
+        ("date_format(ds, v) = '202602'", DAYS),
+        ("substr(ds, v) = 'x'", DAYS),
+        ("c.d.t.ds = '2026-03-01'", DAYS),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -103,12 +119,36 @@ def test_days(kind: str, sql: str, expected: list[str]) -> None:
         ("decimal(4,1)", "hr = 7.5", ["7.5", "x"]),
         ("double", "hr = 8", ["7", "07", "10", "-1", "7.5", "x"]),
         ("timestamp", "hr = 'x'", ["7", "07", "10", "-1", "7.5", "x"]),
+        ("int", "cast(hr AS int) = 10", ["10", "7.5", "x"]),
+        ("int", "date_format(hr, 'yyyy') = 'x'", ["7", "07", "10", "-1", "7.5", "x"]),
+        ("decimal(4,1)", "hr LIKE 'z'", ["7", "07", "10", "-1", "7.5", "x"]),
     ],
     ids=str,
 )
 def test_numbers(kind: str, sql: str, expected: list[str]) -> None:
     rows = [(one,) for one in ("7", "07", "10", "-1", "7.5", "x")]
     assert [row[0] for row in read(sql, rows, ("hr", kind))] == expected
+
+
+@pytest.mark.parametrize("sql", ["flag = 1", "cast(flag AS string) = 'True'", "concat(flag, '') = 'x'"])
+def test_engines_convert_booleans_differently(sql: str) -> None:
+    rows = [("true",), ("false",)]
+    assert read(sql, rows, ("flag", "boolean")) == rows
+
+
+def test_texts_that_only_python_takes_for_days() -> None:
+    rows = [("2026-03-01",), ("20260302",), ("2026-W10-2",), ("2026-02-30",)]
+    assert read("ds = date '2026-03-01'", rows, ("ds", "string")) == rows
+
+
+def test_engines_count_characters_differently() -> None:
+    rows = [("a1",), ("\N{LATIN SMALL LETTER A WITH DIAERESIS}1",)]
+    assert read("substr(ds, 1, 1) = 'b'", rows, ("ds", "string")) == rows[1:]
+
+
+def test_escapes_in_patterns() -> None:
+    assert like("x", "\\%") == ANY
+    assert like("x", "%") == TRUE
 
 
 def test_several_keys() -> None:

@@ -1,6 +1,6 @@
 """The router beside a model of the design that tries every cluster and checks each rule.
 
-``make torture ARGS="--routes 1000000"`` compares so many random catalogs and statements.
+``make torture ARGS="--routes 1000000"`` compares that number of random cases.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from airflow_hive_federation.clusters.routing.cache import Router
 from airflow_hive_federation.clusters.routing.decision import Rule
 from airflow_hive_federation.clusters.routing.explain import as_json, cheapest_copies, in_words
 from airflow_hive_federation.clusters.routing.route import Policy, decide, next_session, route
+from airflow_hive_federation.clusters.statements import reads
 from airflow_hive_federation.errors import RoutingError, UnanalysableError
 from tests.support.catalogs import CLUSTERS, Catalog, placed
 
@@ -81,6 +82,14 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ),
         ("SELECT * FROM (SELECT ds, max(k) FROM logs GROUP BY ds) l, b WHERE l.ds = '2026-03-05'", "C2"),
         ("SELECT * FROM (SELECT k AS ds FROM logs) l JOIN b WHERE l.ds = '2026-03-05'", None),
+        ("SELECT * FROM (SELECT ds FROM logs GROUP BY length(k), ds) l, b WHERE ds = '2026-03-05'", "C2"),
+        ("SELECT * FROM (SELECT ds FROM logs GROUP BY ds WITH ROLLUP) l, b WHERE ds IS NULL", None),
+        ("SELECT * FROM (SELECT DISTINCT ON (k) ds FROM logs) l, b WHERE ds = '2026-03-05'", None),
+        # Columns that a star does not contribute as they are, or not alone.
+        ("SELECT * FROM (SELECT * REPLACE (k AS ds) FROM logs) l, b WHERE l.ds = '2026-03-05'", None),
+        ("SELECT * FROM (SELECT k AS ds, logs.* FROM logs) l, b WHERE l.ds = '2026-03-05'", None),
+        ("SELECT * FROM (SELECT logs.*, a.* FROM logs, a) l, b WHERE l.ds = '2026-03-05'", None),
+        ("SELECT * FROM (SELECT *, inline(x) AS (ds, y) FROM logs) l, b WHERE l.ds = '2026-03-05'", None),
         (
             """WITH RECURSIVE r AS (SELECT ds FROM logs UNION ALL SELECT ds FROM r)
             SELECT * FROM r JOIN b WHERE r.ds = '2026-03-05'""",
@@ -99,6 +108,8 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ("SELECT * FROM b WHERE k IN (SELECT k FROM logs WHERE ds = '2026-03-05')", "C2"),
         ("SELECT * FROM b WHERE k IN (SELECT k FROM logs)", None),
         ("WITH logs AS (SELECT * FROM b) SELECT * FROM logs", "C2"),
+        ("WITH unused AS (SELECT * FROM b) SELECT * FROM a", "C2"),
+        ("SELECT * FROM a, LATERAL (SELECT * FROM b WHERE a.k = b.k) x", "C2"),
         ("INSERT INTO TABLE b SELECT * FROM a", "C2"),
         ("INSERT INTO TABLE a SELECT * FROM b", None),
         ("INSERT INTO TABLE logs PARTITION (ds = '2026-03-09') SELECT * FROM a", "C1"),
@@ -112,6 +123,7 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ("SELECT * FROM split WHERE ds = '2'", None),
         ("CREATE TABLE new STORED AS ORC AS SELECT * FROM b", "C2"),
         ("CREATE TABLE new LIKE b", "C2"),
+        ("CREATE TEMPORARY TABLE c AS SELECT * FROM b", "C2"),
         ("CREATE TABLE new LIKE b LOCATION 'hdfs://x'", "C2"),
         ("CREATE TABLE new LIKE FILE PARQUET 'hdfs://x'", "C1"),
         ("SHOW COLUMNS FROM default.b FROM default", "C2"),
@@ -287,6 +299,20 @@ def test_common_table_expressions_that_double(catalog: Catalog) -> None:
     assert decision.cluster == "C1"
 
 
+def test_the_number_of_subqueries_is_bounded(catalog: Catalog) -> None:
+    sql = f"SELECT {', '.join(['(SELECT 1 FROM a)'] * 2_500)}"
+    with pytest.raises(UnanalysableError, match="more than 5000 subqueries"):
+        route(sql, catalog, CLUSTERS)
+
+
+def test_a_table_in_a_form_that_the_walk_does_not_know_is_refused(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads, "_NODE", ())
+    with pytest.raises(UnanalysableError, match="b stands where no table was expected"):
+        route("SELECT * FROM a, LATERAL (SELECT * FROM b) x", catalog, CLUSTERS)
+
+
 def test_long_unions(catalog: Catalog) -> None:
     decision = decide(" UNION ALL ".join(["SELECT * FROM a"] * 3000), catalog, CLUSTERS)
     assert decision.cluster == "C1" or decision.rule is Rule.UNANALYSABLE
@@ -334,6 +360,52 @@ def test_explain_of_what_runs(catalog: Catalog) -> None:
     assert cheapest_copies(decision) is None
 
 
+def test_explain_of_what_reads_no_rows(catalog: Catalog) -> None:
+    assert in_words(decide("DESCRIBE split", catalog, CLUSTERS)).splitlines()[2:] == [
+        "Reads default.split: its definition only; primary cluster C1",
+        "Tried C1: it has all that the statement needs",
+    ]
+    catalog.add_view("v", "SELECT * FROM b")
+    assert in_words(decide("DROP VIEW v", catalog, CLUSTERS)).splitlines()[2:] == [
+        "Writes default.v: a view, which is in no cluster",
+        "Tried C1: it has all that the statement needs",
+    ]
+
+
+def test_explain_of_what_is_not_known(catalog: Catalog) -> None:
+    catalog.add_partitioned("vague", placed("C1"), DS, {("1",): placed("C1")}, size=None)
+    assert "  partition ds=1: in C1 (size unknown)" in in_words(
+        decide("SELECT * FROM vague", catalog, CLUSTERS)
+    )
+    clusters = Clusters(names=("C1", "C2"), default="C1", use_default=False)
+    lines = in_words(decide("INSERT INTO plain SELECT * FROM missing", catalog, clusters)).splitlines()
+    assert lines[2:] == [
+        "Writes default.plain: it has no cluster metadata, and hive.use.default.cluster is off",
+        "Reads default.missing: the metastore has no such table",
+    ]
+
+
+def test_a_decision_names_a_bounded_number_of_partitions(catalog: Catalog) -> None:
+    for count, named in ((100, 100), (101, 0)):
+        days = {(f"{number:03}",): placed("C1") for number in range(count)}
+        catalog.add_partitioned("many", placed("C1"), DS, days)
+        (group,) = decide("SELECT * FROM many", catalog, CLUSTERS).inputs[0].groups
+        assert (group.partitions, len(group.values)) == (count, named)
+
+
+def test_a_statement_that_runs_needs_no_copies(catalog: Catalog) -> None:
+    decision = decide("SELECT * FROM a, b", catalog, CLUSTERS)
+    assert [attempt.cluster for attempt in decision.attempts] == ["C1", "C2"]
+    assert cheapest_copies(decision) is None
+
+
+def test_copies_help_neither_outputs_nor_temporary_tables(catalog: Catalog) -> None:
+    session = Session(cluster="C2")
+    assert cheapest_copies(decide("INSERT INTO a SELECT * FROM c", catalog, CLUSTERS, session)) is None
+    session = Session(cluster="C3", temporary={"tmp": "C2"})
+    assert cheapest_copies(decide("SELECT * FROM tmp", catalog, CLUSTERS, session)) is None
+
+
 def test_no_copies_help_against_two_outputs(catalog: Catalog) -> None:
     decision = decide("FROM a INSERT INTO b SELECT * INSERT INTO c SELECT *", catalog, CLUSTERS)
     assert decision.cluster is None
@@ -356,6 +428,14 @@ def test_decisions_are_kept_until_a_table_changes(catalog: Catalog) -> None:
     for _ in range(2):
         assert router.route("SELECT * FROM b", catalog).cluster == "C2"
     assert router.hits == 1
+
+
+def test_a_kept_refusal_is_an_error_each_time(catalog: Catalog) -> None:
+    router = Router(CLUSTERS)
+    for hits in (0, 1):
+        with pytest.raises(RoutingError, match="No cluster can run the statement"):
+            router.route("SELECT * FROM b, c", catalog)
+        assert router.hits == hits
 
 
 def test_a_table_that_appears_changes_a_kept_decision(catalog: Catalog) -> None:
