@@ -69,8 +69,10 @@ class Store:
 class Federated:
     """A gateway before a near metastore and a far one, whose databases begin with ``far_``."""
 
+    store = Store
+
     def __init__(self, peer: Peers, stack: ExitStack, **options: Any) -> None:
-        self.near, self.far = Store("default", "sales"), Store("default", "sales", "secret")
+        self.near, self.far = self.store("default", "sales"), self.store("default", "sales", "secret")
         made = [
             Metastore(Upstream(name, MetastoreSettings(uris=(peer(Thrift(store)).uri,))))
             for name, store in (("main", self.near), ("far", self.far))
