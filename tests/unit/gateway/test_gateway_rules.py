@@ -96,6 +96,11 @@ NAMED = {
     "get_all_tables": ({"db_name": "@hive#D"}, [("d", None)]),
     "get_databases": ({"pattern": "d"}, []),
     "get_database": ({"name": "@hive#D"}, [("d", None)]),
+    "get_database_req": ({"request": types.GetDatabaseRequest(name="D", catalogName="c")}, [("d", None)]),
+    "append_partition_req": (
+        {"appendPartitionsReq": types.AppendPartitionsRequest(dbName="d", name="t", catalogName="c")},
+        [("d", "t")],
+    ),
     "drop_table": ({"dbname": "d", "name": "t"}, [("d", "t")]),
     "get_table_objects_by_name": ({"dbname": "d", "tbl_names": ["a", "B"]}, [("d", "a"), ("d", "b")]),
     "create_table": ({"tbl": types.Table(dbName="d", tableName="t")}, [("d", "t")]),
