@@ -212,6 +212,7 @@ MALFORMED = {
     "numbers for keys": ("add_write_ids_to_min_history", field(2, 13, b"\x08\x0a" + text(bytes(12), 1))),
     "no UTF-8": ("get_table", field(1, 11, text(b"d\xff"))),
     "a negative length": ("get_table", field(1, 11, text(b"", -1))),
+    "a list of a negative length": ("get_table_objects_by_name", field(2, 15, b"\x0b" + text(b"", -1))),
     "a text that ends too soon": ("get_table", field(1, 11, text(b"d", 9))),
     "a list that ends too soon": ("get_table_objects_by_name", field(2, 15, b"\x0b" + text(text(b"t"), 2))),
     "no end": ("get_table", field(1, 11, text(b"d"))),
