@@ -6,6 +6,8 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY dags dags
 COPY airflow_hive_federation airflow_hive_federation
+# This package lies in the directory; it has no version to pin.
+# hadolint ignore=DL3013
 RUN pip install --no-cache-dir '.[grpc]' && useradd --system --uid 10001 --no-create-home hive-gateway
 
 # Its number, which Kubernetes' runAsNonRoot understands. Another one needs "user" in [upstream], or USER.

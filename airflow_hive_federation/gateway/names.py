@@ -29,6 +29,8 @@ _TABLES = frozenset(_TABLES_WORDS.split())
 _QUALIFIED = frozenset(
     {"fullTableName", "fullTableNames", "tablesUsed", "validWriteIdList", "validWriteIdlist"}
 )
+#: Maps whose keys are ``database.table``.
+_QUALIFIED_KEYS = frozenset({"writeIds"})
 #: Structs whose field ``name`` is a database.
 _NAME_IS_DATABASE = frozenset(
     {"Database", "DropDatabaseRequest", "GetDatabaseRequest", "drop_database_args", "get_database_args"}
@@ -187,8 +189,6 @@ class _Finder:
             return self.struct(position, inner)
         if ttype in {LIST, SET} and _names_within(inner):
             return self._list(position, inner)
-        if ttype == MAP and _names_within(inner[1]):
-            return self._map(position, inner)
         end = self._walk.value(position, ttype, 0)
         return self._walk.need(end, 0)
 
@@ -201,23 +201,12 @@ class _Finder:
             position = self._nested(position, ttype, deeper)
         return position
 
-    def _map(self, position: int, inner: Any) -> int:
-        key_type, value_type, (size, position) = (
-            self._data[position],
-            self._data[position + 1],
-            self._size(position + 2),
-        )
-        ttype, deeper = inner[1] if isinstance(inner[1], tuple) else (inner[1], None)
-        if size and value_type != ttype:
-            raise MalformedMessage(f"a map to values of type {value_type}, not {ttype}")
-        for _ in range(size):
-            position = self._nested(self._walk.value(position, key_type, 0), ttype, deeper)
-        return position
-
     def _texts(self, position: int, ttype: int) -> tuple[list[Text], int]:
         if ttype == STRING:
             text = self._text(position)
             return [text], text.end
+        if ttype == MAP:
+            return self._keys(position)
         on_wire, size, position = self._data[position], *self._size(position + 1)
         if size and on_wire != STRING:
             # ``CreationMetadata.tablesUsed`` of Hive 4 has strings; elements of other types hold no names.
@@ -229,6 +218,17 @@ class _Finder:
             texts.append(self._text(position))
             position = texts[-1].end
         return texts, position
+
+    def _keys(self, position: int) -> tuple[list[Text], int]:
+        size, start = self._size(position + 2)
+        key_type, value_type = self._data[position], self._data[position + 1]
+        if size and key_type != STRING:
+            raise MalformedMessage(f"a map from keys of type {key_type}, not {STRING}")
+        texts = []
+        for _ in range(size):
+            texts.append(self._text(start))
+            start = self._walk.need(self._walk.value(texts[-1].end, value_type, 0), 0)
+        return texts, start
 
     def _text(self, position: int) -> Text:
         size, start = self._size(position)
@@ -280,9 +280,9 @@ def _roles(kind: Any) -> dict[str, str]:
     roles: dict[str, str] = {}
     for ttype, field, *_ in kind.thrift_spec.values():
         # Some requests have fields ``database`` and ``table`` that are structs.
-        if ttype not in {STRING, LIST, SET}:
+        if ttype not in {STRING, LIST, SET, MAP}:
             continue
-        if field in _QUALIFIED:
+        if field in (_QUALIFIED_KEYS if ttype == MAP else _QUALIFIED):
             roles[field] = "qualified"
         elif field in _DATABASES or (field == "name" and kind.__name__ in _NAME_IS_DATABASE):
             roles[field] = "database"
@@ -312,8 +312,6 @@ def _holds_names(kind: type[Struct], above: frozenset[Any]) -> bool:
 def _structs(ttype: int, inner: Any) -> list[type[Struct]]:
     if ttype == STRUCT:
         return [inner]
-    if ttype == MAP:
-        return [struct for part in inner for struct in _parts(part)]
     return _parts(inner) if ttype in {LIST, SET} else []
 
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_hive_federation.catalog.factories import CONNECTION
-from airflow_hive_federation.catalog.thrift import URIS
-from airflow_hive_federation.errors import RemoteError
+from airflow_hive_federation.catalog.grpc import METASTORE_URIS
+from airflow_hive_federation.catalog.thrift import ROUTE, URIS
+from airflow_hive_federation.errors import ConfigurationError, RemoteError
 from airflow_hive_federation.gateway.dispatch import Call
 from airflow_hive_federation.gateway.federation.fan_out import Question
 from airflow_hive_federation.gateway.federation.members import Member
@@ -20,19 +21,25 @@ from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.metastore.settings import MetastoreSettings
 from airflow_hive_federation.remotes.links import link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
+from airflow_hive_federation.tunnel.route import Hop, parse_route
+from airflow_hive_federation.tunnel.tunnel import Tunnel
 
 #: Seconds for which the result of a lookup, a remote or none, is remembered per name.
 REMEMBERED_S = 5.0
 _MOST = 10_000
+#: Property of a link with the remote's Hive catalog; clients' calls for local names are for ``hive``.
+_CATALOG, _OURS = "metastore.catalog.default", "hive"
+#: The SSH hops, a host and a port: one address may be another machine behind another hop.
+Address = tuple[tuple[tuple[str, int | None], ...], str, int]
 
 
 class Links:
     """Finds remotes that the primary metastore records in the properties of databases and tables.
 
     Any user who may alter a table may write its properties. So the gateway never connects to an address from
-    a link. It follows a link only if its file has a metastore with one of the link's URIs, or with the id of
-    the link's connection as a name. Any other link is a table of the primary metastore, as it is for an
-    engine that calls that metastore.
+    a link. It follows a link only if its file has a metastore with one of the link's URIs, behind the same
+    SSH hops, or with the id of the link's connection as a name. Any other link, and a link to another catalog
+    than ``hive``, is a table of the primary metastore, as it is for an engine that calls that metastore.
 
     :param members: the metastores of the gateway, by name.
     :param primary: name of the metastore that records the links.
@@ -46,7 +53,11 @@ class Links:
             if name != primary
             for address in _addresses(member.target.upstream.settings)
         }
-        self._names = frozenset(members) - {primary}
+        self._catalogs = {
+            name: member.target.upstream.settings.catalog
+            for name, member in members.items()
+            if name != primary
+        }
         self._lock = threading.Lock()
         self._known: dict[LocalName, tuple[float, OwnedName | None]] = {}
 
@@ -102,16 +113,36 @@ class Links:
         )
 
     def _owner(self, properties: Mapping[str, str]) -> str | None:
-        if properties.get(CONNECTION) in self._names:
-            return properties[CONNECTION]
-        uris = tuple(uri.strip() for uri in properties.get(URIS, "").split(",") if uri.strip())
-        owners = {self._owners[address] for address in _addresses_of(uris) if address in self._owners}
-        return owners.pop() if len(owners) == 1 else None
+        if properties.get(CONNECTION) in self._catalogs:
+            owner = properties[CONNECTION]
+        else:
+            owners = {
+                self._owners[address] for address in _addresses_of(properties) if address in self._owners
+            }
+            if len(owners) != 1:
+                return None
+            owner = owners.pop()
+        return owner if properties.get(_CATALOG, self._catalogs[owner]) == _OURS else None
 
 
-def _addresses(settings: MetastoreSettings) -> Iterator[tuple[str, int]]:
-    return ((endpoint.host.lower(), endpoint.port) for endpoint in settings.endpoints())
+def _addresses(settings: MetastoreSettings) -> Iterator[Address]:
+    if settings.dialer is not None and not isinstance(settings.dialer, Tunnel):
+        return iter(())
+    hops = _hops(settings.dialer.settings.hops if settings.dialer is not None else ())
+    return ((hops, endpoint.host.lower(), endpoint.port) for endpoint in settings.endpoints())
 
 
-def _addresses_of(uris: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    return _addresses(MetastoreSettings(uris=uris)) if uris else iter(())
+def _addresses_of(properties: Mapping[str, str]) -> Iterator[Address]:
+    """Return the addresses of a link; none if its properties name none that a remote could use."""
+    text = ",".join(properties.get(name, "") for name in (URIS, METASTORE_URIS))
+    uris = tuple(uri.strip() for uri in text.split(",") if uri.strip())
+    try:
+        hops = _hops(parse_route(properties[ROUTE]) if ROUTE in properties else ())
+        endpoints = MetastoreSettings(uris=uris).endpoints() if uris else ()
+    except ConfigurationError:
+        return iter(())
+    return ((hops, endpoint.host.lower(), endpoint.port) for endpoint in endpoints)
+
+
+def _hops(hops: Sequence[Hop]) -> tuple[tuple[str, int | None], ...]:
+    return tuple((hop.host.lower(), hop.port) for hop in hops)

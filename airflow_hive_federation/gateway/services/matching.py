@@ -6,11 +6,10 @@ argument, and a response the fields of its answer. :data:`SAME` lists the names 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_hive_federation.gateway.services.layout import MAP, STRUCT, pair
+from airflow_hive_federation.gateway.services.layout import STRUCT
 from airflow_hive_federation.metastore.struct import Spec, Struct
 
 #: Fields of Hive's proto, by message and name → their names in the interface definition.
@@ -86,18 +85,3 @@ def single_struct(spec: Spec) -> type[Struct] | None:
         return None
     (field,) = spec.values()
     return field[2] if field[0] == STRUCT else None
-
-
-def structs_in(field: tuple[Any, ...]) -> Iterator[type[Struct]]:
-    """Yield the structs in a field's type, those within containers included."""
-
-    def walk(ttype: int, inner: Any) -> Iterator[type[Struct]]:
-        if ttype == STRUCT:
-            yield inner
-        elif ttype == MAP:
-            for part in inner:
-                yield from walk(*pair(part))
-        elif inner is not None:
-            yield from walk(*pair(inner))
-
-    yield from walk(field[0], field[2] if len(field) == 4 else None)

@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.gateway.services.layout import STRUCT
-from airflow_hive_federation.gateway.services.matching import match, structs_in
+from airflow_hive_federation.gateway.services.matching import match
 from airflow_hive_federation.gateway.services.pools import hives
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.struct import Struct
@@ -48,7 +48,7 @@ def carry_over(described: Any, new: Struct, old: Struct, path: str = "") -> None
     """
     matched = match(described, type(new).thrift_spec)
     for name in matched.only_struct:
-        if getattr(new, name, None) is None and (value := getattr(old, name, None)) is not None:
+        if (value := getattr(old, name, None)) is not None:
             setattr(new, name, value)
     for number, _, field in matched.pairs:
         name, before = field[1], getattr(old, field[1], None)
@@ -56,7 +56,7 @@ def carry_over(described: Any, new: Struct, old: Struct, path: str = "") -> None
         if before is None or below is None:
             continue
         if field[0] != STRUCT:
-            lost = sorted(set(_lost_in(below, field, before)))
+            lost = sorted(set(_lost_in(below, before)))
             if lost:
                 raise refused(
                     Status.INVALID,
@@ -68,10 +68,8 @@ def carry_over(described: Any, new: Struct, old: Struct, path: str = "") -> None
             carry_over(below, after, before, f"{path}{name}.")
 
 
-def _lost_in(described: Any, field: tuple[Any, ...], values: Any) -> Iterator[str]:
+def _lost_in(described: Any, values: Any) -> Iterator[str]:
     """Yield the names of fields that are set within a container and that its messages lack."""
-    if next(structs_in(field), None) is None:
-        return
     for value in values.values() if isinstance(values, dict) else values:
         yield from _lost(described, value)
 
@@ -89,7 +87,7 @@ def _lost(described: Any, value: Any) -> Iterator[str]:
         if field[0] == STRUCT:
             yield from (f"{field[1]}.{lost_name}" for lost_name in _lost(below, before))
         else:
-            yield from (f"{field[1]}.{lost_name}" for lost_name in _lost_in(below, field, before))
+            yield from (f"{field[1]}.{lost_name}" for lost_name in _lost_in(below, before))
 
 
 def _innermost(described: Any) -> Any:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -73,4 +74,19 @@ def test_the_container_is_built_of_what_there_is() -> None:
         copied |= set(sources)
     assert [name for name in copied if not (ROOT / name).exists()] == []
     # What the build reads: hatchling refuses to build without it.
-    assert copied >= {"pyproject.toml", "README.md", "LICENSE", "NOTICE", "airflow_hive_federation", "dags"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    read = {project["project"]["readme"], *project["project"]["license-files"]}
+    assert copied >= {"pyproject.toml", *read, *wheel["packages"], *wheel["force-include"]}
+
+
+def test_the_container_installs_an_extra_that_exists_and_runs_as_its_own_user() -> None:
+    text = CONTAINER.read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (extras,) = re.findall(r"pip install .*'\.\[(.*?)\]'", text)
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    python = line(CONTAINER, "FROM").removeprefix("python:").removesuffix("-slim")
+    assert f"Programming Language :: Python :: {python}" in project["classifiers"]
+    # A number, since Kubernetes cannot know that a name is not root's.
+    (uid,) = re.findall(r"useradd .*--uid (\d+)", text)
+    assert line(CONTAINER, "USER") == uid != "0"

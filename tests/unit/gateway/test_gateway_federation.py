@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
-from airflow_hive_federation.gateway.federation.owners import RemoteNames, matches
+from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.federation.routes import ROUTES, Route
 from airflow_hive_federation.gateway.federation.target import Federation, OnMissing, Remote
 from airflow_hive_federation.gateway.handler import Caller, Deadline
@@ -22,6 +22,7 @@ from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
+from tests.support.federated import Federated, Store, lock, table_request
 from tests.support.gateways import Peers, call_bytes, outcome
 from tests.support.metastore_peers import Thrift
 
@@ -30,85 +31,6 @@ BY_NAME = {
     *(Route.WRITE_IDS, Route.MIN_HISTORY, Route.TABLES, Route.LISTING),
 }
 Ask = Callable[..., dict[str, Any]]
-
-
-class Store:
-    """A metastore with some databases, which remembers what it was asked."""
-
-    def __init__(self, *databases: str) -> None:
-        self.databases = databases
-        self.asked: list[tuple[str, Any]] = []
-        self.reads = ""
-        self.hang = threading.Event()
-        self.hang.set()
-
-    def __call__(self, method: str, args: Any) -> Any:
-        self.asked.append((method, args))
-        self.hang.wait(30)
-        if method in {"get_all_databases", "get_databases"}:
-            return [one for one in self.databases if matches(getattr(args, "pattern", None), one)]
-        if method == "get_table_meta":
-            found = [one for one in self.databases if matches(args.db_patterns, one)]
-            return [types.TableMeta(dbName=one, tableName="t", tableType="x") for one in found]
-        if method == "get_table_req":
-            return types.GetTableResult(table=self.table(args.req))
-        if method == "get_valid_write_ids":
-            names = args.rqst.fullTableNames
-            ids = [types.TableValidWriteIds(fullTableName=one, writeIdHighWaterMark=7) for one in names]
-            return types.GetValidWriteIdsResponse(tblValidWriteIds=ids)
-        if method == "get_all_tables":
-            return ["t"]
-        if method == "get_tables_by_type":
-            return ["t"] if matches(args.pattern, "t") else []
-        if method == "get_table_names_by_filter":
-            return ["t", "u"][: args.max_tables if args.max_tables >= 0 else None]
-        if method == "get_tables_ext":
-            names = [one for one in ("t", "u") if matches(args.req.tableNamePattern, one)]
-            return [types.ExtendedTableInfo(tblName=one, accessType=8) for one in names]
-        return None
-
-    def table(self, request: Any) -> types.Table:
-        if request.tblName != "v":
-            return types.Table(dbName=request.dbName, tableName=request.tblName)
-        text = f"select a.`id` from {self.reads or request.dbName}.`t` a"
-        return types.Table(
-            dbName=request.dbName,
-            tableName="v",
-            tableType="VIRTUAL_VIEW",
-            viewOriginalText=text,
-            viewExpandedText=text,
-        )
-
-
-class Federated:
-    """A gateway before a near metastore and a far one, whose databases begin with ``far_``."""
-
-    def __init__(self, peer: Peers, stack: ExitStack, **options: Any) -> None:
-        self.near, self.far = Store("default", "sales"), Store("default", "sales", "secret")
-        made = [
-            Metastore(Upstream(name, MetastoreSettings(uris=(peer(Thrift(store)).uri,))))
-            for name, store in (("main", self.near), ("far", self.far))
-        ]
-        remote = Remote(
-            target=made[1],
-            names=options.pop("names", RemoteNames(prefix="far_", shown=("*", "!secret"))),
-            writable=options.pop("writable", False),
-            timeout_s=options.pop("timeout_s", 20.0),
-        )
-        self.federation = Federation(made[0], {"far": remote}, **options)
-        stack.callback(self.federation.close)
-        stack.callback(self.near.hang.set)
-        stack.callback(self.far.hang.set)
-        self.gateway = Gateway(self.federation)
-
-    def ask(self, method: str, **arguments: Any) -> dict[str, Any]:
-        message = call_bytes(method, **arguments)
-        answer = self.gateway.answer(method, message, Caller(user="me"), Deadline(30))
-        return outcome(read_head(answer), answer)
-
-
-def table_request(database: str, table: str = "t") -> types.GetTableRequest:
-    return types.GetTableRequest(dbName=database, tblName=table)
 
 
 def test_calls_go_to_the_owner_under_its_own_names(peer: Peers, stack: ExitStack) -> None:
@@ -262,11 +184,6 @@ def test_a_list_of_a_database_names_the_part_that_is_missing(peer: Peers, stack:
     assert both.ask("get_all_tables", db_name="default")["success"] == ["t"]
 
 
-def lock(*databases: str, txn: int | None = 5) -> types.LockRequest:
-    parts = [types.LockComponent(dbname=one, tablename="t") for one in databases]
-    return types.LockRequest(component=parts, txnid=txn, user="u", hostname="h")
-
-
 def test_a_transaction_over_two_owners_is_refused(peer: Peers, stack: ExitStack) -> None:
     both = Federated(peer, stack, writable=True)
     answers = {
@@ -356,4 +273,4 @@ def test_every_method_has_a_route() -> None:
     named = {one for one in ROUTES if _names(message_types(one)[0])}
     by_name = {one for one, route in ROUTES.items() if route in BY_NAME}
     assert named - by_name == set()
-    assert by_name - named == {"add_write_ids_to_min_history"}
+    assert by_name - named == set()

@@ -17,6 +17,7 @@ from airflow_hive_federation.gateway.rules import Exposure, Patterns, Rule, Rule
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.idl.service import METHODS
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.wire import from_bytes
 from tests.support.gateways import Clients, Gateways, Peers, Raws
@@ -94,6 +95,11 @@ NAMED = {
     "get_all_tables": ({"db_name": "@hive#D"}, [("d", None)]),
     "get_databases": ({"pattern": "d"}, []),
     "get_database": ({"name": "@hive#D"}, [("d", None)]),
+    "get_database_req": ({"request": types.GetDatabaseRequest(name="D", catalogName="c")}, [("d", None)]),
+    "append_partition_req": (
+        {"appendPartitionsReq": types.AppendPartitionsRequest(dbName="d", name="t", catalogName="c")},
+        [("d", "t")],
+    ),
     "drop_table": ({"dbname": "d", "name": "t"}, [("d", "t")]),
     "get_table_objects_by_name": ({"dbname": "d", "tbl_names": ["a", "B"]}, [("d", "a"), ("d", "b")]),
     "create_table": ({"tbl": types.Table(dbName="d", tableName="t")}, [("d", "t")]),
@@ -108,6 +114,10 @@ NAMED = {
     ),
     "get_valid_write_ids": (
         {"rqst": types.GetValidWriteIdsRequest(fullTableNames=["a.t", "b.u"])},
+        [("a", "t"), ("b", "u")],
+    ),
+    "add_write_ids_to_min_history": (
+        {"txnId": 1, "writeIds": {"A.t": 1, "b.u": 2}},
         [("a", "t"), ("b", "u")],
     ),
     "lock": (
@@ -166,6 +176,80 @@ def test_blanks_around_a_name_get_round_no_rule(name: str, peer: Peers, gateway:
     assert served.calls == []
 
 
+def test_no_map_holds_structs_that_name_databases() -> None:
+    """Names are looked for in fields, in lists and in the keys of some maps, and not in values of maps."""
+
+    def structs(kind: Any, above: set[Any]) -> None:
+        if kind in above:
+            return
+        above.add(kind)
+        for field in kind.thrift_spec.values():
+            for struct in structs_of(field[0], field[2] if len(field) == 4 else None):
+                assert field[0] != 13 or not references_in(struct), (kind, field)
+                structs(struct, above)
+
+    def references_in(struct: Any) -> list[Reference]:
+        return references(encode(_filled(struct, 0)), 0, struct)
+
+    known: set[Any] = set()
+    for method in METHODS:
+        for kind in message_types(method)[:2]:
+            structs(kind, known)
+    assert len(known) > 300
+
+
+def structs_of(ttype: int, inner: Any) -> list[Any]:
+    """Return the structs in a type, those within lists and maps included."""
+    if ttype == 12:
+        return [inner]
+    parts = inner if ttype == 13 else [inner] if ttype in {14, 15} else []
+    return [
+        struct
+        for part in parts
+        for struct in structs_of(*(part if isinstance(part, tuple) else (part, None)))
+    ]
+
+
+def field(number: int, ttype: int, value: bytes) -> bytes:
+    return bytes([ttype]) + number.to_bytes(2, "big") + value
+
+
+def text(value: bytes, size: int | None = None) -> bytes:
+    return (len(value) if size is None else size).to_bytes(4, "big", signed=True) + value
+
+
+MALFORMED = {
+    "a list of numbers for structs": ("add_partitions", field(1, 15, bytes([8]) + text(b"\0\0\0\1", 1))),
+    "numbers for keys": ("add_write_ids_to_min_history", field(2, 13, b"\x08\x0a" + text(bytes(12), 1))),
+    "no UTF-8": ("get_table", field(1, 11, text(b"d\xff"))),
+    "a negative length": ("get_table", field(1, 11, text(b"", -1))),
+    "a list of a negative length": ("get_table_objects_by_name", field(2, 15, b"\x0b" + text(b"", -1))),
+    "a text that ends too soon": ("get_table", field(1, 11, text(b"d", 9))),
+    "a list that ends too soon": ("get_table_objects_by_name", field(2, 15, b"\x0b" + text(text(b"t"), 2))),
+    "no end": ("get_table", field(1, 11, text(b"d"))),
+    "a type and no field": ("get_table", b"\x0b"),
+    "a length that ends too soon": ("get_table", field(1, 11, b"\0\0")),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_names_that_cannot_be_read_are_refused(case: str) -> None:
+    method, data = MALFORMED[case]
+    end = b"" if "soon" in case or case in {"no end", "a type and no field"} else b"\0"
+    with pytest.raises(MalformedMessage):
+        references(data + end, 0, message_types(method)[0])
+
+
+def test_fields_of_other_types_hold_no_names() -> None:
+    """As for the metastore, which skips a field whose type is not that of the interface definition."""
+    data = field(1, 8, b"\0\0\0\1") + field(9, 11, text(b"x")) + field(1, 11, text(b"d")) + b"\0"
+    assert [one.database for one in references(data, 0, message_types("get_table")[0])] == ["d"]
+    numbers = field(1, 15, b"\x08" + text(b"\0\0\0\1", 1))
+    view = message_types("create_table")[0](tbl=types.Table(dbName="d", tableName="t"))
+    assert [one.database for one in references(encode(view), 0, message_types("create_table")[0])] == ["d"]
+    assert references(numbers + b"\0", 0, message_types("get_table")[0]) == []
+
+
 def ref(database: str, table: str | None = None) -> Reference:
     from airflow_hive_federation.gateway.names import Text
 
@@ -193,6 +277,8 @@ def test_rules_decide_by_class_and_database() -> None:
         ("create_table", ann, [ref("sales_secret", "t")]),
         ("create_table", ann, [ref("public", "t")]),
         ("create_table", bob, [ref("public", "t")]),
+        ("create_table", bob, [ref("sales_eu", "t")]),
+        ("grant_role", Caller(user="o", groups=("others",), authentication="mtls"), []),
         ("alter_table", ann, [ref("sales_eu", "t"), ref("public", "t")]),
         ("grant_role", ann, []),
         ("get_open_txns_info", ann, []),
@@ -211,6 +297,22 @@ def test_what_is_not_exposed_is_for_nobody() -> None:
     for hidden in (ref("b", "y"), ref("c", "x"), ref("c")):
         with pytest.raises(GatewayError, match="may not read"):
             rules.check("get_table", anybody, [hidden])
+
+
+def test_what_names_no_database_is_for_those_who_see_all_of_them() -> None:
+    anybody, method = Caller(user="x"), "get_all_materialized_view_objects_for_rewriting"
+    Rules().check(method, anybody, [])
+    for rules in (
+        Rules(exposure=Exposure(databases=("a",))),
+        Rules(exposure=Exposure(tables=("a.*",))),
+        Rules((Rule(databases=("a",)),)),
+    ):
+        assert not rules.unlimited(method, anybody)
+        with pytest.raises(GatewayError, match="the call names none"):
+            rules.check(method, anybody, [])
+        # An empty name is that of no database.
+        with pytest.raises(GatewayError, match="the call names none"):
+            rules.check(method, anybody, [ref("")])
 
 
 def test_patterns() -> None:
@@ -356,12 +458,20 @@ def _references_of(value: Any, kind: Any) -> list[tuple[str, str | None]]:
 
 
 def test_aliases_are_the_clients_names(peer: Peers, gateway: Gateways, raw: Raws, client: Clients) -> None:
-    served = Thrift(metastore)
-    run = gateway(peer(served).uri, aliases={"far": "sales"})
+    noted: list[dict[str, int]] = []
+
+    def serve(method: str, args: Any) -> Any:
+        if method == "add_write_ids_to_min_history":
+            return noted.append(args.writeIds)
+        return metastore(method, args)
+
+    run = gateway(peer(Thrift(serve)).uri, aliases={"far": "sales"})
     one = raw(run)
     assert one.ask("get_all_databases") == {"success": ["public", "far", "secret"]}
     request = types.GetTableRequest(dbName="far", tblName="t")
     assert one.ask("get_table_req", req=request)["success"].table.dbName == "far"
+    one.ask("add_write_ids_to_min_history", txnId=1, writeIds={"far.t": 7, "secret.t": 8})
+    assert noted == [{"sales.t": 7, "secret.t": 8}]
     hidden = types.GetTableRequest(dbName="sales", tblName="t")
     assert "Call it far" in one.ask("get_table_req", req=hidden)["o1"].message
     assert client(run.front.uri).get_table("far", "t").dbName == "far"

@@ -151,6 +151,9 @@ def test_what_would_be_lost_within_a_list_is_refused() -> None:
     carry_over(kind_of("Table").DESCRIPTOR, view(), view())
     with pytest.raises(GatewayError, match=r"creationMetadata.sourceTables.table.owner away"):
         carry_over(kind_of("Table").DESCRIPTOR, view(), view(owner="alice"))
+    below = view(owner="alice").creationMetadata
+    with pytest.raises(GatewayError, match=r"table.creationMetadata.sourceTables.table.owner away"):
+        carry_over(kind_of("Table").DESCRIPTOR, view(), view(creationMetadata=below))
 
 
 def test_nesting_has_an_end() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from airflow_hive_federation.errors import GatewayError
 from airflow_hive_federation.gateway.messages import EXCEPTION, REPLY, head_bytes
+from airflow_hive_federation.gateway.services.exchange import texts_of
 from airflow_hive_federation.gateway.services.texts import Texts
 from airflow_hive_federation.metastore.calls.partition_pages import pages
 from airflow_hive_federation.metastore.connection import message_types
@@ -53,6 +54,17 @@ def test_a_name_that_is_no_text_is_an_error_and_no_other_name() -> None:
     texts = Texts.of(reply(success=["n=@"]).replace(b"@", b"\xff"))
     with pytest.raises(GatewayError, match="is not UTF-8"):
         texts[0]
+
+
+@pytest.mark.parametrize("cut", [1, 5], ids=["without its end", "within a name"])
+def test_an_answer_that_ends_too_soon_is_an_error_of_the_metastore(cut: int) -> None:
+    with pytest.raises(GatewayError, match="the metastore's answer is not valid"):
+        texts_of(METHOD, reply(success=["a", "bcd"])[:-cut])
+
+
+def test_an_exception_in_place_of_the_list_is_raised() -> None:
+    with pytest.raises(types.NoSuchObjectException, match="no"):
+        texts_of(METHOD, reply(o1=types.NoSuchObjectException(message="no")))
 
 
 def test_pages_of_them_take_little_beside_the_message() -> None:

@@ -1,0 +1,218 @@
+"""Recorded remotes lead to the gateway's own metastores, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.gateway.dispatch import Call, Gateway, Metastore
+from airflow_hive_federation.gateway.federation import links
+from airflow_hive_federation.gateway.federation.owners import RemoteNames
+from airflow_hive_federation.gateway.federation.target import Federation, Remote
+from airflow_hive_federation.gateway.handler import Caller, Deadline
+from airflow_hive_federation.gateway.messages import read_head
+from airflow_hive_federation.gateway.upstream import Upstream
+from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes.links import MEMBER, NAME, PROPERTIES
+from airflow_hive_federation.tunnel.route import TunnelSettings, parse_route
+from airflow_hive_federation.tunnel.tunnel import Tunnel
+from tests.support.federated import Store, table_request
+from tests.support.gateways import Peers, call_bytes, outcome
+from tests.support.metastore_peers import Thrift
+
+FAR = "thrift://far.example.com:9083"
+
+
+class Recording(Store):
+    """A metastore whose databases and tables may be remotes."""
+
+    def __init__(self, *databases: str) -> None:
+        super().__init__(*databases)
+        self.recorded: dict[str, dict[str, str]] = {}
+
+    def __call__(self, method: str, args: Any) -> Any:
+        if method == "get_database":
+            self.asked.append((method, args))
+            if args.name not in self.databases:
+                raise types.NoSuchObjectException(message=args.name)
+            return types.Database(name=args.name, parameters=self.recorded.get(args.name))
+        if method == "get_table":
+            self.asked.append((method, args))
+            name = f"{args.dbname}.{args.tbl_name}"
+            return types.Table(
+                dbName=args.dbname, tableName=args.tbl_name, parameters=self.recorded.get(name)
+            )
+        return super().__call__(method, args)
+
+
+class Linked:
+    """A gateway that follows the remotes of its primary metastore to the metastore ``far``."""
+
+    def __init__(self, peer: Peers, stack: ExitStack, names: RemoteNames | None = None) -> None:
+        self.near, self.far = Recording("linked", "sales"), Store("sales")
+        self.far_uri = peer(Thrift(self.far)).uri
+        primary, far = (
+            Metastore(Upstream(name, MetastoreSettings(uris=(uri,))))
+            for name, uri in (("main", peer(Thrift(self.near)).uri), ("far", self.far_uri))
+        )
+        remote = Remote(target=far, names=names or RemoteNames(), timeout_s=20)
+        self.federation = Federation(primary, {"far": remote}, follow_links=True)
+        stack.callback(self.federation.close)
+        self.gateway = Gateway(self.federation)
+
+    def record(self, name: str, remote: str, properties: dict[str, str], **more: str) -> None:
+        self.near.recorded[name] = {NAME: remote, PROPERTIES: json.dumps(properties), **more}
+
+    def ask(self, method: str, **arguments: Any) -> dict[str, Any]:
+        message = call_bytes(method, **arguments)
+        answer = self.gateway.answer(method, message, Caller(user="me"), Deadline(30))
+        return outcome(read_head(answer), answer)
+
+    def owner_of(self, database: str, table: str = "t") -> str:
+        """Return the metastore that gets a call about a table, with the names that it gets."""
+        before = len(self.far.asked), len(self.near.asked)
+        self.ask("get_table_req", req=table_request(database, table))
+        for name, store, count in (("far", self.far, before[0]), ("main", self.near, before[1])):
+            for method, args in store.asked[count:]:
+                if method == "get_table_req":
+                    return f"{name} {args.req.dbName}.{args.req.tblName}"
+        return "none"
+
+
+@pytest.fixture
+def linked(peer: Peers, stack: ExitStack) -> Linked:
+    return Linked(peer, stack)
+
+
+@pytest.mark.parametrize("name", ["hive.metastore.uris", "metastore.uris"])
+def test_a_recorded_database_is_asked_at_its_owner(linked: Linked, name: str) -> None:
+    linked.record("linked", "Sales", {name: f"thrift://elsewhere:1, {linked.far_uri}"})
+    assert linked.owner_of("linked") == "far sales.t"
+    found = linked.ask("get_table_req", req=table_request("linked"))["success"].table
+    assert (found.dbName, found.tableName) == ("linked", "t")
+    assert linked.owner_of("sales") == "main sales.t"
+
+
+def test_a_recorded_table_is_asked_at_its_owner(linked: Linked) -> None:
+    linked.record("sales.rates", "Finance.FX", {"hive.federation.connection": "far"})
+    assert linked.owner_of("sales", "rates") == "far finance.fx"
+    assert linked.owner_of("sales", "t") == "main sales.t"
+
+
+@pytest.mark.parametrize(
+    ("properties", "more"),
+    [
+        ({"hive.metastore.uris": FAR}, {}),
+        ({"hive.metastore.uris": "no://uri at all"}, {}),
+        ({"hive.federation.connection": "main"}, {}),
+        ({"hive.federation.connection": "unknown"}, {}),
+        ({"hive.federation.connection": "far", "metastore.catalog.default": "other"}, {}),
+        ({"hive.federation.connection": "far"}, {MEMBER: "true"}),
+        ({"hive.metastore.uris": "FAR", "ssh.tunnel.route": "me@bastion"}, {}),
+        ({"hive.metastore.uris": "FAR", "ssh.tunnel.route": "-> no route"}, {}),
+        ({"hive.metastore.uris": "FAR", "metastore.catalog.default": "other"}, {}),
+        ({}, {}),
+    ],
+    ids=[
+        *("another metastore", "no address", "itself", "an unknown connection", "a catalog by connection"),
+        *(
+            "a member of a remote database",
+            "another machine behind a hop",
+            "no route",
+            "a catalog",
+            "nothing",
+        ),
+    ],
+)
+def test_any_other_link_is_the_primarys_own_table(
+    linked: Linked, properties: dict[str, str], more: dict[str, str]
+) -> None:
+    properties = {key: linked.far_uri if value == "FAR" else value for key, value in properties.items()}
+    linked.record("linked", "sales", properties, **more)
+    assert linked.owner_of("linked") == "main linked.t"
+    assert linked.far.asked == []
+
+
+def test_an_address_behind_hops_is_that_behind_the_same_hops(peer: Peers, stack: ExitStack) -> None:
+    def member(uri: str, route: str | None) -> Metastore:
+        dialer = None if route is None else Tunnel(TunnelSettings(hops=parse_route(route)))
+        return Metastore(Upstream(uri, MetastoreSettings(uris=(uri,), dialer=dialer)))
+
+    near = Recording("linked", "direct")
+    primary = Metastore(Upstream("main", MetastoreSettings(uris=(peer(Thrift(near)).uri,))))
+    remotes = {
+        name: Remote(target=member(FAR, route))
+        for name, route in (("direct", None), ("hops", "me@one -> two:23"))
+    }
+    federation = Federation(primary, remotes, follow_links=True)
+    stack.callback(federation.close)
+    for name, route in (("direct", {}), ("linked", {"ssh.tunnel.route": "you@ONE->two:23"})):
+        properties = json.dumps({"hive.metastore.uris": FAR, **route})
+        near.recorded[name] = {NAME: "sales", PROPERTIES: properties}
+    call = pending()
+    found = federation.links(call, [("direct", None), ("linked", None)])
+    assert [(link.local[0], link.place.owner) for link in found] == [("direct", "direct"), ("linked", "hops")]
+
+
+def test_uris_of_two_metastores_lead_to_neither(peer: Peers, stack: ExitStack) -> None:
+    near = Recording("linked")
+    primary = Metastore(Upstream("main", MetastoreSettings(uris=(peer(Thrift(near)).uri,))))
+    uris = ("thrift://one:9083", "thrift://two:9083")
+    remotes = {uri: Remote(target=Metastore(Upstream(uri, MetastoreSettings(uris=(uri,))))) for uri in uris}
+    federation = Federation(primary, remotes, follow_links=True)
+    stack.callback(federation.close)
+    near.recorded["linked"] = {
+        NAME: "sales",
+        PROPERTIES: json.dumps({"hive.metastore.uris": ",".join(uris)}),
+    }
+    assert federation.links(pending(), [("linked", None)]) == ()
+
+
+def test_a_link_that_cannot_be_read_fails_its_calls_and_no_others(linked: Linked) -> None:
+    linked.near.recorded["linked"] = {NAME: "sales", PROPERTIES: "{no JSON"}
+    text = str(linked.ask("get_table_req", req=table_request("linked")))
+    assert "The link of database linked cannot be read" in text.replace("DATABASE", "database")
+    assert linked.owner_of("sales") == "main sales.t"
+
+
+def test_the_files_own_names_need_no_lookup(peer: Peers, stack: ExitStack) -> None:
+    linked = Linked(peer, stack, RemoteNames(databases={"linked": "hr"}))
+    linked.record("linked", "sales", {"hive.metastore.uris": linked.far_uri})
+    assert linked.owner_of("linked") == "far hr.t"
+    assert linked.near.asked == []
+
+
+def test_a_lookup_is_remembered_and_then_made_anew(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(links, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert linked.owner_of("linked") == "main linked.t"
+    lookups = looked_up(linked)
+    assert linked.owner_of("linked") == "main linked.t"
+    assert looked_up(linked) == lookups
+    linked.record("linked", "sales", {"hive.metastore.uris": linked.far_uri})
+    now[0] += links.REMEMBERED_S
+    assert linked.owner_of("linked") == "far sales.t"
+
+
+def test_lookups_of_many_names_are_bounded(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "_MOST", 3)
+    monkeypatch.setattr(links, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    linked.owner_of("linked")
+    for number in range(4):
+        linked.owner_of(f"guessed_{number}")
+    lookups = looked_up(linked)
+    linked.owner_of("linked")
+    assert looked_up(linked) > lookups
+
+
+def looked_up(linked: Linked) -> int:
+    return sum(method in {"get_database", "get_table"} for method, _ in linked.near.asked)
+
+
+def pending() -> Call:
+    return Call("get_database", call_bytes("get_database", name="x"), Caller(), Deadline(20), None)
