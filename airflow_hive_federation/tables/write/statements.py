@@ -26,8 +26,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.reader import ROW_ID_COLUMN, read_table
+from airflow_hive_federation.tables.spark_internals import time_zone
 from airflow_hive_federation.tables.write.batches import collect_from_workers
 from airflow_hive_federation.tables.write.files import write_deletes, write_inserts
 from airflow_hive_federation.tables.write.fragments import PIECE_SCHEMA, assemble_pieces, encode_pieces
@@ -222,7 +222,7 @@ class _Work:
     @property
     def zone(self) -> str:
         """Return the time zone whose wall clock our reader and Spark's ORC reader use for timestamps."""
-        return scan.jvm_zone(self.spark)
+        return time_zone(self.spark)
 
 
 def _insert(

@@ -24,6 +24,7 @@ from airflow_hive_federation.tables.read.partition_scans import (
     shown,
     with_partition_values,
 )
+from airflow_hive_federation.tables.spark_internals import time_zone
 from airflow_hive_federation.tables.spark_types import spark_schema, spark_type
 
 _FORMATS = {
@@ -136,7 +137,7 @@ def _text_rows(
     parts = fn.split(fn.col("value"), f"\\Q{form.delimiter}\\E", -1)
     # Without lineSep, Spark ends lines as Hive does: by Hadoop's LineReader, at \n, \r and \r\n.
     lines = spark.read.options(**scan.STRICT).text(scan.escaped(paths))
-    session_zone, zone = str(spark.conf.get("spark.sql.session.timeZone")), scan.jvm_zone(spark)
+    session_zone, zone = str(spark.conf.get("spark.sql.session.timeZone")), time_zone(spark)
     values = []
     for index, (field, kind) in enumerate(zip(schema.fields, types, strict=True)):
         text = fn.get(fn.col("parts"), fn.lit(index))
