@@ -72,7 +72,7 @@ class RepeatedNumbers:
             yield place, max(start, self.starts[place]), min(end, self.starts[place + 1])
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         content = bytearray()
         begins = []
         for place, start, end in self.pieces(0, self.rows):

@@ -79,7 +79,7 @@ def _batches(path: str, content: pa.Buffer) -> Iterator[pa.RecordBatch]:
     tail = read_tail(opened, path)
     try:
         yield from OrcBatches(
-            opened, path, tail, size_bytes=content.size, exactly=False, proleptic=True
+            opened, path, tail, size_bytes=content.size, nanoseconds=False, proleptic=True
         ).batches()
     except (pa.ArrowException, OSError) as error:
         raise AcidFormatError(f"{path} cannot be read: {error}.", path=path) from error

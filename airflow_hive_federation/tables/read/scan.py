@@ -35,8 +35,8 @@ from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.tables import spark_internals
+from airflow_hive_federation.tables.read.ambiguous_times import checked, has_timestamps
 from airflow_hive_federation.tables.read.arrow_rows import RowFile, rows_of_file
-from airflow_hive_federation.tables.read.doubtful_times import checked, has_timestamps
 from airflow_hive_federation.tables.read.footers import row_columns
 
 WRITE_ID, BUCKET, ROW_ID = "__acid_write_id", "__acid_bucket", "__acid_row_id"
@@ -305,7 +305,7 @@ def _read_acid(
 def _checked(
     spark: SparkSession, columns: Mapping[str, str], schema: spark_types.StructType
 ) -> dict[str, str]:
-    """Make columns of ORC files fail on timestamps that Java's reader mistakes: :mod:`.doubtful_times`."""
+    """Make columns of ORC files fail on timestamps that Java's reader mistakes: :mod:`.ambiguous_times`."""
     if not has_timestamps(schema):
         return dict(columns)
     zone = spark_internals.time_zone(spark)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Row, SparkSession
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
-from airflow_hive_federation.acid.row_ids import counted_on
+from airflow_hive_federation.acid.row_ids import renumbered
 from airflow_hive_federation.orc.assembly import PROLEPTIC, AssembledFile, encode, taken_apart
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 from airflow_hive_federation.tables.write.columns import stored
@@ -113,7 +113,7 @@ def _assembled(writing: Writing, name: str, pieces: Sequence[Mapping[str, Any]])
         for piece in (encoded for encoded in pieces if encoded["is_encoded"]):
             for stripe in taken_apart(_content(piece, writing), piece["path"])[0]:
                 first = rows.number(stripe.rows)
-                file.add(counted_on(stripe, _ROW_ID, first, writing.compression))
+                file.add(renumbered(stripe, _ROW_ID, first, writing.compression))
         for piece in (unencoded for unencoded in pieces if not unencoded["is_encoded"]):
             for batch in pa.ipc.open_stream(_content(piece, writing)):
                 file.write(batch)
