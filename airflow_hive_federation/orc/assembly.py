@@ -314,11 +314,11 @@ def _with_statistics(stripe: Stripe, columns: Mapping[int, Encoded]) -> Stripe:
     )
 
 
-def _without_bounds(stripe: Stripe, found: Mapping[int, Nanoseconds]) -> Stripe:
+def _without_bounds(stripe: Stripe, nanoseconds: Mapping[int, Nanoseconds]) -> Stripe:
     (statistics,) = stripe.statistics
     numbered = enumerate(all_of(fields_of(statistics), 1))
     fields = [
-        (1, BYTES, without_bounds(column_statistics) if number in found else column_statistics)
+        (1, BYTES, without_bounds(column_statistics) if number in nanoseconds else column_statistics)
         for number, column_statistics in numbered
     ]
     columns = enumerate(stripe.columns)
@@ -326,7 +326,7 @@ def _without_bounds(stripe: Stripe, found: Mapping[int, Nanoseconds]) -> Stripe:
         stripe,
         statistics=(message_of(fields),),
         columns=tuple(
-            without_bounds(column_statistics) if number in found else column_statistics
+            without_bounds(column_statistics) if number in nanoseconds else column_statistics
             for number, column_statistics in columns
         ),
     )

@@ -83,12 +83,12 @@ def _whole_seconds(array: pa.Array) -> tuple[pa.Array, Nanoseconds]:
     return whole, shortened(nanoseconds[~nulls], 10**9)
 
 
-def with_nanoseconds(streams: Streams, found: Mapping[int, Nanoseconds]) -> Streams:
+def with_nanoseconds(streams: Streams, nanoseconds: Mapping[int, Nanoseconds]) -> Streams:
     """Replace the streams of nanoseconds in a stripe.
 
-    :param found: stored nanoseconds by column number, one per value that is not null.
+    :param nanoseconds: stored nanoseconds by column number, one per value that is not null.
     """
-    made = {column: runs_of(values, signed=False) for column, values in found.items()}
+    made = {column: runs_of(values, signed=False) for column, values in nanoseconds.items()}
 
     def changed(stream: Stream) -> Stream:
         if stream.column in made and stream.kind == SECONDARY:
@@ -128,13 +128,15 @@ def _index(message: bytes, runs: Runs) -> bytes:
     return message_of(entries)
 
 
-def split(found: Mapping[int, Nanoseconds], counts: Sequence[Sequence[int]]) -> list[dict[int, Nanoseconds]]:
+def split(
+    nanoseconds: Mapping[int, Nanoseconds], counts: Sequence[Sequence[int]]
+) -> list[dict[int, Nanoseconds]]:
     """Divide values among the stripes that hold them.
 
     :param counts: number of values of each column, stripe by stripe.
     """
-    ends = {column: np.cumsum([in_stripe[column] for in_stripe in counts])[:-1] for column in found}
-    parts = {column: np.split(values, ends[column]) for column, values in found.items()}
+    ends = {column: np.cumsum([in_stripe[column] for in_stripe in counts])[:-1] for column in nanoseconds}
+    parts = {column: np.split(values, ends[column]) for column, values in nanoseconds.items()}
     return [
         {column: stripe_values[index] for column, stripe_values in parts.items()}
         for index in range(len(counts))

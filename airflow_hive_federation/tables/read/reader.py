@@ -171,10 +171,10 @@ def visible_rows(
     return scan.union([_chosen(rows, columns, names, row_ids=row_ids) for rows in results])
 
 
-def _together(found: Sequence[scan.Rows]) -> scan.Rows:
-    if len(found) == 1:
-        return found[0]
-    return scan.Rows.named(scan.union([rows.made() for rows in found]), found[0].columns)
+def _together(scans: Sequence[scan.Rows]) -> scan.Rows:
+    if len(scans) == 1:
+        return scans[0]
+    return scan.Rows.named(scan.union([rows.made() for rows in scans]), scans[0].columns)
 
 
 def _located(

@@ -90,19 +90,19 @@ def plain_table(
     return scan.union([scan.Rows(frame=frame, columns=selected).made() for frame in frames])
 
 
-def _form(table: Any, one: PartitionState, columns: Sequence[Column]) -> _Form:
+def _form(table: Any, partition: PartitionState, columns: Sequence[Column]) -> _Form:
     """Return the form of a directory's files; ``ALTER TABLE`` changes only the form of later partitions.
 
     ORC and Parquet files have the table's columns (``Utilities.isInputFileFormatSelfDescribing``); text files
     have the partition's.
     """
-    storage = one.storage
+    storage = partition.storage
     input_format = (storage or table.sd).inputFormat
     file_format = _FORMATS.get(input_format)
     if file_format is None:
         raise ConfigurationError(
             f"{table.dbName}.{table.tableName} is in a format that cannot be read: {input_format} "
-            f"({one.location}).",
+            f"({partition.location}).",
             remedy="Convert the table to ORC, Parquet or delimited text.",
         )
     if file_format != "text":
