@@ -188,13 +188,13 @@ class GlueCatalog:
         return list({tuple(partition["Values"]): partition for partition in partitions}.values())
 
     def _statistics(
-        self, call: Callable[..., Any], asked: Mapping[str, Any], columns: Sequence[str]
+        self, call: Callable[..., Any], owner: Mapping[str, Any], columns: Sequence[str]
     ) -> list[types.ColumnStatisticsObj]:
         statistics = []
         for names in batches(columns, _COLUMNS_A_CALL):
             try:
-                with _translated(f"statistics of {asked['DatabaseName']}.{asked['TableName']}"):
-                    answer = call(**asked, ColumnNames=names)
+                with _translated(f"statistics of {owner['DatabaseName']}.{owner['TableName']}"):
+                    answer = call(**owner, ColumnNames=names)
             except ConfigurationError as error:
                 # The caller may lack the right to read statistics; engines plan without them too.
                 log.warning("Left out: %s", error)

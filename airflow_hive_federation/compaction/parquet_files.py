@@ -163,10 +163,10 @@ class _Merging:
                 self._check_digits(source, name)
         return {name: "us" if name in wide else "ns" for name in ambiguous}
 
-    def _wide_columns(self, source: _Source, asked: set[str]) -> set[str]:
+    def _wide_columns(self, source: _Source, names: set[str]) -> set[str]:
         """Return the columns whose timestamps lie outside the range of nanoseconds."""
         wide: set[str] = set()
-        wanted = [name for name in source.schema.names if name in asked]
+        wanted = [name for name in source.schema.names if name in names]
         for group in self._groups(source, coarse=source.int96, only=wanted) if wanted else ():
             for name in wanted:
                 if any(map(_is_wide, _timestamp_arrays(group.column(name)))):

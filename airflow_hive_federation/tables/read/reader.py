@@ -380,9 +380,9 @@ def _bucket_of(place: PartitionScan, entry: FileEntry) -> int:
     return name.bucket
 
 
-def _refuse_unknown_columns(table: str, asked: Sequence[str], known: Sequence[Column]) -> None:
+def _refuse_unknown_columns(table: str, chosen: Sequence[str], known: Sequence[Column]) -> None:
     names = {column.name.lower() for column in known}
-    unknown = [name for name in asked if name.lower() not in names]
+    unknown = [name for name in chosen if name.lower() not in names]
     if unknown:
         raise ConfigurationError(
             f"{table} has no column {', '.join(unknown)}.",
