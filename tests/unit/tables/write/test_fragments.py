@@ -165,7 +165,7 @@ def test_a_fragment_that_is_gone(tmp_path: Path) -> None:
     how = writing(tmp_path)
     found = encoded(how, [batch(range(50))])
     Path(found[0]["path"].removeprefix("file:")).unlink()
-    with pytest.raises(FileVanishedError, match="fragments-0-100"):
+    with pytest.raises(FileVanishedError, match="pieces-0-100"):
         assembled(how, found, found[0]["bucket"])
     assert list((tmp_path / "staging").iterdir()) == []
 
