@@ -127,7 +127,7 @@ def test_frames_stand_for_tables_in_a_statement(spark: SparkSession) -> None:
         spark.catalog.dropTempView("internals_other")
     assert {("far", "t"), ("far", "u"), ("internals_other",)} <= set(seen)
     with pytest.raises(ParseException):
-        spark_internals.sql_with_relations(spark, "select from where", relation_of)
+        spark_internals.sql_with_relations(spark, "select (", relation_of)
 
 
 def test_plans_are_checked_in_new_sessions_only(spark: SparkSession, tmp_path: Path) -> None:
