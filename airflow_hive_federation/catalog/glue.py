@@ -340,6 +340,12 @@ def _client_error(subject: str, error: Any) -> Exception:
 
 
 def _open(opening: Opening) -> GlueCatalog:
+    properties = opening.properties
+    session_options = (
+        dict(opening.connections.session(properties[CONNECTION])) if CONNECTION in properties else {}
+    )
+    endpoint = _endpoint(properties, session_options.pop("endpoint_url", None))
+
     def connect() -> Any:
         try:
             import boto3
@@ -348,11 +354,6 @@ def _open(opening: Opening) -> GlueCatalog:
             raise ConfigurationError(
                 "Glue needs boto3.", remedy="pip install 'airflow-hive-federation[glue]'."
             ) from error
-        properties = opening.properties
-        session_options = (
-            dict(opening.connections.session(properties[CONNECTION])) if CONNECTION in properties else {}
-        )
-        endpoint = _endpoint(properties, session_options.pop("endpoint_url", None))
         region = properties.get(REGION)
         read_s = duration_s(properties, TIMEOUT) if TIMEOUT in properties else _READ_TIMEOUT_S
         config = Config(
@@ -367,7 +368,7 @@ def _open(opening: Opening) -> GlueCatalog:
                 session = _in_role(session, properties[ROLE])
             return session.client("glue", endpoint_url=endpoint, config=config)
 
-    return GlueCatalog(connect, catalog_id=opening.properties.get(CATALOG_ID))
+    return GlueCatalog(connect, catalog_id=properties.get(CATALOG_ID))
 
 
 def _endpoint(properties: Mapping[str, str], of_connection: str | None) -> str | None:

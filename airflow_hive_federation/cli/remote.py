@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
     with remotes_for(args.metastore) as remotes:
         if args.action == "list":
-            answer = show_remotes(remotes.links(args.database))
+            answer = show_remotes(remotes.listed(args.database))
         else:
             kind = Kind.TABLE if "." in args.name else Kind.DATABASE
             name = parse_name(kind, args.name)

@@ -394,8 +394,7 @@ class TransactionBatch:
         layout = self._settings.layout
         files: dict[Values, list[str]] = {}
         for (values, _), file in self._touched.items():
-            if file.rows:
-                files.setdefault(values, []).append(file.uri)
+            files.setdefault(values, []).append(file.uri)
         if not files:
             return
         requests = [

@@ -156,7 +156,6 @@ class HiveStreamingConnection:
         with self._entered(Call.BEGIN):
             self._roll_over()
             self._thread = threading.get_ident()
-            self._drop_records()
             self._parsed = 0
             batch = self._current()
             try:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.catalog.factories import shown_properties
-from airflow_hive_federation.remotes.links import NO_EVENT, THRIFT, Link
+from airflow_hive_federation.remotes.links import NO_EVENT, THRIFT, DamagedLink, Link
+from airflow_hive_federation.remotes.statement import Kind
+from airflow_hive_federation.remotes.sync import SyncReport
 
 Row = tuple[str, ...]
 
@@ -62,19 +64,22 @@ def describe_database(
     return Answer(columns=_DESCRIBED, rows=tuple(rows))
 
 
-def show_remotes(links: Iterable[Link]) -> Answer:
-    """List remotes."""
-    rows = [
-        (
-            link.kind.value,
-            str(link.local),
-            str(link.remote),
-            "" if link.member else link.via or THRIFT,
-            "of the remote database" if link.member else _state(link),
-        )
-        for link in links
-    ]
+def show_remotes(links: Iterable[Link | DamagedLink]) -> Answer:
+    """List remotes; a link that cannot be read has its error for a state."""
+    rows = [_listed(link) for link in links]
     return Answer(columns=("kind", "name", "connected_to", "via", "state"), rows=tuple(sorted(rows)))
+
+
+def _listed(link: Link | DamagedLink) -> Row:
+    if isinstance(link, DamagedLink):
+        return (link.kind.value, str(link.local), "", "", str(link.error))
+    return (
+        link.kind.value,
+        str(link.local),
+        str(link.remote),
+        "" if link.member else link.via or THRIFT,
+        "of the remote database" if link.member else _state(link),
+    )
 
 
 def show_create(link: Link) -> Answer:
@@ -87,6 +92,31 @@ def show_create(link: Link) -> Answer:
 def message(text: str) -> Answer:
     """Return a result of one line."""
     return Answer(columns=("result",), rows=((text,),))
+
+
+def created(kind: Kind, report: SyncReport) -> Answer:
+    """Return the result of ``CREATE REMOTE``."""
+    if not report.changed and kind is Kind.TABLE:
+        return message(f"Remote table {report.remote} exists.")
+    tables = "" if kind is Kind.TABLE else f" with {len(report.created)} table(s)"
+    return message(f"Remote {kind} {report.remote} created{tables}.{_skipped(report)}")
+
+
+def refreshed(report: SyncReport) -> Answer:
+    """Return the result of a refresh."""
+    counts = (
+        f"{len(report.created)} created, {len(report.altered)} altered, {len(report.dropped)} dropped; "
+        f"partitions: {report.partitions_added} added, {report.partitions_altered} altered, "
+        f"{report.partitions_dropped} dropped"
+    )
+    return message(f"Remote {report.remote} refreshed: tables: {counts}.{_skipped(report)}")
+
+
+def _skipped(report: SyncReport) -> str:
+    if not report.skipped:
+        return ""
+    tables = "; ".join(f"{name} ({reason.rstrip('.')})" for name, reason in sorted(report.skipped.items()))
+    return f" Left out: {tables}."
 
 
 def _remote_rows(link: Link, owner: Link, down: str) -> list[Row]:

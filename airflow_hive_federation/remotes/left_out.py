@@ -10,7 +10,8 @@ from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.catalog.roles import Catalog
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.remotes import definitions, views
-from airflow_hive_federation.remotes.links import Link
+from airflow_hive_federation.remotes.links import DamagedLink, Link, readable_link
+from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.remotes.sync import TABLES_A_CALL
 
 _LATER = (
@@ -44,9 +45,14 @@ def find_left_out(local: HiveCatalog, remote: Catalog, link: Link, breaker: Circ
     }
 
 
-def _reason(one: Any, link: Link, here: Mapping[str, Any], linked: Mapping[str, str]) -> str:
-    if str(one.tableName).lower() in here:
+def _reason(remote_table: Any, link: Link, here: Mapping[str, Any], linked: Mapping[str, str]) -> str:
+    name = str(remote_table.tableName).lower()
+    if name in here:
+        local = Name(database=link.local.database, table=name)
+        present = readable_link(Kind.TABLE, local, here[name].parameters)
+        if isinstance(present, DamagedLink):
+            return str(present.error)
         return "the local name belongs to another table"
-    if definitions.is_view(one):
-        return definitions.why_not_view(one, views.renaming(link), linked) or _LATER
-    return definitions.why_not(one) or _LATER
+    if definitions.is_view(remote_table):
+        return definitions.why_not_view(remote_table, views.renaming(link), linked) or _LATER
+    return definitions.why_not(remote_table) or _LATER

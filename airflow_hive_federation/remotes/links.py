@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_hive_federation.errors import CyclicRemoteError, RemoteError
+from airflow_hive_federation.errors import CyclicRemoteError, RemoteError, RemoteUnsupportedError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.remote_links import REMOTE_NAME
 from airflow_hive_federation.remotes.statement import Kind, Name, literal
@@ -100,6 +100,26 @@ class Link:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DamagedLink:
+    """A link whose parameters were changed, so that it cannot be read.
+
+    :param error: error of :func:`link_of`, which names the link and the remedy.
+    """
+
+    kind: Kind
+    local: Name
+    error: RemoteError
+
+
+def readable_link(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Link | DamagedLink | None:
+    """Parse a link as :func:`link_of` does, and return a link that cannot be read instead of raising."""
+    try:
+        return link_of(kind, local, parameters)
+    except RemoteError as error:
+        return DamagedLink(kind=kind, local=local, error=error)
+
+
 def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Link | None:
     """Parse the link in a local table's or database's parameters; return ``None`` if it is not a remote.
 
@@ -123,7 +143,8 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
     except ValueError as error:
         raise RemoteError(
             f"The link of {kind} {local} cannot be read: {error}.",
-            remedy=f"Drop the link and create it again: its parameters ({PREFIX}…) were changed.",
+            remedy=f"DROP REMOTE {kind.value.upper()} {local}, and create it again: its parameters "
+            f"({PREFIX}…) were changed.",
             remote=str(local),
         ) from error
 
@@ -159,6 +180,23 @@ def refuse_cycle(local: Name, remote: Name, path: tuple[str, ...], here: str | N
         remedy="Connect to the original table instead.",
         remote=str(local),
     )
+
+
+def refuse_location(link: Link, location: str | None) -> None:
+    """Refuse a location with a name ``.`` or ``..``, which Hadoop's ``Path`` never has.
+
+    Rules of access that compare the beginnings of locations would take it for a place in another directory.
+
+    :raises RemoteUnsupportedError: if it has such a name; ``location`` is the location.
+    """
+    if not {".", ".."}.isdisjoint((location or "").split("/")):
+        raise RemoteUnsupportedError(
+            f"{link.remote}, to which {link.local} is linked, has the location {location!r}, in which a name "
+            "'.' or '..' leads out of its directory.",
+            remedy="Alter the location at the remote: write it without such names.",
+            remote=str(link.local),
+            location=location,
+        )
 
 
 def _properties(text: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.remotes import definitions
 from airflow_hive_federation.remotes.changes import TableChange
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, names_of
-from airflow_hive_federation.remotes.links import Link
+from airflow_hive_federation.remotes.links import Link, refuse_location
 
 #: Limits the partitions per batch: each takes about 10 kB of memory on either side.
 PARTITIONS_A_BATCH = 5_000
@@ -122,6 +122,8 @@ def _made(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> l
             statistics = ends.remote.partition_statistics(
                 *names_of(link.remote), sorted(_by_name(remote, described))
             )
+    for partition in partitions:
+        refuse_location(link, partition.sd.location)
     made = {
         name: definitions.local_partition(partition, database=database, name=table, acid=acid)
         for name, partition in _by_name(remote, partitions).items()

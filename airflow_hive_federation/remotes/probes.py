@@ -99,7 +99,7 @@ def look(remotes: Remotes, kind: Kind, name: Name, *, after: int | None = None) 
         since = since if after is None else max(since, after)
         if last_event_id == since:
             return Look(changed=False, event_id=last_event_id)
-        if not 0 <= since < last_event_id or not catalog.has_events_after(since):
+        if not catalog.has_events_after(since):
             return Look(changed=True, event_id=last_event_id)
         changes = fold(catalog.events(since, last_event_id), opened.link.remote.database or "")
     if changes is None or kind is Kind.DATABASE:

@@ -39,10 +39,11 @@ def read_remote_table(
     :raises RemoteUnsupportedError: if the remote is not a Hive metastore.
     :raises RemoteUnavailableError: if the remote does not answer.
     """
+    opened = remotes.open(Kind.TABLE, parse_name(Kind.TABLE, name))
+    owner = _owner(opened)
     from airflow_hive_federation.tables.read.reader import read_table
 
-    opened = remotes.open(Kind.TABLE, parse_name(Kind.TABLE, name))
-    with opened.breaker.guard(), _owner(opened).client() as client:
+    with opened.breaker.guard(), owner.client() as client:
         return read_table(spark, client, _there(opened), storage_options=storage_options, **choice)
 
 
@@ -65,8 +66,6 @@ def reading_remote_tables(
     Other parameters and errors are those of :func:`read_remote_table` and
     :func:`~airflow_hive_federation.tables.read.sessions.reading`.
     """
-    from airflow_hive_federation.tables.read.sessions import reading
-
     opened = {name: remotes.open(Kind.TABLE, parse_name(Kind.TABLE, name)) for name in names}
     catalogs = {id(opened_remote.catalog) for opened_remote in opened.values()}
     if len(catalogs) != 1:
@@ -75,11 +74,14 @@ def reading_remote_tables(
             remedy="Read one remote's tables at a time.",
         )
     first = next(iter(opened.values()))
+    owner = _owner(first)
+    from airflow_hive_federation.tables.read.sessions import reading
+
     remote_names = {name: _there(opened_remote) for name, opened_remote in opened.items()}
     with ExitStack() as stack:
         # The guard does not cover the caller's block, whose errors are not the remote's.
         with first.breaker.guard():
-            client = stack.enter_context(_owner(first).client())
+            client = stack.enter_context(owner.client())
             block = reading(spark, client, list(remote_names.values()), storage_options=storage_options)
             tables = stack.enter_context(block)
             frames = {name: tables.read(qualified_name) for name, qualified_name in remote_names.items()}

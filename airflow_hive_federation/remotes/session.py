@@ -19,6 +19,7 @@ from airflow_hive_federation.catalog.open import Catalogs
 from airflow_hive_federation.catalog.roles import Catalog
 from airflow_hive_federation.errors import (
     AlreadyExistsError,
+    ConfigurationError,
     NameTakenError,
     NoSuchObjectError,
     NotARemoteError,
@@ -29,6 +30,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.remotes import describe
 from airflow_hive_federation.remotes.describe import Answer
 from airflow_hive_federation.remotes.ends import Ends, drop_link
@@ -36,9 +38,11 @@ from airflow_hive_federation.remotes.left_out import find_left_out
 from airflow_hive_federation.remotes.links import (
     NO_EVENT,
     READ_ONLY_DATABASE,
+    DamagedLink,
     Link,
     link_of,
     path_behind,
+    readable_link,
     refuse_cycle,
 )
 from airflow_hive_federation.remotes.statement import (
@@ -128,12 +132,12 @@ class Remotes:
     @execute.register
     def _(self, statement: CreateRemote) -> Answer:
         report = self.create(statement)
-        return describe.message(_created(statement.kind, report))
+        return describe.created(statement.kind, report)
 
     @execute.register
     def _(self, statement: AlterRemote) -> Answer:
         report = self.alter(statement.kind, statement.name, statement.properties)
-        return describe.message(_refreshed(report))
+        return describe.refreshed(report)
 
     @execute.register
     def _(self, statement: DropRemote) -> Answer:
@@ -145,11 +149,11 @@ class Remotes:
 
     @execute.register
     def _(self, statement: RefreshRemote) -> Answer:
-        return describe.message(_refreshed(self.refresh(statement.kind, statement.name)))
+        return describe.refreshed(self.refresh(statement.kind, statement.name))
 
     @execute.register
     def _(self, statement: ShowRemotes) -> Answer:
-        return describe.show_remotes(self.links(statement.database))
+        return describe.show_remotes(self.listed(statement.database))
 
     @execute.register
     def _(self, statement: ShowCreateRemote) -> Answer:
@@ -223,27 +227,29 @@ class Remotes:
                 remote=str(link.local),
             )
         changed = replace(link, properties={**link.properties, **properties}, event_id=None)
-        opened = self._open(changed, changed)
+        opened = self._open_stored(changed, changed)
         # The new properties may lead to a metastore with other event ids: so everything is compared.
         return self._refresh(opened, None)
 
     def drop(self, kind: Kind, name: Name, *, if_exists: bool = False) -> bool:
         """Drop the link of a remote, and leave the remote's data and definitions untouched.
 
+        A link whose parameters cannot be read, or are refused, can be dropped.
+
         :return: true if the remote existed.
         :raises NotARemoteError: if the name belongs to another object, or to none.
         """
-        try:
-            link = self.link(kind, name)
-        except NotARemoteError as error:
-            if if_exists and error.facts.get("absent"):
-                return False
-            raise
+        local = self._qualified(name)
+        parameters = self._parameters(kind, local)
+        if parameters is None and if_exists:
+            return False
+        if remote_of(parameters) is None:
+            raise _not_a_remote(kind, local, exists=parameters is not None)
+        if kind is Kind.DATABASE:
+            self._drop_database(local.database or "")
+            return True
         with self._local.client() as client:
-            if kind is Kind.TABLE:
-                drop_link(client, link.local)
-                return True
-        self._drop_database(link)
+            drop_link(client, local)
         return True
 
     def refresh(
@@ -268,7 +274,14 @@ class Remotes:
         return describe.describe_table(description, opened.link, opened.owner, extended=extended, down=down)
 
     def links(self, database: str | None = None) -> list[Link]:
-        """Return the links of a database, or of all databases.
+        """Return the links of a database, or of all databases, without those that cannot be read.
+
+        :raises NoSuchObjectError: if the database does not exist.
+        """
+        return [link for link in self.listed(database) if isinstance(link, Link)]
+
+    def listed(self, database: str | None = None) -> list[Link | DamagedLink]:
+        """Return the links of a database, or of all databases, those that cannot be read among them.
 
         :raises NoSuchObjectError: if the database does not exist.
         """
@@ -284,22 +297,18 @@ class Remotes:
         local = self._qualified(name)
         exists, link = self._present(kind, local)
         if link is None:
-            reason = "is not a remote" if exists else "does not exist"
-            raise NotARemoteError(
-                f"{kind.value.title()} {local} {reason}.",
-                remedy="SHOW REMOTES lists the remotes.",
-                remote=str(local),
-                absent=not exists,
-            )
+            raise _not_a_remote(kind, local, exists=exists)
         return link
 
     def open(self, kind: Kind, name: Name) -> OpenRemote:
         """Return a remote with its catalog, without a call to the catalog.
 
         :raises NotARemoteError: if the remote does not exist.
+        :raises ConfigurationError: if the stored factory or properties are refused, for instance because an
+            earlier version of the package allowed them.
         """
         link = self.link(kind, name)
-        return self._open(link, self._with_properties(link))
+        return self._open_stored(link, self._with_properties(link))
 
     def local_partition_names(self, name: Name) -> list[str]:
         """Return the names of the partitions of a local table that is a link."""
@@ -331,6 +340,18 @@ class Remotes:
         catalog, breaker = self._catalogs.open(owner.via, owner.properties, remote=str(owner.local))
         return OpenRemote(link=link, owner=owner, catalog=catalog, breaker=breaker)
 
+    def _open_stored(self, link: Link, owner: Link) -> OpenRemote:
+        try:
+            return self._open(link, owner)
+        except ConfigurationError as error:
+            kind = owner.kind.value
+            raise ConfigurationError(
+                f"Remote {kind} {owner.local}: {error.message}",
+                remedy=f"{error.remedy} ALTER REMOTE {kind.upper()} {owner.local} SET … changes a property; "
+                f"to remove one, DROP REMOTE {kind.upper()} {owner.local} and create it again.",
+                remote=str(owner.local),
+            ) from error
+
     def _refresh(
         self, opened: OpenRemote, on_dropped: OnDropped | None, *, whole: bool = False
     ) -> SyncReport:
@@ -345,6 +366,11 @@ class Remotes:
 
     def _present(self, kind: Kind, local: Name) -> tuple[bool, Link | None]:
         """Return true if the name exists, and its link if it is a remote."""
+        parameters = self._parameters(kind, local)
+        return parameters is not None, link_of(kind, local, parameters)
+
+    def _parameters(self, kind: Kind, local: Name) -> Mapping[str, str] | None:
+        """Return the parameters of a local table or database; ``None`` if the name is free."""
         try:
             entry: Any = (
                 self._local.get_database(local.database or "")
@@ -352,8 +378,8 @@ class Remotes:
                 else self._local.get_table(local.database or "", local.table or "")
             )
         except NoSuchObjectError:
-            return False, None
-        return True, link_of(kind, local, entry.parameters)
+            return None
+        return entry.parameters or {}
 
     def _unfinished(self, link: Link) -> Link | SyncReport | None:
         """Return the link of that name if its creation was interrupted, a report if the link is complete.
@@ -367,7 +393,7 @@ class Remotes:
             return None
         if present is None:
             raise name_taken(f"{link.kind.value.title()} {link.local}")
-        if present.member or present.event_id is not None or not present.leads_to_the_same(link):
+        if present.event_id is not None or not present.leads_to_the_same(link):
             return SyncReport(
                 remote=str(link.local), event_id=NO_EVENT if present.event_id is None else present.event_id
             )
@@ -379,8 +405,8 @@ class Remotes:
         owner = self.link(Kind.DATABASE, Name(database=link.local.database))
         return replace(link, via=owner.via, properties=owner.properties, event_id=owner.event_id)
 
-    def _links_in(self, database: str) -> Iterator[Link]:
-        database_link = link_of(
+    def _links_in(self, database: str) -> Iterator[Link | DamagedLink]:
+        database_link = readable_link(
             Kind.DATABASE, Name(database=database), self._local.get_database(database).parameters
         )
         if database_link is not None:
@@ -388,7 +414,7 @@ class Remotes:
         for table_names in batches(self._local.list_tables(database), TABLES_A_CALL):
             for table in self._local.get_tables(database, table_names):
                 name = Name(database=database, table=table.tableName)
-                if (link := link_of(Kind.TABLE, name, table.parameters)) is not None:
+                if (link := readable_link(Kind.TABLE, name, table.parameters)) is not None:
                     yield link
 
     def _create_database(self, opened: OpenRemote) -> OpenRemote:
@@ -421,11 +447,10 @@ class Remotes:
                     remote=str(opened.link.local),
                 ) from error
 
-    def _drop_database(self, link: Link) -> None:
-        database = link.local.database or ""
+    def _drop_database(self, database: str) -> None:
+        members = {member.local.table for member in self._links_in(database) if member.kind is Kind.TABLE}
         with self._local.client() as client:
             names = client.list_tables(database)
-            members = {member.local.table for member in self._links_in(database) if member.kind is Kind.TABLE}
             if others := sorted(set(names) - members):
                 raise RemoteError(
                     f"Remote database {database} holds tables that are not remotes: {', '.join(others)}.",
@@ -456,29 +481,15 @@ class Remotes:
         return self._local.get_table(link.local.database or "", link.local.table or ""), down
 
 
+def _not_a_remote(kind: Kind, local: Name, *, exists: bool) -> NotARemoteError:
+    reason = "is not a remote" if exists else "does not exist"
+    return NotARemoteError(
+        f"{kind.value.title()} {local} {reason}.",
+        remedy="SHOW REMOTES lists the remotes.",
+        remote=str(local),
+    )
+
+
 def _completed(remote: Name, local: Name) -> Name:
     """Complete a remote table name without a database by the name of the local database."""
     return remote if remote.database else replace(remote, database=local.database)
-
-
-def _created(kind: Kind, report: SyncReport) -> str:
-    if not report.changed and kind is Kind.TABLE:
-        return f"Remote table {report.remote} exists."
-    tables = "" if kind is Kind.TABLE else f" with {len(report.created)} table(s)"
-    return f"Remote {kind} {report.remote} created{tables}.{_skipped(report)}"
-
-
-def _refreshed(report: SyncReport) -> str:
-    counts = (
-        f"{len(report.created)} created, {len(report.altered)} altered, {len(report.dropped)} dropped; "
-        f"partitions: {report.partitions_added} added, {report.partitions_altered} altered, "
-        f"{report.partitions_dropped} dropped"
-    )
-    return f"Remote {report.remote} refreshed: tables: {counts}.{_skipped(report)}"
-
-
-def _skipped(report: SyncReport) -> str:
-    if not report.skipped:
-        return ""
-    tables = "; ".join(f"{name} ({reason.rstrip('.')})" for name, reason in sorted(report.skipped.items()))
-    return f" Left out: {tables}."

@@ -31,7 +31,17 @@ from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.remotes import definitions, partitions, views
 from airflow_hive_federation.remotes.changes import TableChange, fold
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, drop_link, names_of
-from airflow_hive_federation.remotes.links import NO_EVENT, READ_BY, Link, link_of, path_behind, refuse_cycle
+from airflow_hive_federation.remotes.links import (
+    NO_EVENT,
+    READ_BY,
+    DamagedLink,
+    Link,
+    link_of,
+    path_behind,
+    readable_link,
+    refuse_cycle,
+    refuse_location,
+)
 from airflow_hive_federation.remotes.statement import Kind, Name
 
 log = logging.getLogger(__name__)
@@ -133,7 +143,7 @@ def _changes(remote: Catalog, link: Link, position: int) -> Mapping[str, TableCh
     """Return the changed tables of the remote; ``None`` for all tables."""
     if not isinstance(remote, EventSource) or position == NO_EVENT:
         return None
-    if link.event_id is None or not 0 <= link.event_id <= position:
+    if link.event_id is None:
         return None
     if not remote.has_events_after(link.event_id):
         log.warning("%s: the remote has lost events after %s.", link.local, link.event_id)
@@ -238,11 +248,12 @@ class _Work:
         """Leave a table out, and drop its link, which would show rows of the earlier table."""
         name, _, present, _ = found
         table = present.get(name)
-        link = table and link_of(Kind.TABLE, self._local(name), table.parameters)
-        if link and link.member:
-            with self.ends.local.client() as client:
-                drop_link(client, link.local)
-        return _Outcome(name=name, why_skipped=reason, action="dropped" if link and link.member else "")
+        link = table and readable_link(Kind.TABLE, self._local(name), table.parameters)
+        if not isinstance(link, Link) or not link.member:
+            return _Outcome(name=name, why_skipped=reason)
+        with self.ends.local.client() as client:
+            drop_link(client, link.local)
+        return _Outcome(name=name, why_skipped=reason, action="dropped")
 
     def _local(self, name: str) -> Name:
         return Name(database=self.link.local.database, table=name)
@@ -286,13 +297,18 @@ class _Work:
         )
         table = present.get(name)
         if table is not None:
-            stored = link_of(Kind.TABLE, link.local, table.parameters)
+            stored = readable_link(Kind.TABLE, link.local, table.parameters)
+            if isinstance(stored, DamagedLink):
+                return _Outcome(name=name, why_skipped=str(stored.error))
             if stored is None or not stored.member:
                 return _Outcome(name=name, why_skipped="the local name belongs to another table")
             link = stored
         try:
             return self._apply(link, remote, table, change)
         except RemoteUnsupportedError as error:
+            if "location" in error.facts:
+                # The link may be one of an earlier version, which took such locations: it stays as it is.
+                return _Outcome(name=name, why_skipped=str(error))
             return self._left_out((name, remote, present, change), error.message)
         except (CyclicRemoteError, InvalidObjectError) as error:
             # InvalidObjectError comes from the local metastore: it lacks a type, or does not allow a name.
@@ -310,6 +326,7 @@ class _Work:
                 remedy="Link the tables that it reads." if "view" in reason else "",
                 remote=str(link.local),
             )
+        refuse_location(link, remote.sd.location)
         path = path_behind(self.ends.remote.identity(), remote.parameters)
         refuse_cycle(link.local, link.remote, path, self.ends.here)
         made, link = self._made(replace(link, path=path), remote)

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_hive_federation.model.view_text import Renaming, UnreadableViewError
 from airflow_hive_federation.model.views import read_by_view
-from airflow_hive_federation.remotes.links import READ_BY, Link, link_of
+from airflow_hive_federation.remotes.links import READ_BY, Link, readable_link
 from airflow_hive_federation.remotes.statement import Kind, Name
 
 
@@ -32,7 +32,8 @@ def linked(tables: Mapping[str, Any], database: Link) -> dict[str, str]:
     """
     read_by = {}
     for name, table in tables.items():
-        link = link_of(Kind.TABLE, Name(database=database.local.database, table=name), table.parameters)
-        if link is not None and link.member:
+        local = Name(database=database.local.database, table=name)
+        link = readable_link(Kind.TABLE, local, table.parameters)
+        if isinstance(link, Link) and link.member:
             read_by[name] = table.parameters.get(READ_BY, "")
     return read_by

@@ -100,6 +100,27 @@ def test_a_known_field_of_another_type_is_unset() -> None:
     assert found == types.StorageDescriptor(outputFormat="f")
 
 
+REPEATED = field(STRING, 2, text(b"first")) + field(STRING, 2, text(b"last")) + field(I32, 2, b"\0\0\0\1")
+#: The compiled decoder cannot read this map, so the decoder in Python reads the whole message.
+BY_LISTS = field(STRUCT, 11, field(MAP, 3, mapping(LIST, STRING, 1, listing(STRING, 0) + text(b"x"))) + STOP)
+
+
+@pytest.mark.parametrize("others", [b"", BY_LISTS], ids=["compiled", "python"])
+def test_the_last_of_repeated_fields_counts(others: bytes) -> None:
+    """Both decoders agree, so that no check reads another value than its caller."""
+    found = types.StorageDescriptor()
+    decode(Bytes(REPEATED + others + STOP), found)
+    assert found.location == "last"
+    assert (found.skewedInfo is not None) == bool(others)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_each_of_repeated_fields_is_bounded(last: bool) -> None:
+    good, bad = field(LIST, 8, listing(STRING, 0)), field(LIST, 8, listing(I32, 1, b"\0\0\0\1"))
+    with pytest.raises(MalformedMessage, match="container of values of type 8"):
+        decode(Bytes((good + bad if last else bad + good) + STOP), types.StorageDescriptor())
+
+
 def reply(value: Struct, kind: int = 2, method: str = METHOD) -> bytes:
     head = struct.pack("!I", 0x80010000 | kind) + text(method.encode()) + struct.pack("!i", 7)
     return head + encode(value)
