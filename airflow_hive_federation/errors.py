@@ -57,6 +57,21 @@
     │   └── RoutingError                  no cluster can run a statement; ``decision`` holds the reasons
     │       ├── UnanalysableError             the tables of a statement are not known for certain
     │       └── UnknownClusterError           no cluster of that name is configured
+    ├── StreamingError                streaming ingest; :mod:`.ingest.errors` has Hive's names
+    │   ├── StreamingConnectionError      no metastore answers                     (retryable)
+    │   │   └── StreamingSettingsError        the settings describe no connection
+    │   ├── StreamingTableError           the table is missing, or takes no records
+    │   │   └── StreamingColumnError          the columns of the records are not the table's
+    │   ├── StreamingStateError           a call is illegal in the connection's state; ``state`` names it
+    │   ├── StreamingRecordError          a record cannot be parsed; ``record_number`` and ``column`` name it
+    │   │   └── DeadLetterLimitError          more bad records than ``limit``
+    │   ├── StreamingSourceError          the source database fails                (retryable)
+    │   │   └── StreamingKeyError             the rows break the contract of their key
+    │   ├── StreamingStorageError         files cannot be written                  (retryable)
+    │   │   └── StreamingPartitionError       a partition cannot be created            (retryable)
+    │   └── StreamingTransactionError     a transaction cannot be begun or ended   (retryable)
+    │       ├── StreamingHeartbeatError       the metastore has aborted it             (retryable)
+    │       └── StreamingCommitUnknownError   the commit may have happened
     ├── TunnelError                   an SSH route failed; ``hop`` names the failed hop
     │   ├── HostKeyError                  a host's key is unknown, or differs from the known one
     │   ├── TunnelAuthenticationError     a hop refuses the user and key
@@ -84,9 +99,16 @@ class HiveFederationError(Exception):
     :param message: the event, and the database, table, partition or file that it concerns.
     :param remedy: the action to take; appended to the text.
     :param facts: typed attributes of the error, stored as :attr:`facts` and readable as attributes.
+
+    A subclass is as retryable as its base, unless its definition has the keyword ``retryable``.
     """
 
     retryable: ClassVar[bool] = False
+
+    def __init_subclass__(cls, *, retryable: bool | None = None, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if retryable is not None:
+            cls.retryable = retryable
 
     def __init__(self, message: str, *, remedy: str = "", **facts: Any) -> None:
         super().__init__(message)
@@ -131,16 +153,12 @@ class MetastoreError(HiveFederationError):
     """A metastore answered with an error, or did not answer."""
 
 
-class MetastoreUnreachableError(MetastoreError):
+class MetastoreUnreachableError(MetastoreError, retryable=True):
     """No server answers at any of the URIs."""
 
-    retryable = True
 
-
-class MetastoreTimeoutError(MetastoreError):
+class MetastoreTimeoutError(MetastoreError, retryable=True):
     """The server did not answer within the deadline."""
-
-    retryable = True
 
 
 class MetastoreProtocolError(MetastoreError):
@@ -195,20 +213,16 @@ class NoSuchLockError(TransactionError):
     """The lock is unknown, or has timed out."""
 
 
-class LockTimeoutError(TransactionError):
+class LockTimeoutError(TransactionError, retryable=True):
     """The lock was not granted in time."""
-
-    retryable = True
 
 
 class StorageError(HiveFederationError):
     """A file system refused an operation; ``path`` names the file or directory."""
 
 
-class FileVanishedError(StorageError):
+class FileVanishedError(StorageError, retryable=True):
     """A file that was listed no longer exists."""
-
-    retryable = True
 
 
 class StoragePermissionError(StorageError):
@@ -219,10 +233,8 @@ class StorageFullError(StorageError):
     """The file system has no space or quota left."""
 
 
-class StorageUnavailableError(StorageError):
+class StorageUnavailableError(StorageError, retryable=True):
     """A store does not answer or accepts no changes now: it is in safe mode or has no active NameNode."""
-
-    retryable = True
 
 
 class SourceNotAllowedError(StorageError):
@@ -265,10 +277,8 @@ class LocationConflictError(ReplicationError):
     """
 
 
-class CycleRunningError(ReplicationError):
+class CycleRunningError(ReplicationError, retryable=True):
     """Another cycle of this policy is running."""
-
-    retryable = True
 
 
 class CycleLostError(CycleRunningError):
@@ -343,10 +353,8 @@ class RemoteDroppedError(RemoteError):
     """The table or database does not exist at the remote (any more)."""
 
 
-class RemoteUnavailableError(RemoteError):
+class RemoteUnavailableError(RemoteError, retryable=True):
     """The remote does not answer, or did not answer a moment ago."""
-
-    retryable = True
 
 
 class ClusterError(HiveFederationError):
@@ -361,10 +369,8 @@ class CopyRefusedError(ClusterError):
     """A table or partition cannot be copied to a cluster; ``table`` and ``partition`` name it."""
 
 
-class CopySourceChangedError(ClusterError):
+class CopySourceChangedError(ClusterError, retryable=True):
     """The primary changed while it was copied; ``table`` and ``partition`` name the object."""
-
-    retryable = True
 
 
 class PrimaryRefusedError(ClusterError):
@@ -383,6 +389,69 @@ class UnknownClusterError(RoutingError):
     """No cluster of that name is configured; ``cluster`` names it."""
 
 
+class StreamingError(HiveFederationError):
+    """Base of the errors of streaming ingest."""
+
+
+class StreamingConnectionError(StreamingError, retryable=True):
+    """No metastore can be reached."""
+
+
+class StreamingSettingsError(StreamingConnectionError, retryable=False):
+    """The settings of a builder or a request do not describe a connection."""
+
+
+class StreamingTableError(StreamingError):
+    """The table does not exist, or records cannot be streamed into it."""
+
+
+class StreamingColumnError(StreamingTableError):
+    """The columns of the records are not those of the table; ``missing`` and ``unknown`` name them."""
+
+
+class StreamingStateError(StreamingError):
+    """A call is not legal in the connection's present state; ``state`` names the state."""
+
+
+class StreamingRecordError(StreamingError):
+    """A record cannot be parsed, and its transaction goes on without it.
+
+    ``record_number`` and ``column`` locate the defect.
+    """
+
+
+class DeadLetterLimitError(StreamingRecordError):
+    """The bad records exceed the limit of dead letters; ``limit`` is that limit."""
+
+
+class StreamingSourceError(StreamingError, retryable=True):
+    """The source database refuses the query or has disconnected."""
+
+
+class StreamingKeyError(StreamingSourceError, retryable=False):
+    """The rows of the query break the contract of their key."""
+
+
+class StreamingStorageError(StreamingError, retryable=True):
+    """Files could not be written; the connection can only be closed."""
+
+
+class StreamingPartitionError(StreamingStorageError):
+    """A partition could not be created."""
+
+
+class StreamingTransactionError(StreamingError, retryable=True):
+    """A transaction could not be begun, committed or aborted; ``txn_id`` names it."""
+
+
+class StreamingHeartbeatError(StreamingTransactionError):
+    """The metastore has aborted or forgotten the transaction; the connection can only be closed."""
+
+
+class StreamingCommitUnknownError(StreamingTransactionError, retryable=False):
+    """The connection broke inside a commit, and the metastore does not report the outcome."""
+
+
 class TunnelError(HiveFederationError):
     """An SSH route failed; ``hop`` names the hop that failed."""
 
@@ -395,10 +464,8 @@ class TunnelAuthenticationError(TunnelError):
     """A hop refuses the user and key, or the key cannot be used."""
 
 
-class TunnelUnreachableError(TunnelError):
+class TunnelUnreachableError(TunnelError, retryable=True):
     """A hop, or the server behind the last hop, does not answer."""
-
-    retryable = True
 
 
 class GatewayError(HiveFederationError):

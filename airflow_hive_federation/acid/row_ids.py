@@ -9,21 +9,21 @@ from functools import partial
 from airflow_hive_federation.orc.assembly import ROW_INDEX_STRIDE, Stripe
 from airflow_hive_federation.orc.chunks import decompressed
 from airflow_hive_federation.orc.compression import COMPRESSIONS, compressed, framed
-from airflow_hive_federation.orc.counted import CountedNumbers
+from airflow_hive_federation.orc.progressions import ArithmeticProgression
 from airflow_hive_federation.orc.protobuf import BYTES, all_of, fields_of, message_of
 from airflow_hive_federation.orc.streams import DATA, ROW_INDEX, Streams
 
 
-def counted_on(stripe: Stripe, column: int, first: int, compression: str) -> Stripe:
+def renumbered(stripe: Stripe, column: int, first: int, compression: str) -> Stripe:
     """Number the rows of an encoded stripe anew, and leave the rest of the stripe unchanged.
 
     :param column: number of the column with the row ids, which are whole numbers without nulls.
     :param first: row id of the first row.
     :param compression: the stripe's compression, a name of :data:`.compression.COMPRESSIONS`.
     """
-    made = CountedNumbers(first, 1, stripe.rows).encoded(0, ROW_INDEX_STRIDE)
+    made = ArithmeticProgression(first, 1, stripe.rows).encoded(0, ROW_INDEX_STRIDE)
     alone = Streams(made.streams, [made.encoding], [])
-    body, (index, data, _) = compressed(alone, [CountedNumbers.kind], compression)
+    body, (index, data, _) = compressed(alone, [ArithmeticProgression.kind], compression)
     content = {ROW_INDEX: body[:index], DATA: body[index : index + data]}
     streams = Streams.of(stripe.body, stripe.lengths, partial(decompressed, codec=COMPRESSIONS[compression]))
     changed = [

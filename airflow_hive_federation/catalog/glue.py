@@ -188,13 +188,13 @@ class GlueCatalog:
         return list({tuple(partition["Values"]): partition for partition in partitions}.values())
 
     def _statistics(
-        self, call: Callable[..., Any], asked: Mapping[str, Any], columns: Sequence[str]
+        self, call: Callable[..., Any], owner: Mapping[str, Any], columns: Sequence[str]
     ) -> list[types.ColumnStatisticsObj]:
         statistics = []
         for names in batches(columns, _COLUMNS_A_CALL):
             try:
-                with _translated(f"statistics of {asked['DatabaseName']}.{asked['TableName']}"):
-                    answer = call(**asked, ColumnNames=names)
+                with _translated(f"statistics of {owner['DatabaseName']}.{owner['TableName']}"):
+                    answer = call(**owner, ColumnNames=names)
             except ConfigurationError as error:
                 # The caller may lack the right to read statistics; engines plan without them too.
                 log.warning("Left out: %s", error)
@@ -218,64 +218,64 @@ class GlueCatalog:
         )
 
 
-def _table(database: str, found: Mapping[str, Any]) -> types.Table:
+def _table(database: str, table: Mapping[str, Any]) -> types.Table:
     return types.Table(
         dbName=database.lower(),
-        tableName=found["Name"].lower(),
-        owner=found.get("Owner"),
-        createTime=_seconds(found.get("CreateTime")),
-        retention=found.get("Retention", 0),
-        sd=_storage(found.get("StorageDescriptor") or {}),
-        partitionKeys=_columns(found.get("PartitionKeys")),
-        parameters=dict(found.get("Parameters") or {}),
-        viewOriginalText=found.get("ViewOriginalText"),
-        viewExpandedText=found.get("ViewExpandedText"),
+        tableName=table["Name"].lower(),
+        owner=table.get("Owner"),
+        createTime=_seconds(table.get("CreateTime")),
+        retention=table.get("Retention", 0),
+        sd=_storage(table.get("StorageDescriptor") or {}),
+        partitionKeys=_columns(table.get("PartitionKeys")),
+        parameters=dict(table.get("Parameters") or {}),
+        viewOriginalText=table.get("ViewOriginalText"),
+        viewExpandedText=table.get("ViewExpandedText"),
         # Glue does not require a table type.
-        tableType=found.get("TableType") or "EXTERNAL_TABLE",
+        tableType=table.get("TableType") or "EXTERNAL_TABLE",
     )
 
 
-def _partition(database: str, table: str, found: Mapping[str, Any]) -> types.Partition:
+def _partition(database: str, table: str, partition: Mapping[str, Any]) -> types.Partition:
     return types.Partition(
-        values=list(found["Values"]),
+        values=list(partition["Values"]),
         dbName=database.lower(),
         tableName=table.lower(),
-        createTime=_seconds(found.get("CreationTime")),
-        sd=_storage(found.get("StorageDescriptor") or {}),
-        parameters=dict(found.get("Parameters") or {}),
+        createTime=_seconds(partition.get("CreationTime")),
+        sd=_storage(partition.get("StorageDescriptor") or {}),
+        parameters=dict(partition.get("Parameters") or {}),
     )
 
 
-def _storage(found: Mapping[str, Any]) -> types.StorageDescriptor:
-    serde = found.get("SerdeInfo") or {}
+def _storage(descriptor: Mapping[str, Any]) -> types.StorageDescriptor:
+    serde = descriptor.get("SerdeInfo") or {}
     return types.StorageDescriptor(
-        cols=_columns(found.get("Columns")),
-        location=found.get("Location"),
-        inputFormat=found.get("InputFormat"),
-        outputFormat=found.get("OutputFormat"),
-        compressed=found.get("Compressed", False),
-        numBuckets=found.get("NumberOfBuckets", -1),
+        cols=_columns(descriptor.get("Columns")),
+        location=descriptor.get("Location"),
+        inputFormat=descriptor.get("InputFormat"),
+        outputFormat=descriptor.get("OutputFormat"),
+        compressed=descriptor.get("Compressed", False),
+        numBuckets=descriptor.get("NumberOfBuckets", -1),
         serdeInfo=types.SerDeInfo(
             name=serde.get("Name"),
             serializationLib=serde.get("SerializationLibrary"),
             parameters=dict(serde.get("Parameters") or {}),
         ),
         # Hive has empty lists and maps where Glue has null.
-        bucketCols=list(found.get("BucketColumns") or []),
+        bucketCols=list(descriptor.get("BucketColumns") or []),
         sortCols=[
             types.Order(col=column["Column"], order=column["SortOrder"])
-            for column in found.get("SortColumns") or []
+            for column in descriptor.get("SortColumns") or []
         ],
-        parameters=dict(found.get("Parameters") or {}),
+        parameters=dict(descriptor.get("Parameters") or {}),
     )
 
 
-def _columns(found: Sequence[Mapping[str, Any]] | None) -> list[types.FieldSchema]:
+def _columns(columns: Sequence[Mapping[str, Any]] | None) -> list[types.FieldSchema]:
     return [
         types.FieldSchema(
             name=column["Name"].lower(), type=column.get("Type") or "string", comment=column.get("Comment")
         )
-        for column in found or []
+        for column in columns or []
     ]
 
 

@@ -43,9 +43,9 @@ def glue_expression(where: str) -> str:
     return " ".join(parts)
 
 
-def _translated(found: re.Match[str]) -> str:
-    kind = str(found.lastgroup)
-    text = found[kind]
+def _translated(match: re.Match[str]) -> str:
+    kind = str(match.lastgroup)
+    text = match[kind]
     if kind in {"single", "double"}:
         quote = text[0]
         plain = re.sub(r"\\(.)", r"\1", text[1:-1].replace(quote * 2, quote))

@@ -14,15 +14,15 @@ from airflow_hive_federation.metastore.idl import types
 Facts = Mapping[str, Any]
 
 
-def hive_statistics(found: Facts) -> types.ColumnStatisticsObj | None:
+def hive_statistics(statistics: Facts) -> types.ColumnStatisticsObj | None:
     """Convert one ``ColumnStatistics`` to Hive's form; return ``None`` for a type that Hive does not know."""
-    data = found["StatisticsData"]
+    data = statistics["StatisticsData"]
     make = _BY_TYPE.get(data["Type"])
     if make is None:
         return None
     return types.ColumnStatisticsObj(
-        colName=found["ColumnName"].lower(),
-        colType=found["ColumnType"],
+        colName=statistics["ColumnName"].lower(),
+        colType=statistics["ColumnType"],
         statsData=make(data[f"{data['Type'].title()}ColumnStatisticsData"]),
     )
 
@@ -50,15 +50,15 @@ def _double(facts: Facts) -> types.ColumnStatisticsData:
 
 
 def _decimal(facts: Facts) -> types.ColumnStatisticsData:
-    def value(one: Facts) -> types.Decimal:
-        return types.Decimal(unscaled=one["UnscaledValue"], scale=one["Scale"])
+    def value(number: Facts) -> types.Decimal:
+        return types.Decimal(unscaled=number["UnscaledValue"], scale=number["Scale"])
 
     return types.ColumnStatisticsData(decimalStats=types.DecimalColumnStatsData(**_ordered(facts, value)))
 
 
 def _date(facts: Facts) -> types.ColumnStatisticsData:
-    def value(one: datetime) -> types.Date:
-        return types.Date(daysSinceEpoch=(one.astimezone(UTC).date() - date(1970, 1, 1)).days)
+    def value(instant: datetime) -> types.Date:
+        return types.Date(daysSinceEpoch=(instant.astimezone(UTC).date() - date(1970, 1, 1)).days)
 
     return types.ColumnStatisticsData(dateStats=types.DateColumnStatsData(**_ordered(facts, value)))
 

@@ -157,21 +157,21 @@ class _Merging:
                 units.setdefault(field.name, set()).update(kind.unit for kind in kinds)
         int96 = frozenset[str]().union(*(source.int96 for source in self._sources))
         ambiguous = {name for name, column_units in units.items() if name in int96 or len(column_units) > 1}
-        far = {name for source in self._sources for name in self._far_columns(source, ambiguous)}
+        wide = {name for source in self._sources for name in self._wide_columns(source, ambiguous)}
         for source in self._sources:
-            for name in far.intersection(source.schema.names):
+            for name in wide.intersection(source.schema.names):
                 self._check_digits(source, name)
-        return {name: "us" if name in far else "ns" for name in ambiguous}
+        return {name: "us" if name in wide else "ns" for name in ambiguous}
 
-    def _far_columns(self, source: _Source, asked: set[str]) -> set[str]:
+    def _wide_columns(self, source: _Source, names: set[str]) -> set[str]:
         """Return the columns whose timestamps lie outside the range of nanoseconds."""
-        far: set[str] = set()
-        wanted = [name for name in source.schema.names if name in asked]
+        wide: set[str] = set()
+        wanted = [name for name in source.schema.names if name in names]
         for group in self._groups(source, coarse=source.int96, only=wanted) if wanted else ():
             for name in wanted:
-                if any(map(_is_far, _timestamp_arrays(group.column(name)))):
-                    far.add(name)
-        return far
+                if any(map(_is_wide, _timestamp_arrays(group.column(name)))):
+                    wide.add(name)
+        return wide
 
     def _check_digits(self, source: _Source, name: str) -> None:
         """Refuse timestamps that microseconds would truncate, because a column has one unit in Arrow."""
@@ -293,7 +293,7 @@ def _timestamp_arrays(column: pa.ChunkedArray) -> list[pa.Array]:
     return timestamps
 
 
-def _is_far(timestamps: pa.Array) -> bool:
+def _is_wide(timestamps: pa.Array) -> bool:
     if not len(timestamps):
         return False
     counts = timestamps.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_numpy()

@@ -25,10 +25,10 @@ from airflow_hive_federation.compaction.read_ahead import ReadAhead, entered_ahe
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.types import Column, Field, HiveType
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.orc.arrow_columns import EXACTLY, arrow_type, conforming, conforms
+from airflow_hive_federation.orc.arrow_columns import WIDE_NANOSECONDS, arrow_type, conforming, conforms
 from airflow_hive_federation.orc.assembly import HYBRID, PROLEPTIC
 from airflow_hive_federation.orc.batches import Head, OrcBatches
-from airflow_hive_federation.orc.exact_times import has_exact
+from airflow_hive_federation.orc.nanosecond_times import has_nanosecond_times
 from airflow_hive_federation.orc.tail import OrcTail, read_tail
 from airflow_hive_federation.storage.filesystem import join, local_path, reading
 
@@ -160,16 +160,18 @@ class BucketReader:
         """
         if not _has_times(self.row_type):
             return
-        exact: set[int] = set()
+        wide: set[int] = set()
         for source, length in self._with_rows(self.merge.inserts):
             with self._opened(source, length) as file:
                 self.calendar = PROLEPTIC if PROLEPTIC in {self.calendar, file.calendar} else HYBRID
                 row = file.batches.schema
                 if tuple(row.names) == ACID_COLUMNS:
                     row = row.field("row").type
-                exact |= {place for place, field in enumerate(row) if has_exact(field.type)}
+                wide |= {place for place, field in enumerate(row) if has_nanosecond_times(field.type)}
         fields = enumerate(self.row_type.fields)
-        units = [(field.name, field.type, EXACTLY if place in exact else "ns") for place, field in fields]
+        units = [
+            (field.name, field.type, WIDE_NANOSECONDS if place in wide else "ns") for place, field in fields
+        ]
         self.arrow = pa.struct([(name, arrow_type(kind, unit)) for name, kind, unit in units])
 
     def _insert_files(self) -> Generator[_InsertFile, None, None]:

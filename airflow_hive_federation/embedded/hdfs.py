@@ -186,7 +186,7 @@ def _start(home: Path, port: int) -> tuple[_Running, subprocess.Popen[bytes]]:
 
     return start_server(
         command,
-        what="the embedded HDFS",
+        server="the embedded HDFS",
         log_path=home / _LOG,
         announced=announced,
         timeout_s=_START_TIMEOUT_S,

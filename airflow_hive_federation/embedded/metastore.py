@@ -361,7 +361,7 @@ def _spawn(
 
     running, process = start_server(
         command,
-        what=f"the embedded metastore {options.name!r}",
+        server=f"the embedded metastore {options.name!r}",
         log_path=options.directory / _LOG,
         announced=announced,
         timeout_s=_START_TIMEOUT_S,

@@ -21,7 +21,7 @@ _POLL_S = 0.02
 def start_server(
     command: Sequence[str],
     *,
-    what: str,
+    server: str,
     log_path: Path,
     announced: Callable[[int], T | None],
     timeout_s: float,
@@ -30,7 +30,7 @@ def start_server(
 ) -> tuple[T, subprocess.Popen[bytes]]:
     """Start a server in the directory of its log, and wait until it is ready.
 
-    :param what: the server's name for the error.
+    :param server: the server's name for the error.
     :param announced: returns the announcement of the process with an id; ``None`` if it has none yet.
     :param stdin: the process' standard input; by default a pipe, whose closing ends the server.
     :param stdout: its standard output; by default its log.
@@ -64,7 +64,7 @@ def start_server(
         log.seek(logged_before)
         reason = telling_line(log.read().decode("utf-8", "replace"))
     how = f"was not ready within {timeout_s:.0f} s" if ended is None else f"ended with exit code {ended}"
-    raise MetastoreStartError(f"{what} {how}: {reason}", remedy=f"see {log_path}.", log_path=str(log_path))
+    raise MetastoreStartError(f"{server} {how}: {reason}", remedy=f"see {log_path}.", log_path=str(log_path))
 
 
 def _await(

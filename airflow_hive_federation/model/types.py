@@ -119,14 +119,14 @@ class _Parser:
         self._depth = 0
 
     def type(self) -> HiveType:
-        word = _WORD.match(self._text, self._at)
-        if word is None:
+        match = _WORD.match(self._text, self._at)
+        if match is None:
             raise self._wrong()
-        name = " ".join(word[1].lower().split())
+        name = " ".join(match[1].lower().split())
         name = _SYNONYMS.get(name, name)
         if name not in PRIMITIVES | _COMPLEX:
             raise self._wrong()
-        self._at = word.end()
+        self._at = match.end()
         if name not in _COMPLEX:
             return HiveType(name=name, arguments=self._arguments(name))
         self._depth += 1

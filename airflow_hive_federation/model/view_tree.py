@@ -42,17 +42,17 @@ class ViewTree:
             if isinstance(table.this, exp.Identifier)
         ]
 
-    def _note(self, one: exp.Expr, scope: _Scope | None) -> None:
-        if isinstance(one, exp.Table):
-            self.tables.append(one)
-            if scope is not None and scope.has(lower(one.this)):
-                self._common.add(id(one))
-        elif isinstance(one, exp.Column):
-            self.columns.append(one)
-        elif isinstance(one, exp.Dot):
-            self.dots.append(one)
-        elif isinstance(one, exp.TableAlias):
-            self.aliases.append(one)
+    def _note(self, expression: exp.Expr, scope: _Scope | None) -> None:
+        if isinstance(expression, exp.Table):
+            self.tables.append(expression)
+            if scope is not None and scope.has(lower(expression.this)):
+                self._common.add(id(expression))
+        elif isinstance(expression, exp.Column):
+            self.columns.append(expression)
+        elif isinstance(expression, exp.Dot):
+            self.dots.append(expression)
+        elif isinstance(expression, exp.TableAlias):
+            self.aliases.append(expression)
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,23 @@ class _Scope:
         return False
 
 
-def _below(one: exp.Expr, scope: _Scope | None) -> Iterator[tuple[exp.Expr, _Scope | None]]:
+def _below(expression: exp.Expr, scope: _Scope | None) -> Iterator[tuple[exp.Expr, _Scope | None]]:
     """Yield the child expressions of an expression, each with its scope."""
-    if isinstance(one, exp.With):
-        places = _places(one)
-        for number, common in enumerate(one.expressions):
+    if isinstance(expression, exp.With):
+        places = _places(expression)
+        for number, common in enumerate(expression.expressions):
             # An expression can refer to earlier ones; to itself and later ones only if the list is recursive.
-            yield common, _Scope(places, len(one.expressions) if one.recursive else number, scope)
+            yield (
+                common,
+                _Scope(places, len(expression.expressions) if expression.recursive else number, scope),
+            )
         return
-    common = one.args.get("with_") or one.args.get("with")
+    common = expression.args.get("with_") or expression.args.get("with")
     inside = scope
     if isinstance(common, exp.With):
         places = _places(common)
         inside = _Scope(places, len(common.expressions), scope)
-    for child in one.iter_expressions():
+    for child in expression.iter_expressions():
         yield child, scope if child is common else inside
 
 
@@ -97,6 +100,6 @@ def _places(common: exp.With) -> dict[str, int]:
     return positions
 
 
-def lower(one: exp.Expr | None) -> str:
+def lower(identifier: exp.Expr | None) -> str:
     """Return an identifier's name in lower case; the empty text for ``None``."""
-    return one.name.lower() if one is not None else ""
+    return identifier.name.lower() if identifier is not None else ""

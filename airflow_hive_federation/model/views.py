@@ -241,12 +241,12 @@ class _Rewriting:
             changed["path"] = [self._path_element(element, catalog) for element in definition["path"]]
         return text if changed == definition else _encoded(changed)
 
-    def _path_element(self, one: Any, catalog: Any) -> Any:
+    def _path_element(self, element: Any, catalog: Any) -> Any:
         """Return an element of the path in which Trino looks for functions, with the target's schema."""
-        ours = isinstance(one, dict) and one.get("catalogName") == catalog
-        if ours and str(one.get("schemaName", "")).lower() == self._renaming.source_database:
-            return {**one, "schemaName": self._renaming.target_database}
-        return one
+        ours = isinstance(element, dict) and element.get("catalogName") == catalog
+        if ours and str(element.get("schemaName", "")).lower() == self._renaming.source_database:
+            return {**element, "schemaName": self._renaming.target_database}
+        return element
 
 
 def _is_trinos(view: Any) -> bool:
@@ -266,6 +266,6 @@ def _decoded(text: str) -> dict[str, Any]:
     return definition
 
 
-def _encoded(found: Mapping[str, Any]) -> str:
-    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+def _encoded(definition: Mapping[str, Any]) -> str:
+    text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
     return f"{_TRINO_BEGIN}{base64.b64encode(text.encode()).decode()}{_TRINO_END}"

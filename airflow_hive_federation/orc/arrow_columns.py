@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.types import HiveType
-from airflow_hive_federation.orc.exact_times import EXACT, of_timestamps
+from airflow_hive_federation.orc.nanosecond_times import NANOSECOND_TIME, of_timestamps
 
 _PRIMITIVES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -23,8 +23,8 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "binary": pa.binary(),
     "date": pa.date32(),
 }
-#: A unit of timestamps that stands for the type of :mod:`.orc.exact_times`.
-EXACTLY = "exact"
+#: A unit of timestamps that stands for the type of :mod:`.orc.nanosecond_times`.
+WIDE_NANOSECONDS = "wide ns"
 _ZONES = {"timestamp": None, "timestamp with local time zone": "UTC"}
 
 
@@ -36,14 +36,16 @@ def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
 def arrow_type(hive: HiveType, time_unit: str = "us") -> pa.DataType:
     """Map a Hive type to the Arrow type that pyarrow reads from, and writes to, ORC.
 
-    :param time_unit: Arrow's name of the unit of timestamps, or :data:`EXACTLY`. Spark has microseconds, ORC
-        files nanoseconds.
+    :param time_unit: Arrow's name of the unit of timestamps, or :data:`WIDE_NANOSECONDS`. Spark has
+        microseconds, ORC files nanoseconds.
     :raises KeyError: if pyarrow cannot write the type to ORC (unions, intervals).
     """
     if hive.name == "decimal":
         return pa.decimal128(*hive.arguments)
     if hive.name in _ZONES:
-        return EXACT if time_unit == EXACTLY else pa.timestamp(time_unit, _ZONES[hive.name])
+        return (
+            NANOSECOND_TIME if time_unit == WIDE_NANOSECONDS else pa.timestamp(time_unit, _ZONES[hive.name])
+        )
     if hive.name == "array":
         return pa.list_(arrow_type(hive.children[0], time_unit))
     if hive.name == "map":
@@ -80,7 +82,7 @@ def conforming(array: pa.Array, wanted: pa.DataType, *, by_position: bool = Fals
     if not _widens(array.type, wanted):
         raise AcidFormatError(f"{array.type} cannot become {wanted}.")
     try:
-        return of_timestamps(array) if wanted == EXACT else pc.cast(array, wanted)
+        return of_timestamps(array) if wanted == NANOSECOND_TIME else pc.cast(array, wanted)
     except pa.ArrowInvalid as error:
         raise AcidFormatError(f"a value of {array.type} does not fit {wanted}: {error}.") from error
 
@@ -122,7 +124,7 @@ def _widens(have: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_decimal(have):
         # A smaller scale would round values.
         return bool(pa.types.is_decimal(wanted) and wanted.scale >= have.scale)
-    if wanted == EXACT:
+    if wanted == NANOSECOND_TIME:
         return bool(pa.types.is_timestamp(have))
     return bool(have.equals(wanted))
 

@@ -28,8 +28,8 @@ from airflow_hive_federation.orc.early_timestamps import (
     with_nanoseconds,
     without_bounds,
 )
+from airflow_hive_federation.orc.encodable_columns import extract_columns, in_column_order, insert_columns
 from airflow_hive_federation.orc.long_texts import Bounds, stripe_with_bounds, with_bounds, without_long_texts
-from airflow_hive_federation.orc.made_columns import put_in, taken_out, together
 from airflow_hive_federation.orc.nested import whole_nested
 from airflow_hive_federation.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.orc.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
@@ -92,7 +92,7 @@ def encode(
     :raises AcidFormatError: if a timestamp cannot be stored; see :mod:`.early_timestamps`.
     """
     filtered = filtered_columns(filters, rows)
-    rows, columns = taken_out(rows, texts=not dictionaries)
+    rows, columns = extract_columns(rows, texts=not dictionaries)
     rows, nanoseconds = storable(whole_nested(rows))
     rows, bounds = without_long_texts(rows)
     # malloc keeps freed pages for the next stripe; pyarrow's own pool returns them to the kernel.
@@ -110,20 +110,20 @@ def encode(
     stripes, kinds = taken_apart(memoryview(sink.getvalue()))
     if not len(rows):
         return stripes
-    kinds = together(kinds, {number: column.kind for number, column in columns.items()})
+    kinds = in_column_order(kinds, {number: column.kind for number, column in columns.items()})
     counts = [value_counts(stripe.statistics[0]) for stripe in stripes]
     made, at = [], 0
     for stripe, early in zip(stripes, split(nanoseconds, counts), strict=True):
         streams = with_nanoseconds(Streams.of(stripe.body, stripe.lengths), early)
-        made_columns = {
+        encoded_columns = {
             number: column.part(at, at + stripe.rows).encoded(number, ROW_INDEX_STRIDE)
             for number, column in columns.items()
         }
-        streams = put_in(streams, made_columns)
+        streams = insert_columns(streams, encoded_columns)
         end = at + stripe.rows
         streams = with_filters(streams, filtered, at, end, fpp=filters.fpp, stride=ROW_INDEX_STRIDE)
         body, lengths = compressed(streams, kinds, compression)
-        changed = _with_made(_with_bounds(_without_bounds(stripe, early), bounds), made_columns)
+        changed = _with_statistics(_with_bounds(_without_bounds(stripe, early), bounds), encoded_columns)
         made.append(replace(changed, body=body, lengths=lengths))
         at += stripe.rows
     return made
@@ -300,23 +300,25 @@ def taken_apart(content: memoryview, name: str = "stripe") -> tuple[list[Stripe]
     return stripes or [nothing], [number_of(fields_of(message), 1) for message in all_of(footer, 4)]
 
 
-def _with_made(stripe: Stripe, columns: Mapping[int, Encoded]) -> Stripe:
+def _with_statistics(stripe: Stripe, columns: Mapping[int, Encoded]) -> Stripe:
     made_statistics = {number: column.statistics for number, column in columns.items()}
     (statistics,) = stripe.statistics
     fields = [
         (1, BYTES, column_statistics)
-        for column_statistics in together(all_of(fields_of(statistics), 1), made_statistics)
+        for column_statistics in in_column_order(all_of(fields_of(statistics), 1), made_statistics)
     ]
     return replace(
-        stripe, statistics=(message_of(fields),), columns=tuple(together(stripe.columns, made_statistics))
+        stripe,
+        statistics=(message_of(fields),),
+        columns=tuple(in_column_order(stripe.columns, made_statistics)),
     )
 
 
-def _without_bounds(stripe: Stripe, found: Mapping[int, Nanoseconds]) -> Stripe:
+def _without_bounds(stripe: Stripe, nanoseconds: Mapping[int, Nanoseconds]) -> Stripe:
     (statistics,) = stripe.statistics
     numbered = enumerate(all_of(fields_of(statistics), 1))
     fields = [
-        (1, BYTES, without_bounds(column_statistics) if number in found else column_statistics)
+        (1, BYTES, without_bounds(column_statistics) if number in nanoseconds else column_statistics)
         for number, column_statistics in numbered
     ]
     columns = enumerate(stripe.columns)
@@ -324,7 +326,7 @@ def _without_bounds(stripe: Stripe, found: Mapping[int, Nanoseconds]) -> Stripe:
         stripe,
         statistics=(message_of(fields),),
         columns=tuple(
-            without_bounds(column_statistics) if number in found else column_statistics
+            without_bounds(column_statistics) if number in nanoseconds else column_statistics
             for number, column_statistics in columns
         ),
     )

@@ -22,11 +22,11 @@ from pyarrow import dataset, fs
 from airflow_hive_federation.orc.arrow_columns import orc_width
 from airflow_hive_federation.orc.assembly import PROLEPTIC
 from airflow_hive_federation.orc.calendars import proleptic_dates
-from airflow_hive_federation.orc.exact_times import EXACT, microseconds, proleptic_times
-from airflow_hive_federation.orc.far_columns import FarColumns, far_columns, types_as_numbers
+from airflow_hive_federation.orc.nanosecond_times import NANOSECOND_TIME, microseconds, proleptic_times
 from airflow_hive_federation.orc.nested import with_leaves
 from airflow_hive_federation.orc.protobuf import fields_of, number_of
 from airflow_hive_federation.orc.tail import INSTANT_KIND, OrcTail, end_with_types
+from airflow_hive_federation.orc.wide_timestamps import WideTimestamps, types_as_numbers, wide_columns
 
 # Arrow decodes up to 32 batches ahead (kDefaultBackgroundMaxQ), so batches are small.
 _BATCH_ROWS = 16_384
@@ -41,8 +41,8 @@ class OrcBatches:
     :param name: the file's name for error messages.
     :param tail: the file's tail.
     :param size_bytes: the file's length in bytes; long rows make smaller batches.
-    :param exactly: timestamps outside the range of nanoseconds have the type :data:`.exact_times.EXACT`;
-        otherwise they are microseconds.
+    :param nanoseconds: timestamps outside the range of Arrow's nanoseconds have the type
+        :data:`.nanosecond_times.NANOSECOND_TIME`; otherwise they are microseconds.
     :param proleptic: dates and timestamps before 15 October 1582 are converted to the proleptic calendar.
     """
 
@@ -53,14 +53,14 @@ class OrcBatches:
         tail: OrcTail,
         *,
         size_bytes: int,
-        exactly: bool = True,
+        nanoseconds: bool = True,
         proleptic: bool = False,
     ) -> None:
         self._file = file
         self._name = name
         self._tail = tail
-        self._far = far_columns(tail)
-        self._exactly = exactly
+        self._wide = wide_columns(tail)
+        self._nanoseconds = nanoseconds
         # A file without a calendar in its tail has the Julian one (OrcConf.PROLEPTIC_GREGORIAN_DEFAULT).
         self._from_julian = proleptic and tail.calendar != PROLEPTIC
         fitting = _BATCH_BYTES * tail.row_count // max(1, size_bytes)
@@ -73,7 +73,7 @@ class OrcBatches:
         :raises pyarrow.ArrowException: if it is not an ORC file, or has types that pyarrow does not know.
         """
         schema = self._fragment.physical_schema
-        if not self._far:
+        if not self._wide:
             return schema
         pairs = zip(schema, self._numbers.values(), strict=True)
         made = [with_leaves(pa.array([], field.type), self._nothing, number) for field, number in pairs]
@@ -93,9 +93,11 @@ class OrcBatches:
             range(first, first + orc_width(schema.field(name).type))
             for first, name in zip(numbers, names, strict=True)
         ]
-        far = frozenset(number for number in self._far if any(number in span for span in spans))
-        rows = self._exact_times(columns, numbers, far) if far else self._scanned(self._fragment, columns)
-        if not (self._from_julian or far):
+        wide = frozenset(number for number in self._wide if any(number in span for span in spans))
+        rows = (
+            self._wide_timestamps(columns, numbers, wide) if wide else self._scanned(self._fragment, columns)
+        )
+        if not (self._from_julian or wide):
             yield from rows
             return
         for batch in rows:
@@ -113,18 +115,18 @@ class OrcBatches:
         widths = (orc_width(kind) for kind in schema.types)
         return dict(zip(schema.names, accumulate(widths, initial=1), strict=False))
 
-    def _exact_times(
-        self, columns: Sequence[str] | None, numbers: Sequence[int], far: frozenset[int]
+    def _wide_timestamps(
+        self, columns: Sequence[str] | None, numbers: Sequence[int], wide: frozenset[int]
     ) -> Generator[pa.RecordBatch, None, None]:
         with ExitStack() as opened:
             file = self._file
             if isinstance(file, str):
                 file = opened.enter_context(Path(file).open("rb"))
-            start, end = end_with_types(file, self._name, types_as_numbers(self._tail, far))
+            start, end = end_with_types(file, self._name, types_as_numbers(self._tail, wide))
             # The scanner's thread reads the same file, hence the lock.
             lock = Lock()
             as_numbers, stripes = (io.BufferedReader(Head(file, start, rest, lock)) for rest in (end, b""))
-            times = FarColumns(stripes, self._tail, far, numbers)
+            times = WideTimestamps(stripes, self._tail, wide, numbers)
             yield from times.put_together(self._scanned(_fragment(as_numbers), columns))
 
     def _scanned(self, fragment: dataset.Fragment, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
@@ -139,15 +141,15 @@ class OrcBatches:
         ).to_batches()
 
     def _nothing(self, empty: pa.Array, number: int) -> pa.Array:
-        return self._finished(pa.array([], EXACT) if number in self._far else empty, number)
+        return self._finished(pa.array([], NANOSECOND_TIME) if number in self._wide else empty, number)
 
     def _finished(self, array: pa.Array, number: int) -> pa.Array:
         if self._from_julian and pa.types.is_date32(array.type):
             return proleptic_dates(array)
-        if array.type != EXACT:
+        if array.type != NANOSECOND_TIME:
             return array
         times = proleptic_times(array) if self._from_julian else array
-        if self._exactly:
+        if self._nanoseconds:
             return times
         is_instant = number_of(fields_of(self._tail.types[number]), 1) == INSTANT_KIND
         return microseconds(times).cast(pa.timestamp("us", "UTC" if is_instant else None))

@@ -56,7 +56,7 @@ class Decimals:
         return Decimals(self.values[first:last], self.presence.part(start, end), self.scale)
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         pieces: list[bytes] = []
         entries = []
         offset = 0

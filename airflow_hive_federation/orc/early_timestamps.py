@@ -1,9 +1,9 @@
 """Encodes timestamps that pyarrow's ORC writer stores wrongly or does not know.
 
 pyarrow's writer stores negative nanoseconds for an instant before 1970 with a fraction of a second, and takes
-the values of :mod:`.exact_times` for bytes. It therefore receives whole seconds instead, rounded as in ORC.
-This module encodes the streams of nanoseconds, and replaces them in the encoded stripe. The bounds of these
-columns are removed from the stripe's statistics.
+the values of :mod:`.nanosecond_times` for bytes. It therefore receives whole seconds instead, rounded as in
+ORC. This module encodes the streams of nanoseconds, and replaces them in the encoded stripe. The bounds of
+these columns are removed from the stripe's statistics.
 
 The last second before 1970 cannot be stored: the sign of its seconds is lost (``TimestampTreeReader``
 recognizes an early instant by negative seconds).
@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.orc.arrow_columns import in_one_piece, orc_width
-from airflow_hive_federation.orc.exact_times import EXACT, of_timestamps, parts
 from airflow_hive_federation.orc.instants import shortened
 from airflow_hive_federation.orc.integers import Runs, runs_of
+from airflow_hive_federation.orc.nanosecond_times import NANOSECOND_TIME, of_timestamps, parts
 from airflow_hive_federation.orc.nested import with_leaves
 from airflow_hive_federation.orc.protobuf import (
     BYTES,
@@ -69,7 +69,7 @@ def storable(rows: pa.Table) -> tuple[pa.Table, Mapping[int, Nanoseconds]]:
 
 
 def _whole_seconds(array: pa.Array) -> tuple[pa.Array, Nanoseconds]:
-    times = array if array.type == EXACT else of_timestamps(array)
+    times = array if array.type == NANOSECOND_TIME else of_timestamps(array)
     seconds, nanoseconds = parts(times)
     nulls = times.is_null().to_numpy(zero_copy_only=False)
     seconds, nanoseconds = np.where(nulls, 0, seconds), np.where(nulls, 0, nanoseconds)
@@ -83,12 +83,12 @@ def _whole_seconds(array: pa.Array) -> tuple[pa.Array, Nanoseconds]:
     return whole, shortened(nanoseconds[~nulls], 10**9)
 
 
-def with_nanoseconds(streams: Streams, found: Mapping[int, Nanoseconds]) -> Streams:
+def with_nanoseconds(streams: Streams, nanoseconds: Mapping[int, Nanoseconds]) -> Streams:
     """Replace the streams of nanoseconds in a stripe.
 
-    :param found: stored nanoseconds by column number, one per value that is not null.
+    :param nanoseconds: stored nanoseconds by column number, one per value that is not null.
     """
-    made = {column: runs_of(values, signed=False) for column, values in found.items()}
+    made = {column: runs_of(values, signed=False) for column, values in nanoseconds.items()}
 
     def changed(stream: Stream) -> Stream:
         if stream.column in made and stream.kind == SECONDARY:
@@ -128,13 +128,15 @@ def _index(message: bytes, runs: Runs) -> bytes:
     return message_of(entries)
 
 
-def split(found: Mapping[int, Nanoseconds], counts: Sequence[Sequence[int]]) -> list[dict[int, Nanoseconds]]:
+def split(
+    nanoseconds: Mapping[int, Nanoseconds], counts: Sequence[Sequence[int]]
+) -> list[dict[int, Nanoseconds]]:
     """Divide values among the stripes that hold them.
 
     :param counts: number of values of each column, stripe by stripe.
     """
-    ends = {column: np.cumsum([in_stripe[column] for in_stripe in counts])[:-1] for column in found}
-    parts = {column: np.split(values, ends[column]) for column, values in found.items()}
+    ends = {column: np.cumsum([in_stripe[column] for in_stripe in counts])[:-1] for column in nanoseconds}
+    parts = {column: np.split(values, ends[column]) for column, values in nanoseconds.items()}
     return [
         {column: stripe_values[index] for column, stripe_values in parts.items()}
         for index in range(len(counts))

@@ -56,7 +56,7 @@ class Floats:
         return Floats(self.values[first:last], self.presence.part(start, end), self.kind)
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         entries = []
         for start, end in self.presence.groups(stride):
             first, last = map(self.presence.values_before, (start, end))

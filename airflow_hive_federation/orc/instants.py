@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_hive_federation.orc.arrow_columns import in_one_piece
-from airflow_hive_federation.orc.exact_times import EXACT, parts
 from airflow_hive_federation.orc.integers import Numbers, has_shorter_form, runs_of
+from airflow_hive_federation.orc.nanosecond_times import NANOSECOND_TIME, parts
 from airflow_hive_federation.orc.protobuf import BYTES, VARINT, message_of, zigzag
 from airflow_hive_federation.orc.row_groups import Encoded, Presence, row_index
 from airflow_hive_federation.orc.streams import DATA, SECONDARY, Stream
@@ -48,11 +48,11 @@ class Instants:
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> Instants | None:
         """Return a column in this form; ``None`` for another type, only nulls, or a shorter form of it."""
-        is_exact = column.type == EXACT
-        if not (is_exact or pa.types.is_timestamp(column.type)) or column.null_count == len(column):
+        is_nanosecond_time = column.type == NANOSECOND_TIME
+        if not (is_nanosecond_time or pa.types.is_timestamp(column.type)) or column.null_count == len(column):
             return None
         present = column.drop_null() if column.null_count else column
-        if is_exact:
+        if is_nanosecond_time:
             per_second = 10**9
             seconds, fractions = parts(in_one_piece(present))
         else:
@@ -60,10 +60,10 @@ class Instants:
             values = present.cast(pa.int64()).to_numpy()
             seconds = values // per_second
             fractions = values - seconds * per_second
-        # Exact times stay here in any form, because pyarrow's encoder would write no bounds for them.
-        if seconds.min() < 0 or (not is_exact and has_shorter_form(seconds - _BASE_S)):
+        # Such times stay here in any form, because pyarrow's encoder would write no bounds for them.
+        if seconds.min() < 0 or (not is_nanosecond_time and has_shorter_form(seconds - _BASE_S)):
             return None
-        kind = 18 if not is_exact and column.type.tz else 9
+        kind = 18 if not is_nanosecond_time and column.type.tz else 9
         return cls(seconds, fractions, Presence.of(column), per_second, kind)
 
     def part(self, start: int, end: int) -> Instants:
@@ -77,7 +77,7 @@ class Instants:
         )
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         seconds = runs_of(self.seconds - _BASE_S)
         nanoseconds = runs_of(shortened(self.fractions, self.per_second), signed=False)
         entries = []

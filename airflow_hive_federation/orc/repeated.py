@@ -59,12 +59,12 @@ class RepeatedNumbers:
 
     def part(self, start: int, end: int) -> RepeatedNumbers:
         """Return the column of a range of rows."""
-        groups = list(self.pieces(start, end))
-        starts = [at - start for _, at, _ in groups]
-        return RepeatedNumbers(tuple(self.values[place] for place, _, _ in groups), (*starts, end - start))
+        runs = list(self.runs(start, end))
+        starts = [at - start for _, at, _ in runs]
+        return RepeatedNumbers(tuple(self.values[place] for place, _, _ in runs), (*starts, end - start))
 
-    def pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the groups in a range of rows: the index of the number, the first row, and the end."""
+    def runs(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the runs in a range of rows: the index of the number, the first row, and the end."""
         first = int(np.searchsorted(self.starts, start, side="right")) - 1
         for place in range(first, len(self.values)):
             if self.starts[place] >= end:
@@ -72,15 +72,15 @@ class RepeatedNumbers:
             yield place, max(start, self.starts[place]), min(end, self.starts[place + 1])
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         content = bytearray()
         begins = []
-        for place, start, end in self.pieces(0, self.rows):
+        for place, start, end in self.runs(0, self.rows):
             begins.append(len(content))
             content += steps(self.values[place], 0, end - start)
         entries = []
         for start in range(0, self.rows, stride):
-            place = next(self.pieces(start, start + 1))[0]
+            place = next(self.runs(start, start + 1))[0]
             run, inside = divmod(start - self.starts[place], RUN)
             # All runs of one number have the same length in bytes, whatever their count.
             offset = begins[place] + run * len(steps(self.values[place], 0, 1))
@@ -89,9 +89,9 @@ class RepeatedNumbers:
         return Encoded(streams, self._statistics(0, self.rows))
 
     def _statistics(self, start: int, end: int) -> bytes:
-        counted = [(self.values[place], to - at) for place, at, to in self.pieces(start, end)]
-        values = [value for value, _ in counted]
-        total = sum(value * count for value, count in counted)
+        lengths = [(self.values[place], to - at) for place, at, to in self.runs(start, end)]
+        values = [value for value, _ in lengths]
+        total = sum(value * length for value, length in lengths)
         return integer_statistics(min(values), max(values), total, end - start)
 
 

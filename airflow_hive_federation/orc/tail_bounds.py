@@ -65,8 +65,8 @@ def check_types(types: Sequence[bytes]) -> None:
             raise ValueError(f"its types are nested more than {MAX_DEPTH} levels deep")
 
 
-def _children(one: bytes) -> Iterator[int]:
-    fields = fields_of(one)
+def _children(message: bytes) -> Iterator[int]:
+    fields = fields_of(message)
     # The numbers may be packed or not: every reader of protocol buffers accepts both forms.
     for packed in all_of(fields, _SUBTYPES):
         yield from read_varints(packed)

@@ -68,7 +68,7 @@ class Texts:
         return Texts(self.values.slice(first, last - first), self.presence.part(start, end))
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         lengths = runs_of(self.sizes, signed=False)
         entries, extremes = [], []
         for start, end in self.presence.groups(stride):

@@ -60,7 +60,7 @@ class WholeNumbers:
         return WholeNumbers(self.values[first:last], self.presence.part(start, end), self.kind)
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         runs = runs_of(self.values)
         entries = []
         for start, end in self.presence.groups(stride):

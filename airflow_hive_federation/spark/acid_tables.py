@@ -24,9 +24,9 @@ from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.formats.plain import plain_table
 from airflow_hive_federation.tables.read.partition_scans import PartitionState
 from airflow_hive_federation.tables.read.reader import visible_rows
+from airflow_hive_federation.tables.spark_internals import Relation, sql_with_relations
 
 _CATALOG = "spark_catalog"
-_SEPARATOR = "\x01"
 
 
 def acid_frames(
@@ -99,55 +99,14 @@ def sql_with_frames(
     for (home, name), frame in frames.items():
         if home == database.lower():
             frame.createOrReplaceTempView(f"`{name}`")
-    jvm: Any = spark._jvm  # noqa: SLF001
-    session: Any = spark._jsparkSession  # noqa: SLF001
-    plan = session.sessionState().sqlParser().parsePlan(sql)
-    replaced = _Replacing(jvm, frames).plan(plan)
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, replaced), spark)
 
-
-class _Replacing:
-    """A Scala ``PartialFunction[LogicalPlan, LogicalPlan]`` that replaces relations with DataFrames."""
-
-    def __init__(self, jvm: Any, frames: Mapping[tuple[str, str], DataFrame]) -> None:
-        self._jvm = jvm
-        self._frames = frames
-
-    def plan(self, plan: Any) -> Any:
-        return plan.transformDownWithSubqueries(self)
-
-    def applyOrElse(self, node: Any, _otherwise: Any) -> Any:  # noqa: N802 - Scala's name
-        kind = node.getClass().getSimpleName()
-        if kind == "UnresolvedRelation":
-            return self._relation(node)
-        # Common table expressions are not children of their node, so the transformation skips them.
-        return self._with(node) if kind == "UnresolvedWith" else node
-
-    class Java:
-        implements = ["scala.PartialFunction"]  # noqa: RUF012 - as py4j wants it
-
-    def _relation(self, node: Any) -> Any:
-        parts = [item.lower() for item in node.multipartIdentifier().mkString(_SEPARATOR).split(_SEPARATOR)]
-        if len(parts) == 3 and parts[0] == _CATALOG:
-            del parts[0]
-        frame = self._frames.get((parts[0], parts[1])) if len(parts) == 2 else None
+    def relation_of(parts: tuple[str, ...]) -> Relation | None:
+        names = [part.lower() for part in parts]
+        if len(names) == 3 and names[0] == _CATALOG:
+            del names[0]
+        frame = frames.get((names[0], names[1])) if len(names) == 2 else None
         if frame is None:
-            return node
-        catalyst = self._jvm.org.apache.spark.sql.catalyst
-        name = catalyst.AliasIdentifier(parts[1], self._seq([_CATALOG, parts[0]]))
-        return catalyst.plans.logical.SubqueryAlias(name, frame._jdf.logicalPlan())  # noqa: SLF001
+            return None
+        return Relation(name=names[1], qualifier=(_CATALOG, names[0]), frame=frame)
 
-    def _with(self, node: Any) -> Any:
-        arguments = [node.productElement(index) for index in range(node.productArity())]
-        relations = []
-        for index in range(node.cteRelations().size()):
-            item = node.cteRelations().apply(index)
-            parts = [item.productElement(at) for at in range(item.productArity())]
-            parts[1] = self.plan(parts[1])
-            relations.append(getattr(self._jvm.scala, f"Tuple{len(parts)}")(*parts))
-        arguments[1] = self._seq(relations)
-        array = self._jvm.org.apache.spark.api.python.PythonUtils.toArray(arguments)
-        return node.makeCopy(array)
-
-    def _seq(self, items: list[Any]) -> Any:
-        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(items)
+    return sql_with_relations(spark, sql, relation_of)

@@ -393,11 +393,11 @@ def _remove(uri: str, options: Mapping[str, Any] | None) -> None:
         filesystem.rm_file(known_as)
 
 
-def _mismatch(path: str, expected: str, found: str) -> StorageError:
+def _mismatch(path: str, expected: str, digest: str) -> StorageError:
     return DigestMismatchError(
-        f"{path} has digest {found}, not {expected} as was recorded for it.",
+        f"{path} has digest {digest}, not {expected} as was recorded for it.",
         remedy="The file changed or was damaged since: compare it with its origin, then list it anew.",
         path=path,
         expected=expected,
-        found=found,
+        found=digest,
     )

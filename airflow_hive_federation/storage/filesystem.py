@@ -153,17 +153,17 @@ def relative(uri: str, base: str) -> str:
     return parse_location(uri).path[len(parse_location(base).path.rstrip("/")) :].lstrip("/")
 
 
-def refuse_hidden(uri: str, what: str, *, remedy: str) -> None:
+def refuse_hidden(uri: str, description: str, *, remedy: str) -> None:
     """Refuse a directory whose tables Hive would read as empty.
 
-    :param what: the directory's description for the error.
+    :param description: the directory's description for the error.
     :raises HiddenLocationError: if a name in its path begins with ``.`` or ``_``.
     """
     name = hidden_name(parse_location(uri).path)
     if name is not None:
         raise HiddenLocationError(
-            f"Hive would read tables in {what}, {uri}, as empty: it hides paths in which a name begins with "
-            f"'.' or '_', as {name!r} does.",
+            f"Hive would read tables in {description}, {uri}, as empty: it hides paths in which a name "
+            f"begins with '.' or '_', as {name!r} does.",
             remedy=remedy,
             path=uri,
         )

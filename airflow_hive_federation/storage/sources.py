@@ -66,35 +66,35 @@ class SourceRoots:
                 )
         return cls(roots=chosen or bound)
 
-    def check(self, uri: str, what: str) -> None:
+    def check(self, uri: str, description: str) -> None:
         """Refuse a directory or file outside of the roots, by its URI or by the target of links in its path.
 
         :param uri: its URI.
-        :param what: its description for the error: ``location of table d.t``.
+        :param description: its description for the error: ``location of table d.t``.
         :raises SourceNotAllowedError: if it lies outside.
         :raises StorageError: if a link cannot be followed.
         """
-        self.check_written(uri, what)
+        self.check_written(uri, description)
         path = local_path(uri)
         if path is not None:
             with storage_errors(uri):
-                self._below(os.path.realpath(path), uri, what)
+                self._below(os.path.realpath(path), uri, description)
 
-    def check_written(self, uri: str, what: str) -> None:
+    def check_written(self, uri: str, description: str) -> None:
         """Refuse a directory or file outside of the roots by its URI alone, without a request to the store.
 
         :raises SourceNotAllowedError: if it lies outside.
         """
         if not _is_allowed(self.roots, uri):
-            raise _refused(uri, what, self.roots)
+            raise _refused(uri, description, self.roots)
 
-    def watch(self, files: Iterable[Item], what: str) -> Iterator[Item]:
+    def watch(self, files: Iterable[Item], description: str) -> Iterator[Item]:
         """Yield files, and refuse links that lead out of the roots.
 
         The method follows the links in a directory's path once, and those of a file only if it is a link.
 
         :param files: objects with an attribute ``uri``.
-        :param what: their description for the error.
+        :param description: their description for the error.
         :raises SourceNotAllowedError: if a file lies outside.
         """
         followed: dict[str, None] = {}
@@ -105,7 +105,7 @@ class SourceRoots:
                 folder = path.rpartition("/")[0] or "/"
                 with storage_errors(uri):
                     if folder not in followed or Path(path).is_symlink():
-                        self.check(uri, what)
+                        self.check(uri, description)
                         followed[folder] = None
             yield file
 
@@ -152,12 +152,12 @@ class SourceRoots:
             )
         return descriptor
 
-    def _below(self, real: str, uri: str, what: str) -> str:
+    def _below(self, real: str, uri: str, description: str) -> str:
         """Return the real path of the root that contains a real path."""
         for root in _real_roots(self.roots):
             if real == root or real.startswith(f"{root.rstrip('/')}/"):
                 return root
-        raise _refused(uri, what, self.roots, real)
+        raise _refused(uri, description, self.roots, real)
 
 
 def checked_roots(roots: Iterable[str], where: str) -> tuple[str, ...]:
@@ -197,13 +197,13 @@ def _real_roots(roots: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(os.path.realpath(path) for root in roots if (path := local_path(root)) is not None)
 
 
-def _refused(uri: str, what: str, roots: tuple[str, ...], real: str = "") -> SourceNotAllowedError:
+def _refused(uri: str, description: str, roots: tuple[str, ...], real: str = "") -> SourceNotAllowedError:
     leads = f", which a link leads to from {uri}" if real and real != local_path(uri) else ""
     shown = f"file:{real}" if leads else uri
     allowed = f"{', '.join(roots)}" if roots else "stores that machines share (hdfs, s3, gs, abfs, …)"
     return SourceNotAllowedError(
-        f"{what[:1].upper()}{what[1:]} is {shown}{leads}. The policy may copy from {allowed}, and from "
-        "nowhere else.",
+        f"{description[:1].upper()}{description[1:]} is {shown}{leads}. The policy may copy from {allowed}, "
+        "and from nowhere else.",
         remedy="If it may be copied, add a directory that contains it to allowed_source_roots of the policy, "
         f"and to {ROOTS_VARIABLE} if an administrator has set that; else move the data, or leave the table "
         "out (exclude_tables).",

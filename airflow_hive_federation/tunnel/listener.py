@@ -125,9 +125,9 @@ def _pump(source: socket.socket | TunnelSocket, target: socket.socket | TunnelSo
     _end(target)
 
 
-def _end(one: socket.socket | TunnelSocket) -> None:
-    if isinstance(one, TunnelSocket):
-        one.close()
+def _end(connection: socket.socket | TunnelSocket) -> None:
+    if isinstance(connection, TunnelSocket):
+        connection.close()
         return
     with suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
+        connection.shutdown(socket.SHUT_RDWR)

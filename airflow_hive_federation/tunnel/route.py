@@ -150,10 +150,10 @@ def _with_jumps(hop: Hop, lookup: Lookup, depth: int) -> list[Hop]:
     return [*before, hop]
 
 
-def _completed(hop: Hop, found: Mapping[str, Any]) -> Hop:
+def _completed(hop: Hop, settings: Mapping[str, Any]) -> Hop:
     return Hop(
-        host=str(found.get("hostname", hop.host)),
-        user=hop.user or (str(found["user"]) if "user" in found else None),
-        port=hop.port or (int(str(found["port"])) if "port" in found else None),
-        keys=hop.keys or tuple(found.get("identityfile") or ()),
+        host=str(settings.get("hostname", hop.host)),
+        user=hop.user or (str(settings["user"]) if "user" in settings else None),
+        port=hop.port or (int(str(settings["port"])) if "port" in settings else None),
+        keys=hop.keys or tuple(settings.get("identityfile") or ()),
     )

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from airflow_hive_federation.orc.assembly import AssembledFile, Stripe, encode
-from airflow_hive_federation.orc.made_columns import MadeColumn, put_in
+from airflow_hive_federation.orc.encodable_columns import EncodableColumn, insert_columns
 from airflow_hive_federation.orc.protobuf import all_of, fields_of, number_of, read_varints
 from airflow_hive_federation.orc.streams import DATA, PRESENT, ROW_INDEX, Streams
 from airflow_hive_federation.orc.tail import locate_footer
@@ -72,7 +72,7 @@ def contents(streams: Streams, column: int) -> dict[int, bytes]:
     return {one.kind: bytes(one.content) for one in streams.streams if one.column == column}
 
 
-def judge_parts(rows: pa.Table, left: pa.Table, taken: MadeColumn) -> None:
+def judge_parts(rows: pa.Table, left: pa.Table, taken: EncodableColumn) -> None:
     """Parts of a column are encoded and described as pyarrow does a column of these rows alone.
 
     :param rows: 41,000, of which the second column has nulls first.
@@ -83,7 +83,7 @@ def judge_parts(rows: pa.Table, left: pa.Table, taken: MadeColumn) -> None:
         part = rows.slice(start, end - start).combine_chunks()
         (stripe,) = encode(left.slice(start, end - start), "uncompressed")
         column = taken.part(start, end).encoded(2, 10_000)
-        made = put_in(Streams.of(stripe.body, stripe.lengths), {2: column})
+        made = insert_columns(Streams.of(stripe.body, stripe.lengths), {2: column})
         theirs, their_streams = by_pyarrow(part)
         assert bare_statistics(column.statistics) == bare_statistics(theirs[2])
         # One number alone has forms of the same length.

@@ -54,9 +54,9 @@ def rows_of_file(
     :param zone: time zone in which wall clocks become instants.
     :raises AcidFormatError: if the file is truncated, or lacks the columns it should have.
     """
-    counted = content if file.length is None else content.slice(0, file.length)
+    head = content if file.length is None else content.slice(0, file.length)
     first = file.first_row
-    for batch in _batches(file.path, counted):
+    for batch in _batches(file.path, head):
         if file.write_ids is None:
             arrays = _plain_arrays(batch, schema, zone)
             arrays += [
@@ -79,7 +79,7 @@ def _batches(path: str, content: pa.Buffer) -> Iterator[pa.RecordBatch]:
     tail = read_tail(opened, path)
     try:
         yield from OrcBatches(
-            opened, path, tail, size_bytes=content.size, exactly=False, proleptic=True
+            opened, path, tail, size_bytes=content.size, nanoseconds=False, proleptic=True
         ).batches()
     except (pa.ArrowException, OSError) as error:
         raise AcidFormatError(f"{path} cannot be read: {error}.", path=path) from error

@@ -13,18 +13,18 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import orc
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import SparkSession
 
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.tables.read import footers, scan
 from airflow_hive_federation.tables.read.partition_scans import PartitionScan
+from airflow_hive_federation.tables.spark_internals import longs_column
 
 Longs = np.ndarray[Any, np.dtype[np.int64]]
 _COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
@@ -33,7 +33,6 @@ _DELETE = 2
 _VERSION_1, _BUCKET_SHIFT, _TWELVE_BITS = 0x20000000, 16, 0xFFF
 _OTHER_BITS = ~(_TWELVE_BITS << _BUCKET_SHIFT | _TWELVE_BITS)
 _BITS = "__acid_deleted"
-_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 _NO_RUNS = (np.zeros((4, 0), np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 _MOST_DELETES = 5_000_000
 _MOST_WORDS = 4_000_000
@@ -75,7 +74,7 @@ class Deletes:
             return rows
         firsts, words = self._bits()
         # A single array holds both: arrays in arrays would cost one object per row.
-        array = _array(spark, np.concatenate([firsts + len(firsts), words]))
+        array = longs_column(spark, np.concatenate([firsts + len(firsts), words]))
         slot, row_id = self._slot_text(rows.columns), rows.columns[scan.ROW_ID]
         word = f"(get({_BITS}, {slot}) + shiftright({row_id}, 6))"
         bit = f"getbit(get({_BITS}, cast({word} & {_WORD_MASK}L as int)), cast({row_id} & 63 as int))"
@@ -165,21 +164,6 @@ def _key_texts(columns: Mapping[str, str]) -> tuple[str, str, str, str]:
         f"(shiftright({bucket}, {_BUCKET_SHIFT}) & {_TWELVE_BITS})",
         f"({bucket} & {_TWELVE_BITS})",
     )
-
-
-def _array(spark: SparkSession, values: Longs) -> SparkColumn:
-    """Make a constant array column without nulls.
-
-    The array is a literal of the plan: Spark would run a subquery on its own, and then the plan in stages.
-    """
-    java = partial(scan.java_class, spark)
-    first = java("org.apache.spark.unsafe.Platform").BYTE_ARRAY_OFFSET
-    array = java(f"{_EXPRESSIONS}.UnsafeArrayData").fromPrimitiveArray(
-        values.tobytes(), first, len(values), values.itemsize
-    )
-    types = java("org.apache.spark.sql.types.DataTypes")
-    longs = types.createArrayType(types.LongType, False)
-    return scan.column_of(spark, java(f"{_EXPRESSIONS}.Literal")(array, longs))
 
 
 def read_deletes(

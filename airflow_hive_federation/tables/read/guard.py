@@ -3,8 +3,7 @@
 Without the check, Spark reads a full ACID table as empty or with deleted and aborted rows, and Spark's writes
 to it make Hive's next SELECT fail. :func:`guarded` returns a session whose *analyzer* has one more check. The
 check therefore covers ``spark.sql``, ``spark.table``, ``spark.read`` and ``DataFrame.write`` alike; only our
-reader and writer pass. The check is a Python object that the JVM calls back for every plan, which costs some
-milliseconds per statement.
+reader and writer pass.
 """
 
 from __future__ import annotations
@@ -13,36 +12,19 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakSet
 
-from py4j.protocol import Py4JJavaError
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from airflow_hive_federation.acid.names import is_acid_directory
-from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.remote_links import REMOTE_NAME, WRITE_THERE
+from airflow_hive_federation.tables import spark_internals
 from airflow_hive_federation.tables.read import scan
+from airflow_hive_federation.tables.spark_internals import Access, CatalogTable, Directory
 
 _READ = (
     "Read it by airflow_hive_federation.tables.read.reader.read_table, or by tables.read.sessions.register "
     "for SQL."
 )
 _WRITE = "Write to it by airflow_hive_federation.tables.write.statements."
-#: Commands that name their table, and the method that returns the name.
-_BY_IDENTIFIER = {
-    "LoadDataCommand": "table",
-    "TruncateTableCommand": "tableName",
-    "AlterTableAddPartitionCommand": "tableName",
-    "AlterTableDropPartitionCommand": "tableName",
-    "AnalyzeTableCommand": "tableIdent",
-    "AnalyzeColumnCommand": "tableIdent",
-}
-#: Commands whose query is not among the children of the plan.
-_WITH_QUERY = {
-    "CreateDataSourceTableAsSelectCommand",
-    "CreateHiveTableAsSelectCommand",
-    "SaveIntoDataSourceCommand",
-    "InsertIntoDataSourceCommand",
-}
 _DEPTH = 6
 #: Spark applications whose new sessions have the check.
 _GUARDED: WeakSet[Any] = WeakSet()
@@ -55,129 +37,44 @@ def guarded(spark: SparkSession) -> SparkSession:
     ``newSession``. It refuses tables of the catalog with the property ``transactional``, and directories that
     hold bases or deltas. It raises pyspark's ``IllegalArgumentException`` before anything is read or written.
 
-    :raises ConfigurationError: if the session is one of Spark Connect, which has no JVM of its own.
+    :raises ConfigurationError: if the session is one of Spark Connect, which has no JVM of its own, or its
+        version of Spark is not supported.
     """
-    context: Any = getattr(spark, "_sc", None)
-    if context is None:
-        raise ConfigurationError(
-            "A session of Spark Connect cannot be guarded.", remedy="Guard a session of the driver itself."
-        )
-    gateway = context._gateway  # noqa: SLF001
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    # Exceptions that the check raises shall arrive unchanged.
-    gateway.callback_server_parameters.propagate_java_exceptions = True
-    session = spark._jsparkSession  # noqa: SLF001
-    # A session builds its rules when it first analyses a plan. The caller's session does so here, before the
-    # check is added, and stays without it.
-    session.sessionState().analyzer()
-    if context not in _GUARDED:
-        session.extensions().injectCheckRule(_CheckBuilder(spark))
-        _GUARDED.add(context)
+    spark_internals.check_session(spark)
+    application = spark.sparkContext
+    if application not in _GUARDED:
+        spark_internals.check_plans(spark, _objections, trusted_option=scan.OURS)
+        _GUARDED.add(application)
     return spark.newSession()
 
 
-class _CheckBuilder:
-    """Scala function ``SparkSession => LogicalPlan => Unit``."""
+def _objections(access: Access) -> Iterator[str]:
+    target, remedy = access.target, _WRITE if access.writes else _READ
+    if isinstance(target, Directory):
+        if _is_acid(target):
+            yield f"{target.path} is a directory of a transactional Hive table. Remedy: {remedy}"
+        return
+    if access.writes and target.property(REMOTE_NAME) is not None:
+        yield f"{target.name} stands for a remote table. Remedy: {WRITE_THERE}"
+    if _is_transactional(target):
+        yield f"{target.name} is a transactional Hive table. Remedy: {remedy}"
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
 
-    def apply(self, session: Any) -> Any:
-        return _Check(self._spark, session)
-
-    class Java:
-        implements = ["scala.Function1"]  # noqa: RUF012 - py4j requires this form
+def _is_transactional(table: CatalogTable) -> bool:
+    return (table.property("transactional") or "").lower() == "true"
 
 
-class _Check:
-    """Scala function ``LogicalPlan => Unit``, for one session."""
-
-    def __init__(self, spark: SparkSession, session: Any) -> None:
-        self._jvm: Any = spark._jvm  # noqa: SLF001
-        self._session = session
-
-    def apply(self, plan: Any) -> None:
-        for sentence in self._offences(plan):
-            raise Py4JJavaError(sentence, self._jvm.java.lang.IllegalArgumentException(sentence))
-
-    class Java:
-        implements = ["scala.Function1"]  # noqa: RUF012
-
-    def _offences(self, plan: Any) -> Iterator[str]:
-        kind = _kind(plan)
-        if kind in _BY_IDENTIFIER:
-            identifier = getattr(plan, _BY_IDENTIFIER[kind])()
-            yield from self._named(identifier)
-        elif kind == "InsertIntoHiveTable":
-            yield from _table(plan.table(), _WRITE)
-        elif kind == "InsertIntoHadoopFsRelationCommand":
-            yield from _optional(plan.catalogTable(), _WRITE)
-            yield from self._directory(plan.outputPath(), _WRITE)
-        elif kind == "SaveIntoDataSourceCommand" and plan.options().contains("path"):
-            yield from self._directory(self._path(plan.options().apply("path")), _WRITE)
-        elif kind == "InsertIntoHiveDirCommand" and plan.storage().locationUri().isDefined():
-            text = plan.storage().locationUri().get().toString()
-            is_bare = plan.isLocal() and text.startswith("/")
-            yield from self._directory(self._path(f"file:{text}" if is_bare else text), _WRITE)
-        if kind in _WITH_QUERY:
-            yield from self._offences(plan.query())
-        leaves = plan.collectLeaves()
-        for index in range(leaves.size()):
-            yield from self._leaf(leaves.apply(index))
-
-    def _leaf(self, leaf: Any) -> Iterator[str]:
-        kind = _kind(leaf)
-        if kind == "HiveTableRelation":
-            yield from _table(leaf.tableMeta(), _READ)
-        elif kind == "LogicalRelation":
-            yield from _optional(leaf.catalogTable(), _READ)
-            relation = leaf.relation()
-            if _kind(relation) == "HadoopFsRelation" and not relation.options().contains(scan.OURS):
-                roots = relation.location().rootPaths()
-                for index in range(roots.size()):
-                    yield from self._directory(roots.apply(index), _READ)
-
-    def _named(self, identifier: Any) -> Iterator[str]:
-        catalog = self._session.sessionState().catalog()
-        if not catalog.isTempView(identifier) and catalog.tableExists(identifier):
-            yield from _table(catalog.getTableMetadata(identifier), _WRITE)
-
-    def _path(self, text: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(text)
-
-    def _directory(self, path: Any, remedy: str) -> Iterator[str]:
-        if any(is_acid_directory(part) for part in str(path.toString()).split("/")) or self._holds_acid(path):
-            yield f"{path.toString()} is a directory of a transactional Hive table. Remedy: {remedy}"
-
-    def _holds_acid(self, path: Any) -> bool:
-        try:
-            system = path.getFileSystem(self._session.sessionState().newHadoopConf())
-            for _ in range(_DEPTH):
-                names = [status.getPath() for status in system.listStatus(path) if status.isDirectory()]
-                if any(is_acid_directory(child.getName()) for child in names):
-                    return True
-                # Partitions are alike, so the first one is enough.
-                path = next((child for child in names if "=" in child.getName()), None)
-                if path is None:
-                    return False
-        except Py4JJavaError:
-            # The path is missing, forbidden or in no known store: Spark reports that itself.
+def _is_acid(directory: Directory) -> bool:
+    """Return whether a directory belongs to the ACID layout, or holds directories that do."""
+    if any(is_acid_directory(part) for part in directory.path.split("/")):
+        return True
+    for _ in range(_DEPTH):
+        inside = directory.directories()
+        if any(is_acid_directory(child.name) for child in inside):
+            return True
+        # Partitions are alike, so the first one is enough.
+        partition = next((child for child in inside if "=" in child.name), None)
+        if partition is None:
             return False
-        return False
-
-
-def _optional(table: Any, remedy: str) -> Iterator[str]:
-    if table.isDefined():
-        yield from _table(table.get(), remedy)
-
-
-def _table(table: Any, remedy: str) -> Iterator[str]:
-    properties = table.properties()
-    if remedy == _WRITE and properties.contains(REMOTE_NAME):
-        yield f"{table.identifier().unquotedString()} stands for a remote table. Remedy: {WRITE_THERE}"
-    if properties.contains("transactional") and properties.apply("transactional").lower() == "true":
-        yield f"{table.identifier().unquotedString()} is a transactional Hive table. Remedy: {remedy}"
-
-
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
+        directory = partition
+    return False

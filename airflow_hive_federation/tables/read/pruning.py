@@ -7,7 +7,7 @@ bound; the predicate itself is applied to the rows as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -26,7 +26,13 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column
-from airflow_hive_federation.tables.read.scan import column_of
+from airflow_hive_federation.tables.spark_internals import (
+    column_of,
+    conjuncts,
+    is_deterministic,
+    names_in,
+    operands_equal_to,
+)
 from airflow_hive_federation.tables.spark_types import spark_type
 
 _INDEX = "__index"
@@ -50,10 +56,9 @@ class Predicate:
         self._spark = spark
         self._text = text
         try:
-            parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(text)  # noqa: SLF001
+            self._conjuncts = conjuncts(spark, text)
         except ParseException as error:
             raise ConfigurationError(f"Not a condition of Spark's SQL: {text!r}.") from error
-        self._conjuncts = list(_conjuncts(parsed))
 
     def applied(self, rows: DataFrame) -> DataFrame:
         """Return the rows for which the predicate is true.
@@ -77,7 +82,7 @@ class Predicate:
         """
         names = {key.name.lower() for key in keys}
         usable = [
-            conjunct for conjunct in self._conjuncts if (columns := _columns(conjunct)) and columns <= names
+            conjunct for conjunct in self._conjuncts if (columns := names_in(conjunct)) and columns <= names
         ]
         if not usable or not values:
             return list(range(len(values)))
@@ -98,7 +103,7 @@ class Predicate:
         for conjunct in usable:
             narrower = frame.where(column_of(self._spark, conjunct))
             # Spark would evaluate a random condition once for all rows of a partition.
-            if narrower._jdf.queryExecution().analyzed().deterministic():  # noqa: SLF001
+            if is_deterministic(narrower):
                 frame = narrower
         return sorted(row[0] for row in frame.select(_INDEX).collect())
 
@@ -131,8 +136,8 @@ class Predicate:
 
     def _values(self, column: Column) -> list[Any] | None:
         for conjunct in self._conjuncts:
-            operands = _equals(conjunct, column.name.lower())
-            if operands and not any(_columns(operand) for operand in operands):
+            operands = operands_equal_to(conjunct, column.name.lower())
+            if operands and not any(names_in(operand) for operand in operands):
                 literals = self._spark.range(1).select(
                     *(column_of(self._spark, operand).alias(f"v{i}") for i, operand in enumerate(operands))
                 )
@@ -196,46 +201,6 @@ def only_buckets(state: AcidState, buckets: Collection[int], count: int) -> Acid
 
 def _bucket(entry: FileEntry) -> int | None:
     return parse_file(entry.path.rpartition("/")[2]).bucket
-
-
-def _conjuncts(expression: Any) -> Iterator[Any]:
-    if _class(expression) == "And":
-        yield from _conjuncts(expression.left())
-        yield from _conjuncts(expression.right())
-    else:
-        yield expression
-
-
-def _class(expression: Any) -> str:
-    return str(expression.getClass().getSimpleName())
-
-
-def _children(expression: Any) -> list[Any]:
-    children = expression.children()
-    return [children.apply(index) for index in range(children.size())]
-
-
-def _columns(expression: Any) -> set[str]:
-    """Return the names of the columns in an expression; an unknown column is the empty name."""
-    kind = _class(expression)
-    if kind == "UnresolvedAttribute":
-        parts = expression.nameParts()
-        # a.b may be a field of a column, or a column of a table.
-        return {parts.head().lower()} if parts.size() == 1 else {""}
-    if "Star" in kind or "Subquery" in kind or kind in {"Exists", "ListQuery", "InSubquery"}:
-        return {""}
-    return {name for child in _children(expression) for name in _columns(child)}
-
-
-def _equals(expression: Any, name: str) -> list[Any]:
-    """Return the operands with which an expression compares a column for equality, if it does."""
-    kind = _class(expression)
-    if kind not in {"EqualTo", "In"}:
-        return []
-    first, *others = _children(expression)
-    if kind == "EqualTo" and _class(first) != "UnresolvedAttribute":
-        first, others = others[0], [first]
-    return others if _class(first) == "UnresolvedAttribute" and _columns(first) == {name} else []
 
 
 def _same_kind(column: Column, literal: spark_types.DataType) -> bool:

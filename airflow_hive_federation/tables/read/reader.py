@@ -171,10 +171,10 @@ def visible_rows(
     return scan.union([_chosen(rows, columns, names, row_ids=row_ids) for rows in results])
 
 
-def _together(found: Sequence[scan.Rows]) -> scan.Rows:
-    if len(found) == 1:
-        return found[0]
-    return scan.Rows.named(scan.union([rows.made() for rows in found]), found[0].columns)
+def _together(scans: Sequence[scan.Rows]) -> scan.Rows:
+    if len(scans) == 1:
+        return scans[0]
+    return scan.Rows.named(scan.union([rows.made() for rows in scans]), scans[0].columns)
 
 
 def _located(
@@ -380,9 +380,9 @@ def _bucket_of(place: PartitionScan, entry: FileEntry) -> int:
     return name.bucket
 
 
-def _refuse_unknown_columns(table: str, asked: Sequence[str], known: Sequence[Column]) -> None:
+def _refuse_unknown_columns(table: str, chosen: Sequence[str], known: Sequence[Column]) -> None:
     names = {column.name.lower() for column in known}
-    unknown = [name for name in asked if name.lower() not in names]
+    unknown = [name for name in chosen if name.lower() not in names]
     if unknown:
         raise ConfigurationError(
             f"{table} has no column {', '.join(unknown)}.",

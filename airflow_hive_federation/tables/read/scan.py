@@ -25,18 +25,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
-from py4j.java_gateway import JavaClass
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.tables import spark_internals
+from airflow_hive_federation.tables.read.ambiguous_times import checked, has_timestamps
 from airflow_hive_federation.tables.read.arrow_rows import RowFile, rows_of_file
-from airflow_hive_federation.tables.read.doubtful_times import checked, has_timestamps
 from airflow_hive_federation.tables.read.footers import row_columns
 
 WRITE_ID, BUCKET, ROW_ID = "__acid_write_id", "__acid_bucket", "__acid_row_id"
@@ -79,7 +79,6 @@ _CHEAP = (spark_types.BooleanType, spark_types.NumericType, spark_types.DateType
 # The number of rows decides on a broadcast: deletes compress so well (400,000 in 6 KB) that their size in
 # bytes cannot.
 _BROADCAST_ROWS = 2_000_000
-_LONG_AGO_MS = -62_000_000_000_000
 _VISIBILITY = re.compile(r"_v\d+\Z")
 
 
@@ -215,7 +214,7 @@ def arrow_rows(spark: SparkSession, files: Sequence[RowFile], schema: spark_type
     """
     by_path = {file.path: file for file in files}
     result = spark_types.StructType([*schema.fields, *_KEY_FIELDS])
-    zone = jvm_zone(spark)
+    zone = spark_internals.time_zone(spark)
 
     def convert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -257,11 +256,9 @@ def qualified(spark: SparkSession, location: str) -> tuple[str, str]:
     if plain := _PLAIN_LOCATION.fullmatch(location):
         path = f"{plain['file'] or plain['store']}{plain['path']}"
         return path, path
-    path = java_class(spark, "org.apache.hadoop.fs.Path")(location)
-    context = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
-    path = path.getFileSystem(context).makeQualified(path)
+    path, uri = spark_internals.qualified_path(spark, location)
     # A URI without authority is scheme:///x or scheme:/x, depending on how it was made.
-    return path.toString(), _EMPTY_AUTHORITY.sub(r"\1:/", path.toUri().toString())
+    return path, _EMPTY_AUTHORITY.sub(r"\1:/", uri)
 
 
 def names_fit(
@@ -302,17 +299,17 @@ def _read_acid(
         ]
     )
     options = {**STRICT, **(_BY_POSITION if by_position else {})}
-    return spark.read.schema(acid).options(**options).orc(_texts(spark, escaped(paths)))
+    return spark.read.schema(acid).options(**options).orc(spark_internals.java_texts(spark, escaped(paths)))
 
 
 def _checked(
     spark: SparkSession, columns: Mapping[str, str], schema: spark_types.StructType
 ) -> dict[str, str]:
-    """Make columns of ORC files fail on timestamps that Java's reader mistakes: :mod:`.doubtful_times`."""
+    """Make columns of ORC files fail on timestamps that Java's reader mistakes: :mod:`.ambiguous_times`."""
     if not has_timestamps(schema):
         return dict(columns)
-    zone = jvm_zone(spark)
-    offset_s = standard_offset_s(spark, zone)
+    zone = spark_internals.time_zone(spark)
+    offset_s = spark_internals.standard_offset_s(spark, zone)
     return {
         name: checked(text, field.dataType, zone, offset_s, column=name)
         for (name, text), field in zip(columns.items(), schema.fields, strict=True)
@@ -340,34 +337,6 @@ def escaped(paths: Sequence[str]) -> list[str]:
     return [_GLOB_CHARACTERS.sub(r"\\\1", path) for path in paths]
 
 
-def _texts(spark: SparkSession, texts: Sequence[str]) -> Any:
-    """Return a list of texts in the JVM, made in one call instead of one call per item."""
-    split = java_class(spark, "org.apache.hadoop.util.StringUtils").getStringCollection
-    return split("\0".join(texts), "\0")
-
-
-def jvm_zone(spark: SparkSession) -> str:
-    """Return the JVM's time zone, by which our reader and Spark's ORC reader convert wall clocks."""
-    return str(java_class(spark, "java.util.TimeZone").getDefault().getID())
-
-
 def at_same_clock(instant: SparkColumn, theirs: str, ours: str) -> SparkColumn:
     """Return the instant at which our clock shows the time that the other clock shows at an instant."""
     return instant if theirs == ours else fn.to_utc_timestamp(fn.from_utc_timestamp(instant, theirs), ours)
-
-
-def standard_offset_s(spark: SparkSession, zone: str) -> int:
-    """Return the seconds by which ``java.util.TimeZone`` has a zone's clock ahead of UTC before 1900."""
-    milliseconds = java_class(spark, "java.util.TimeZone").getTimeZone(zone).getOffset(_LONG_AGO_MS)
-    return int(milliseconds) // 1_000
-
-
-def column_of(spark: SparkSession, expression: Any) -> SparkColumn:
-    """Wrap a Catalyst expression of the JVM as a PySpark column."""
-    utilities = java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils")
-    return SparkColumn(utilities.column(expression))
-
-
-def java_class(spark: SparkSession, name: str) -> Any:
-    """Return a class of the JVM without the one call per part of its name that ``spark._jvm`` makes."""
-    return JavaClass(name, cast("Any", spark)._jvm._gateway_client)  # noqa: SLF001

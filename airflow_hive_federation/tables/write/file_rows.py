@@ -110,8 +110,8 @@ class DeletedRows:
             pa.nulls(batch.num_rows, self._row),
         )
 
-    def _check(self, keys: np.ndarray[Any, Any], found: pa.Array) -> None:
-        missing = pc.index(found, False).as_py()
+    def _check(self, keys: np.ndarray[Any, Any], is_present: pa.Array) -> None:
+        missing = pc.index(is_present, False).as_py()
         if missing >= 0:
             raise RefusedRowsError(
                 f"there is no row with ROW__ID {_row_id(keys[missing])} (any more) in its partition"

@@ -1,10 +1,10 @@
 """Encodes rows in the tasks that hold them, and assembles a bucket's file from the stripes.
 
 Spark takes longer to shuffle the rows of a bucket together than to encode them. Each task therefore encodes
-its own rows of each bucket as pieces of one hidden file, and returns only the pieces' places. Another task
-assembles the pieces of a bucket into the bucket's file. That task numbers the rows, which no task can do
-earlier, and encodes nothing else again. A piece with too few rows for a stripe holds the rows themselves;
-the second task encodes such rows of a bucket together.
+its own rows of each bucket as fragments of one hidden file, and returns only the fragments' places. Another
+task assembles the fragments of a bucket into the bucket's file. That task numbers the rows, which no task can
+do earlier, and encodes nothing else again. A fragment with too few rows for a stripe holds the rows
+themselves; the second task encodes such rows of a bucket together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Row, SparkSession
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
-from airflow_hive_federation.acid.row_ids import counted_on
+from airflow_hive_federation.acid.row_ids import renumbered
 from airflow_hive_federation.orc.assembly import PROLEPTIC, AssembledFile, encode, taken_apart
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 from airflow_hive_federation.tables.write.columns import stored
@@ -27,40 +27,40 @@ from airflow_hive_federation.tables.write.file_rows import NewRows, RefusedRowsE
 from airflow_hive_federation.tables.write.files import OpenFile, file_types
 from airflow_hive_federation.tables.write.tasks import StagedOutput, Writing, refusal, task_attempt
 
-#: A piece is an ORC file if ``is_encoded`` is true, otherwise an Arrow stream with the rows unchanged.
-PIECE_SCHEMA = (
+#: A fragment is an ORC file if ``is_encoded`` is true, otherwise an Arrow stream with the rows unchanged.
+FRAGMENT_SCHEMA = (
     "bucket int, values array<string>, path string, offset bigint, size bigint, is_encoded boolean,"
     " problem string"
 )
 # Size of the block of rows in memory that a task distributes among the buckets.
 _BLOCK_BYTES = 64 * 1024 * 1024
-# A smaller piece holds rows instead of a stripe.
+# A smaller fragment holds rows instead of a stripe.
 _STRIPE_BYTES = 1024 * 1024
 # The number of the column of row ids in an ACID file.
 _ROW_ID = 4
 _Batches = Iterator[pa.RecordBatch]
 
 
-def encode_pieces(writing: Writing) -> Callable[[_Batches], _Batches]:
-    """Return the function that encodes a task's rows, all of one partition, in pieces per bucket."""
+def encode_fragments(writing: Writing) -> Callable[[_Batches], _Batches]:
+    """Return the function that encodes a task's rows, all of one partition, in fragments per bucket."""
 
     def encode_them(batches: _Batches) -> _Batches:
         task, attempt = task_attempt()
-        pieces: _Pieces | None = None
+        fragments: _Fragments | None = None
         results: list[dict[str, Any]] = []
         try:
             for block in _blocks(batches):
-                if pieces is None:
-                    pieces = _Pieces(writing, f"pieces-{task}-{attempt}")
-                pieces.add(block)
-            if pieces is not None:
-                results = pieces.close()
-                pieces = None
+                if fragments is None:
+                    fragments = _Fragments(writing, f"pieces-{task}-{attempt}")
+                fragments.add(block)
+            if fragments is not None:
+                results = fragments.close()
+                fragments = None
         except RefusedRowsError as refused:
             results = [{"problem": str(refused)}]
         finally:
-            if pieces is not None:
-                pieces.discard()
+            if fragments is not None:
+                fragments.discard()
         yield pa.RecordBatch.from_pylist(results, _SCHEMA)
 
     return encode_them
@@ -79,23 +79,23 @@ _SCHEMA = pa.schema(
 )
 
 
-def assemble_pieces(spark: SparkSession, writing: Writing, pieces: Sequence[Row]) -> list[Row]:
-    """Assemble the pieces of each bucket into one file, in Spark tasks.
+def assemble_fragments(spark: SparkSession, writing: Writing, fragments: Sequence[Row]) -> list[Row]:
+    """Assemble the fragments of each bucket into one file, in Spark tasks.
 
-    :param pieces: result rows of :func:`encode_pieces`.
+    :param fragments: result rows of :func:`encode_fragments`.
     :return: rows of ``RESULT_SCHEMA``.
     """
-    if not pieces:
+    if not fragments:
         return []
     by_bucket: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for piece in pieces:
-        by_bucket[piece.bucket].append(piece.asDict())
+    for fragment in fragments:
+        by_bucket[fragment.bucket].append(fragment.asDict())
 
-    def assemble(buckets_of_pieces: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, Any]]:
+    def assemble(buckets_of_fragments: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, Any]]:
         task, attempt = task_attempt()
-        for number, bucket_pieces in enumerate(buckets_of_pieces):
+        for number, bucket_fragments in enumerate(buckets_of_fragments):
             yield from _assembled(
-                writing, f"{writing.purpose}-{task}-{attempt}-{number}", bucket_pieces
+                writing, f"{writing.purpose}-{task}-{attempt}-{number}", bucket_fragments
             ).to_pylist()
 
     context = spark.sparkContext
@@ -105,17 +105,17 @@ def assemble_pieces(spark: SparkSession, writing: Writing, pieces: Sequence[Row]
     return [Row(**result) for result in buckets.mapPartitions(assemble).collect()]
 
 
-def _assembled(writing: Writing, name: str, pieces: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    bucket, values = pieces[0]["bucket"], pieces[0]["values"]
+def _assembled(writing: Writing, name: str, fragments: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    bucket, values = fragments[0]["bucket"], fragments[0]["values"]
     rows = NewRows(writing, bucket)
     file = OpenFile(writing, name, values, bucket, rows)
     try:
-        for piece in (encoded for encoded in pieces if encoded["is_encoded"]):
-            for stripe in taken_apart(_content(piece, writing), piece["path"])[0]:
+        for fragment in (encoded for encoded in fragments if encoded["is_encoded"]):
+            for stripe in taken_apart(_content(fragment, writing), fragment["path"])[0]:
                 first = rows.number(stripe.rows)
-                file.add(counted_on(stripe, _ROW_ID, first, writing.compression))
-        for piece in (unencoded for unencoded in pieces if not unencoded["is_encoded"]):
-            for batch in pa.ipc.open_stream(_content(piece, writing)):
+                file.add(renumbered(stripe, _ROW_ID, first, writing.compression))
+        for fragment in (unencoded for unencoded in fragments if not unencoded["is_encoded"]):
+            for batch in pa.ipc.open_stream(_content(fragment, writing)):
                 file.write(batch)
         return file.close()
     except RefusedRowsError as refused:
@@ -140,13 +140,13 @@ def _blocks(batches: _Batches) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(pending)
 
 
-class _Pieces:
-    """The pieces of one task, one after the other in a file."""
+class _Fragments:
+    """The fragments of one task, one after the other in a file."""
 
     def __init__(self, writing: Writing, name: str) -> None:
         self._writing = writing
         if writing.buckets is None:
-            raise ValueError("only tables with buckets are written in pieces")
+            raise ValueError("only tables with buckets are written in fragments")
         self._by = writing.buckets
         self._output = StagedOutput(writing, name)
         with storage_errors(self._output.uri):
@@ -209,7 +209,7 @@ class _Pieces:
         made.finish({})
 
     def close(self) -> list[dict[str, Any]]:
-        """Store the file for the other tasks, and return its pieces."""
+        """Store the file for the other tasks, and return its fragments."""
         with storage_errors(self._output.uri):
             self._file.close()
         self._output.put()
@@ -227,8 +227,8 @@ def _taken(column: pa.ChunkedArray, order: pa.Array) -> pa.Array:
     return pc.take(pa.concat_arrays(column.chunks, memory_pool=pool), order, memory_pool=pool)
 
 
-def _content(piece: Mapping[str, Any], writing: Writing) -> memoryview:
-    uri, start, size = piece["path"], piece["offset"], piece["size"]
+def _content(fragment: Mapping[str, Any], writing: Writing) -> memoryview:
+    uri, start, size = fragment["path"], fragment["offset"], fragment["size"]
     path = local_path(uri)
     with storage_errors(uri):
         if path is None:

@@ -23,7 +23,7 @@ from airflow_hive_federation.tables.write.partition_values import value_text
 
 MAX_BUCKET = 4095
 """Highest bucket number: Hive's row ids have 12 bits for the bucket (``BucketCodec.V1``)."""
-_MOST_BUCKETS_OF_PIECES = 16
+_MOST_BUCKETS_OF_FRAGMENTS = 16
 _ORC = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"
 _PARQUET = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
 _TEXT = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
@@ -164,7 +164,7 @@ def _check_storable(table: str, column: str, hive_type: HiveType) -> None:
         _check_storable(table, column, child)
 
 
-def is_made_of_pieces(layout: TableLayout, *, one_partition: bool) -> bool:
+def is_written_in_fragments(layout: TableLayout, *, one_partition: bool) -> bool:
     """Return whether rows are encoded before Spark brings the rows of a bucket together.
 
     They are not if buckets are sorted, or if there are so many buckets that their stripes would be small.
@@ -172,7 +172,7 @@ def is_made_of_pieces(layout: TableLayout, *, one_partition: bool) -> bool:
     :param one_partition: all rows go to the same partition, or the table has none.
     """
     is_apt = layout.is_full_acid and one_partition and not layout.sort_columns
-    return is_apt and 0 < layout.bucket_count <= _MOST_BUCKETS_OF_PIECES
+    return is_apt and 0 < layout.bucket_count <= _MOST_BUCKETS_OF_FRAGMENTS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,16 +26,20 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.reader import ROW_ID_COLUMN, read_table
+from airflow_hive_federation.tables.spark_internals import time_zone
 from airflow_hive_federation.tables.write.batches import collect_from_workers
 from airflow_hive_federation.tables.write.files import write_deletes, write_inserts
-from airflow_hive_federation.tables.write.fragments import PIECE_SCHEMA, assemble_pieces, encode_pieces
+from airflow_hive_federation.tables.write.fragments import (
+    FRAGMENT_SCHEMA,
+    assemble_fragments,
+    encode_fragments,
+)
 from airflow_hive_federation.tables.write.plan import (
     StagedFile,
     TableLayout,
     check_one_file_per_bucket,
-    is_made_of_pieces,
+    is_written_in_fragments,
     match_columns,
     partition_names,
     table_layout,
@@ -222,7 +226,7 @@ class _Work:
     @property
     def zone(self) -> str:
         """Return the time zone whose wall clock our reader and Spark's ORC reader use for timestamps."""
-        return scan.jvm_zone(self.spark)
+        return time_zone(self.spark)
 
 
 def _insert(
@@ -472,10 +476,10 @@ def _results(rows: DataFrame, writing: Writing, statement: Statement, *, placed:
     layout = statement.layout
     if statement.deletes:
         return collect_from_workers(rows, write_deletes(writing), RESULT_SCHEMA)
-    if not placed and is_made_of_pieces(layout, one_partition=statement.static_values is not None):
-        pieces = collect_from_workers(rows, encode_pieces(writing), PIECE_SCHEMA)
-        _check_refusals(layout, pieces)
-        return assemble_pieces(rows.sparkSession, writing, pieces)
+    if not placed and is_written_in_fragments(layout, one_partition=statement.static_values is not None):
+        fragments = collect_from_workers(rows, encode_fragments(writing), FRAGMENT_SCHEMA)
+        _check_refusals(layout, fragments)
+        return assemble_fragments(rows.sparkSession, writing, fragments)
     rows = arranged(layout, rows, writing.zone, placed=placed)
     if layout.text is not None:
         rows = as_texts(layout, rows, writing.zone)

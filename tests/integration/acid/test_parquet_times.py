@@ -16,7 +16,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.tables.read.reader import read_table
-from airflow_hive_federation.tables.read.scan import jvm_zone
+from airflow_hive_federation.tables.spark_internals import time_zone
 from airflow_hive_federation.tables.write.statements import append
 
 ONLY = "tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
@@ -179,7 +179,7 @@ def test_what_we_write(
         columns = COLUMNS if stored == "parquet" else "id int, t timestamp, d date"
         hive.execute(f"create table {name} ({columns}) stored as {stored} {ONLY}")
         rows = spark.createDataFrame(list(enumerate(TIMES)), "id int, x string").selectExpr(
-            "id", f"to_timestamp(concat(x, ' {jvm_zone(spark)}')) t", "cast(substr(x, 1, 10) as date) d"
+            "id", f"to_timestamp(concat(x, ' {time_zone(spark)}')) t", "cast(substr(x, 1, 10) as date) d"
         )
         if stored == "parquet":
             rows = rows.selectExpr("*", "array(t) a", "struct(t, id n) s", "map('k', t) m")

@@ -23,7 +23,7 @@ import pytest
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, StreamingConnectionError
 from airflow_hive_federation.ingest import (
     ArrowRecordWriter,
     HiveStreamingConnection,
@@ -33,9 +33,6 @@ from airflow_hive_federation.ingest import (
 )
 from airflow_hive_federation.ingest import batch as ingest_batch
 from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
-from airflow_hive_federation.ingest.errors import (
-    ConnectionError as StreamingConnectionError,
-)
 from airflow_hive_federation.ingest.errors import (
     HeartBeatFailure,
     InvalidTable,

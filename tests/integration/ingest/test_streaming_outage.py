@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.errors import StreamingConnectionError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
-from airflow_hive_federation.ingest.errors import ConnectionError as StreamingConnectionError
 from airflow_hive_federation.ingest.errors import HeartBeatFailure
 from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings

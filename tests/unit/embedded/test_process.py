@@ -34,7 +34,7 @@ def test_an_interrupted_start_leaves_no_server_behind(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        start_server(FOREVER, what="it", log_path=tmp_path / "log", announced=interrupted, timeout_s=60)
+        start_server(FOREVER, server="it", log_path=tmp_path / "log", announced=interrupted, timeout_s=60)
     (server,) = started
     assert server.returncode is not None
     assert server.stdin is not None
@@ -45,13 +45,13 @@ def test_a_server_that_is_not_ready_in_time_is_ended(
     tmp_path: Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
     with pytest.raises(MetastoreStartError, match="it was not ready within 0 s: its log is empty"):
-        start_server(FOREVER, what="it", log_path=tmp_path / "log", announced=lambda _: None, timeout_s=0)
+        start_server(FOREVER, server="it", log_path=tmp_path / "log", announced=lambda _: None, timeout_s=0)
     assert started[0].returncode is not None
 
 
 def test_a_server_is_returned_with_its_announcement(tmp_path: Path) -> None:
     pid, server = start_server(
-        FOREVER, what="it", log_path=tmp_path / "log", announced=lambda pid: pid, timeout_s=60
+        FOREVER, server="it", log_path=tmp_path / "log", announced=lambda pid: pid, timeout_s=60
     )
     assert (pid, server.poll()) == (server.pid, None)
     end_server(server)

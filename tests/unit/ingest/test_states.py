@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation import errors as tree
 from airflow_hive_federation.errors import (
     HiveFederationError,
     MetastoreServerError,
@@ -52,8 +53,8 @@ def test_write_and_commit_are_legal_only_inside_a_transaction() -> None:
 
 
 def test_errors_are_of_the_tree_and_travel() -> None:
-    kinds = [one for one in vars(errors).values() if isinstance(one, type)]
-    own = [one for one in kinds if issubclass(one, errors.StreamingException)]
+    kinds = {kind for kind in vars(tree).values() if isinstance(kind, type)}
+    own = {kind for kind in kinds if issubclass(kind, tree.StreamingError)}
     assert len(own) == 15
     for kind in own:
         error = kind("what", remedy="do", column="c")
@@ -61,7 +62,15 @@ def test_errors_are_of_the_tree_and_travel() -> None:
         assert type(again) is kind
         assert again.column == "c"
         assert isinstance(error, HiveFederationError)
-        assert kind.__name__ in (errors.__doc__ or "")
+
+
+def test_every_streaming_error_has_its_further_name() -> None:
+    listed = dict(re.findall(r"^([A-Z]\w+) +(\w+)$", errors.__doc__ or "", re.MULTILINE))
+    kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
+    own = {name: kind.__name__ for name, kind in kinds.items() if issubclass(kind, tree.StreamingError)}
+    assert {name: kind for name, kind in own.items() if name != kind} == listed
+    assert set(listed.values()) == {name for name in vars(tree) if name in own.values()}
+    assert len(listed) == len(set(listed.values())) == 15
 
 
 @pytest.mark.parametrize(
@@ -91,14 +100,13 @@ def test_a_full_disk_is_an_io_failure() -> None:
 
 def test_every_error_is_documented() -> None:
     text = (Path(__file__).parents[3] / "docs" / "streaming-ingest.md").read_text(encoding="utf-8")
-    listed = dict(re.findall(r"^\| (?:· )?`(\w+)` \|.*\| (yes|no) \|$", text, re.MULTILINE))
+    rows = re.findall(r"^\| (?:· )?`(\w+)` \| `(\w+)` \|.*\| (yes|no) \|$", text, re.MULTILINE)
     own = {
-        name: "yes" if one.retryable else "no"
-        for name, one in vars(errors).items()
-        if isinstance(one, type) and issubclass(one, errors.StreamingException)
+        (kind.__name__, name, "yes" if kind.retryable else "no")
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, tree.StreamingError) and name != kind.__name__
     }
-    del own["StreamingException"]
-    assert listed == own
+    assert set(rows) == own - {("StreamingError", "StreamingException", "no")}
 
 
 def test_every_state_is_documented_with_its_calls() -> None:

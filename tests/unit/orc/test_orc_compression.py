@@ -16,7 +16,7 @@ from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.orc import compression
 from airflow_hive_federation.orc.assembly import encode
 from airflow_hive_federation.orc.compression import BLOCK_BYTES, CompressedStream, compressed
-from airflow_hive_federation.orc.made_columns import taken_out
+from airflow_hive_federation.orc.encodable_columns import extract_columns
 from airflow_hive_federation.orc.nested import whole_nested
 from airflow_hive_federation.orc.protobuf import all_of, fields_of, number_of
 from airflow_hive_federation.orc.streams import Streams
@@ -72,7 +72,9 @@ def left_to_pyarrow(rows: pa.Table) -> pa.Table:
     """The columns that are not made without its encoder."""
     texts = pa.array(np.arange(len(rows))).cast(pa.large_string())
     made = [
-        name for name in rows.column_names if taken_out(pa.table({"text": texts, name: rows.column(name)}))[1]
+        name
+        for name in rows.column_names
+        if extract_columns(pa.table({"text": texts, name: rows.column(name)}))[1]
     ]
     return rows.drop_columns(made)
 

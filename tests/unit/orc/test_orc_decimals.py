@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_hive_federation.orc.assembly import encode
 from airflow_hive_federation.orc.decimals import Decimals
-from airflow_hive_federation.orc.made_columns import taken_out
+from airflow_hive_federation.orc.encodable_columns import extract_columns
 from airflow_hive_federation.orc.streams import DATA, PRESENT, Streams
 from tests.support.examples import examples
 from tests.support.orc_stripes import (
@@ -128,7 +128,7 @@ def test_parts_are_stripes_of_their_own() -> None:
     some = array([one * 7 % 100_000 - 3 for one in range(30_000)], 5, 1)
     texts = pa.array(np.arange(41_000)).cast(pa.string())
     rows = pa.table({"id": texts, "amount": pa.chunked_array([nulls, some])})
-    left, found = taken_out(rows)
+    left, found = extract_columns(rows)
     judge_parts(rows, left, found[2])
 
 
@@ -149,16 +149,16 @@ def test_other_columns_are_left_to_pyarrow(left: pa.ChunkedArray) -> None:
 def test_fields_of_structs_with_nulls_are_left_to_pyarrow() -> None:
     kind = pa.struct([("id", pa.string()), ("amount", pa.decimal128(5, 1))])
     rows = pa.table({"row": pa.array([{"id": "a", "amount": Decimal(1)}, None], kind)})
-    assert taken_out(rows) == (rows, {})
+    assert extract_columns(rows) == (rows, {})
     whole = rows.slice(0, 1)
-    left, found = taken_out(whole)
+    left, found = extract_columns(whole)
     assert left.column("row").to_pylist() == [{"id": "a"}]
     assert list(found) == [3]
 
 
 def test_structs_may_be_empty_afterwards() -> None:
     rows = pa.table({"row": pa.array([{"amount": Decimal(1)}, {"amount": Decimal(2)}])})
-    left, found = taken_out(rows)
+    left, found = extract_columns(rows)
     assert left.to_pylist() == [{"row": {}}, {"row": {}}]
     assert list(found) == [2]
     (stripe,) = encode(rows, "zlib")

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.orc.assembly import encode
+from airflow_hive_federation.orc.encodable_columns import extract_columns
 from airflow_hive_federation.orc.floats import Floats
-from airflow_hive_federation.orc.made_columns import taken_out
 from airflow_hive_federation.orc.protobuf import all_of, fields_of
 from airflow_hive_federation.orc.streams import DATA, Streams
 from tests.support.examples import examples
@@ -93,7 +93,7 @@ def numbers_of(statistics: list[Any]) -> list[Any]:
 def test_parts_are_stripes_of_their_own() -> None:
     numbers = pa.chunked_array([pa.nulls(11_000, pa.float64()), np.arange(1.0, 30_001.0)])
     rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "number": numbers})
-    left, found = taken_out(rows)
+    left, found = extract_columns(rows)
     judge_parts(rows, left, found[2])
 
 

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.orc.assembly import encode
+from airflow_hive_federation.orc.encodable_columns import extract_columns
 from airflow_hive_federation.orc.instants import Instants, shortened
-from airflow_hive_federation.orc.made_columns import taken_out
 from airflow_hive_federation.orc.streams import DATA, SECONDARY, Streams
 from tests.support.examples import examples
 from tests.support.orc_stripes import (
@@ -75,7 +75,7 @@ def test_they_are_read_as_they_were(shape: _Shape, codec: str) -> None:
 @example(shape=(pa.timestamp("us"), 25_000, 1, 0.1, 1))
 def test_they_are_encoded_and_described_as_by_pyarrow(shape: _Shape) -> None:
     rows = table(shape)
-    assert 2 in taken_out(rows)[1] or rows.column("at").null_count > len(rows) - 512
+    assert 2 in extract_columns(rows)[1] or rows.column("at").null_count > len(rows) - 512
     (stripe,) = encode(rows, "uncompressed")
     theirs, their_streams = by_pyarrow(rows)
     assert list(map(bare_statistics, stripe.columns)) == list(map(bare_statistics, theirs))
@@ -122,7 +122,7 @@ def test_parts_are_stripes_of_their_own() -> None:
     values = pa.array(chance.integers(0, 2 * 10**15, 30_000)).cast(pa.timestamp("us"))
     some = pa.chunked_array([pa.nulls(11_000, pa.timestamp("us")), values])
     rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "at": some})
-    left, found = taken_out(rows)
+    left, found = extract_columns(rows)
     judge_parts(rows, left, found[2])
 
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.orc.assembly import encode
-from airflow_hive_federation.orc.made_columns import taken_out
+from airflow_hive_federation.orc.encodable_columns import extract_columns
 from airflow_hive_federation.orc.repeated import RepeatedNumbers
 from airflow_hive_federation.orc.streams import DATA, Streams
 from tests.support.examples import examples
@@ -97,8 +97,11 @@ def test_other_columns_are_left_to_pyarrow(column: pa.ChunkedArray) -> None:
 
 def test_one_column_is_left() -> None:
     rows = pa.table({"a": [1, 1], "b": [2, 2]})
-    assert taken_out(rows) == (rows.select(["b"]), {1: RepeatedNumbers((1,), (0, 2))})
-    assert taken_out(pa.table({"a": run_ends([1, 2], [3, 5])})) == (pa.table({"a": [1, 1, 1, 2, 2]}), {})
+    assert extract_columns(rows) == (rows.select(["b"]), {1: RepeatedNumbers((1,), (0, 2))})
+    assert extract_columns(pa.table({"a": run_ends([1, 2], [3, 5])})) == (
+        pa.table({"a": [1, 1, 1, 2, 2]}),
+        {},
+    )
 
 
 def run_ends(values: list[int], ends: list[int]) -> pa.RunEndEncodedArray:
@@ -109,7 +112,7 @@ def test_run_ends_are_taken_as_they_are_or_decoded() -> None:
     short = run_ends(list(range(100)), list(range(30, 3_001, 30)))
     long = run_ends([7, 7, 8], [1_000, 1_001, 3_000])
     rows = pa.table({"id": np.arange(3_000).astype(str), "long": long, "short": short})
-    left, found = taken_out(rows)
+    left, found = extract_columns(rows)
     assert found == {2: RepeatedNumbers((7, 8), (0, 1_001, 3_000))}
     assert left.column_names == ["id", "short"]
     assert left.column("short").to_pylist() == [row // 30 for row in range(3_000)]

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.orc.assembly import encode
-from airflow_hive_federation.orc.made_columns import taken_out
+from airflow_hive_federation.orc.encodable_columns import extract_columns
 from airflow_hive_federation.orc.streams import DATA, LENGTH, Streams
 from airflow_hive_federation.orc.texts import Texts
 from tests.support.examples import examples
@@ -105,7 +105,7 @@ def test_places_of_lengths() -> None:
 def test_parts_are_stripes_of_their_own() -> None:
     texts = pa.chunked_array([pa.nulls(11_000, pa.string()), [f"t{one}" for one in range(30_000)]])
     rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.large_string()), "text": texts})
-    left, found = taken_out(rows, texts=True)
+    left, found = extract_columns(rows, texts=True)
     judge_parts(rows, left, found[2])
 
 
@@ -126,5 +126,5 @@ def test_other_columns_are_left_to_pyarrow(left: pa.ChunkedArray) -> None:
 
 def test_texts_are_left_to_pyarrow_where_they_get_dictionaries() -> None:
     rows = pa.table({"id": ["a", "b"], "text": ["c", "d"]})
-    assert taken_out(rows) == (rows, {})
-    assert list(taken_out(rows, texts=True)[1]) == [1]
+    assert extract_columns(rows) == (rows, {})
+    assert list(extract_columns(rows, texts=True)[1]) == [1]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from airflow_hive_federation.orc import whole_numbers
 from airflow_hive_federation.orc.assembly import encode
+from airflow_hive_federation.orc.encodable_columns import extract_columns
 from airflow_hive_federation.orc.integers import RUN, runs_of
-from airflow_hive_federation.orc.made_columns import taken_out
 from airflow_hive_federation.orc.streams import DATA, Streams
 from airflow_hive_federation.orc.whole_numbers import WholeNumbers
 from tests.support.examples import examples, seeds
@@ -114,8 +114,8 @@ def test_they_are_described_as_by_pyarrow(shape: _Shape) -> None:
     rows = acid(column(shape))
     with whatever_they_are():
         (stripe,) = encode(rows, "uncompressed")
-        # Not by test_orc_counted.py's or test_orc_repeated.py's.
-        is_ours = isinstance(taken_out(rows)[1][2], WholeNumbers)
+        # Not by test_orc_progressions.py's or test_orc_repeated.py's.
+        is_ours = isinstance(extract_columns(rows)[1][2], WholeNumbers)
     theirs, their_streams = by_pyarrow(rows)
     streams = Streams.of(stripe.body, stripe.lengths)
     assert without_large_sums(list(map(bare_statistics, stripe.columns)), shape) == without_large_sums(
@@ -190,7 +190,7 @@ def test_parts_are_stripes_of_their_own() -> None:
     chance = np.random.default_rng(7)
     some = pa.chunked_array([pa.nulls(11_000, pa.int64()), chance.integers(0, 10**6, 30_000)])
     rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "number": some})
-    left, found = taken_out(rows)
+    left, found = extract_columns(rows)
     judge_parts(rows, left, found[2])
 
 

@@ -26,6 +26,7 @@ from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.footers import parquet_footers
+from airflow_hive_federation.tables.spark_internals import standard_offset_s, time_zone
 
 _WRITER, _PROLEPTIC = b"writer.model.name", b"writer.date.proleptic"
 _ZONE, _STANDARD = b"writer.time.zone", b"writer.zone.conversion.legacy"
@@ -127,7 +128,7 @@ def _rows(
     # one calendar.
     options = {"datetimeRebaseMode": "LEGACY" if form.julian else "CORRECTED"}
     rows = scan.plain_rows(spark, paths, spark_types.StructType(fields), "parquet", options)
-    session_zone, zone = str(spark.conf.get("spark.sql.session.timeZone")), scan.jvm_zone(spark)
+    session_zone, zone = str(spark.conf.get("spark.sql.session.timeZone")), time_zone(spark)
     changed = {}
     for field in schema.fields:
         column = fn.col(scan.quoted(field.name))
@@ -145,7 +146,7 @@ def _rows(
 
 def _shown(spark: SparkSession, clock: Clock, instant: SparkColumn) -> SparkColumn:
     """Return the instant at which our clock shows the wall clock that the writer's clock showed."""
-    ours = scan.jvm_zone(spark)
+    ours = time_zone(spark)
     zone = clock.zone or ours
     modern = scan.at_same_clock(instant, zone, ours)
     seconds = fn.unix_seconds(instant)
@@ -154,7 +155,7 @@ def _shown(spark: SparkSession, clock: Clock, instant: SparkColumn) -> SparkColu
     shift = fn.floor(year / 100) - fn.floor(year / 400) - 2
     proleptic = fn.when(seconds >= _GREGORIAN_START, instant).otherwise(_later(instant, -shift * 86_400))
     if clock.standard:
-        offset = scan.standard_offset_s(spark, zone)
+        offset = standard_offset_s(spark, zone)
         theirs = _later(proleptic, fn.lit(offset))
     else:
         theirs = fn.from_utc_timestamp(proleptic, zone)

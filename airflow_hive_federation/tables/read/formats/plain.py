@@ -24,6 +24,7 @@ from airflow_hive_federation.tables.read.partition_scans import (
     shown,
     with_partition_values,
 )
+from airflow_hive_federation.tables.spark_internals import time_zone
 from airflow_hive_federation.tables.spark_types import spark_schema, spark_type
 
 _FORMATS = {
@@ -89,19 +90,19 @@ def plain_table(
     return scan.union([scan.Rows(frame=frame, columns=selected).made() for frame in frames])
 
 
-def _form(table: Any, one: PartitionState, columns: Sequence[Column]) -> _Form:
+def _form(table: Any, partition: PartitionState, columns: Sequence[Column]) -> _Form:
     """Return the form of a directory's files; ``ALTER TABLE`` changes only the form of later partitions.
 
     ORC and Parquet files have the table's columns (``Utilities.isInputFileFormatSelfDescribing``); text files
     have the partition's.
     """
-    storage = one.storage
+    storage = partition.storage
     input_format = (storage or table.sd).inputFormat
     file_format = _FORMATS.get(input_format)
     if file_format is None:
         raise ConfigurationError(
             f"{table.dbName}.{table.tableName} is in a format that cannot be read: {input_format} "
-            f"({one.location}).",
+            f"({partition.location}).",
             remedy="Convert the table to ORC, Parquet or delimited text.",
         )
     if file_format != "text":
@@ -136,7 +137,7 @@ def _text_rows(
     parts = fn.split(fn.col("value"), f"\\Q{form.delimiter}\\E", -1)
     # Without lineSep, Spark ends lines as Hive does: by Hadoop's LineReader, at \n, \r and \r\n.
     lines = spark.read.options(**scan.STRICT).text(scan.escaped(paths))
-    session_zone, zone = str(spark.conf.get("spark.sql.session.timeZone")), scan.jvm_zone(spark)
+    session_zone, zone = str(spark.conf.get("spark.sql.session.timeZone")), time_zone(spark)
     values = []
     for index, (field, kind) in enumerate(zip(schema.fields, types, strict=True)):
         text = fn.get(fn.col("parts"), fn.lit(index))

@@ -48,8 +48,8 @@ class TextForm:
         filled = [pc.fill_null(texts, self.null) for texts in columns]
         return pc.binary_join_element_wise(*filled, self.delimiter)
 
-    def _refuse(self, texts: pa.Array, found: pa.Array, why: str) -> None:
-        row = pc.index(found, True).as_py()
+    def _refuse(self, texts: pa.Array, refused: pa.Array, why: str) -> None:
+        row = pc.index(refused, True).as_py()
         if row >= 0:
             raise ValueError(f"the text {texts[row].as_py()[:80]!r} cannot be written: {why} in this table")
 
@@ -121,8 +121,8 @@ def _converts(mine: HiveType, wanted: HiveType) -> bool:
     return (mine.name, wanted.name) == ("float", "double") or (mine.name == "date" and _is_text(wanted))
 
 
-def _is_text(one: HiveType) -> bool:
-    return one.name in _TEXTS
+def _is_text(kind: HiveType) -> bool:
+    return kind.name in _TEXTS
 
 
 def _delimiter(text: str) -> str:

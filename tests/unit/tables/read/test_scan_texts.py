@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import types
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.tables.read import scan
 
 NO_SPARK = cast("Any", None)
@@ -39,7 +40,7 @@ def test_plain_locations_are_qualified_without_spark(location: str, path: str) -
     ],
 )
 def test_others_are_asked_about(location: str) -> None:
-    with pytest.raises(AttributeError):
+    with pytest.raises(ConfigurationError):
         scan.qualified(NO_SPARK, location)
 
 

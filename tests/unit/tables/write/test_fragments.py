@@ -1,4 +1,4 @@
-"""Bucket files made of pieces, without Spark."""
+"""Bucket files made of fragments, without Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.orc.tail import read_tail
 from airflow_hive_federation.tables.write import fragments
-from airflow_hive_federation.tables.write.fragments import _assembled, encode_pieces
+from airflow_hive_federation.tables.write.fragments import _assembled, encode_fragments
 from airflow_hive_federation.tables.write.plan import Buckets
 from airflow_hive_federation.tables.write.tasks import Writing
 from tests.support.acid_writing import writing_into
@@ -52,8 +52,8 @@ def batch(ids: range, at: datetime = TIME) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=["c0", "c1", "c2", "p0"])
 
 
-def pieces(how: Writing, batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
-    return [row for one in encode_pieces(how)(iter(batches)) for row in one.to_pylist()]
+def encoded(how: Writing, batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return [row for one in encode_fragments(how)(iter(batches)) for row in one.to_pylist()]
 
 
 def assembled(how: Writing, found: list[dict[str, Any]], bucket: int) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def assembled(how: Writing, found: list[dict[str, Any]], bucket: int) -> dict[st
 @pytest.mark.parametrize(
     ("stripe_bytes", "expected"), [(1, {True}), (1 << 30, {False}), (500, {True, False})]
 )
-def test_files_of_pieces(
+def test_files_of_fragments(
     tmp_path: Path,
     task: list[int],
     monkeypatch: pytest.MonkeyPatch,
@@ -81,9 +81,9 @@ def test_files_of_pieces(
     for number in range(3):
         task[:] = [number, 100 + number]
         start = number * 300
-        found += pieces(how, [batch(range(at, at + 100)) for at in range(start, start + 300, 100)])
+        found += encoded(how, [batch(range(at, at + 100)) for at in range(start, start + 300, 100)])
         task[1] += 10
-        found += pieces(how, [batch(range(start + 1000, start + 1010))])
+        found += encoded(how, [batch(range(start + 1000, start + 1010))])
     assert {one["is_encoded"] for one in found} == expected
     ids = [*range(900), *range(1000, 1010), *range(1300, 1310), *range(1600, 1610)]
     numbers = bucket_numbers([pa.array(ids, pa.int32())], [COLUMNS[0].type], buckets=COUNT, version=2)
@@ -122,14 +122,14 @@ def test_files_of_pieces(
 
 
 def test_attempts_of_a_task_do_not_meet(tmp_path: Path, task: list[int]) -> None:
-    first = pieces(writing(tmp_path), [batch(range(9))])
+    first = encoded(writing(tmp_path), [batch(range(9))])
     task[1] = 101
-    second = pieces(writing(tmp_path), [batch(range(9))])
+    second = encoded(writing(tmp_path), [batch(range(9))])
     assert not {one["path"] for one in first} & {one["path"] for one in second}
 
 
 def test_a_task_without_rows_makes_no_file(tmp_path: Path) -> None:
-    assert pieces(writing(tmp_path), [batch(range(0))]) == []
+    assert encoded(writing(tmp_path), [batch(range(0))]) == []
     assert list((tmp_path / "staging").iterdir()) == []
 
 
@@ -139,7 +139,7 @@ def test_rows_that_cannot_be_stored(
 ) -> None:
     monkeypatch.setattr(fragments, "_STRIPE_BYTES", stripe_bytes)
     how = writing(tmp_path)
-    found = pieces(how, [batch(range(9)), batch(range(9, 12), TOO_EARLY)])
+    found = encoded(how, [batch(range(9)), batch(range(9, 12), TOO_EARLY)])
     if stripe_bytes == 1:
         (told,) = found
         assert list((tmp_path / "staging").iterdir()) == []
@@ -157,13 +157,13 @@ def test_a_failed_attempt_leaves_no_file(tmp_path: Path) -> None:
         raise KeyError
 
     with pytest.raises(KeyError):
-        list(encode_pieces(writing(tmp_path))(rows()))
+        list(encode_fragments(writing(tmp_path))(rows()))
     assert list((tmp_path / "staging").iterdir()) == []
 
 
-def test_a_piece_that_is_gone(tmp_path: Path) -> None:
+def test_a_fragment_that_is_gone(tmp_path: Path) -> None:
     how = writing(tmp_path)
-    found = pieces(how, [batch(range(50))])
+    found = encoded(how, [batch(range(50))])
     Path(found[0]["path"].removeprefix("file:")).unlink()
     with pytest.raises(FileVanishedError, match="pieces-0-100"):
         assembled(how, found, found[0]["bucket"])
@@ -174,16 +174,18 @@ def test_an_attempt_that_outlives_its_job_leaves_nothing(tmp_path: Path) -> None
     late = writing(tmp_path)
     (tmp_path / "staging").rmdir()
     with pytest.raises(FileVanishedError):
-        pieces(late, [batch(range(5))])
+        encoded(late, [batch(range(5))])
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("stripe_bytes", [1, 1 << 30])
-def test_pieces_in_another_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stripe_bytes: int) -> None:
+def test_fragments_in_another_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stripe_bytes: int
+) -> None:
     monkeypatch.setattr(fragments, "_STRIPE_BYTES", stripe_bytes)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     how = writing(tmp_path, staging=f"memory://store/{tmp_path.name}")
-    found = pieces(how, [batch(range(100))])
+    found = encoded(how, [batch(range(100))])
     done = [assembled(how, found, bucket) for bucket in range(COUNT)]
     store = fsspec.filesystem("memory")
     rows = [

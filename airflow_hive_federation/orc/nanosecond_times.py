@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from airflow_hive_federation.orc.calendars import proleptic_days
 
 #: The Arrow type of such timestamps: two numbers of 64 bits. No Hive type is mapped to it.
-EXACT = pa.binary(16)
+NANOSECOND_TIME = pa.binary(16)
 #: Type of the numbers of an array.
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -24,13 +24,17 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_S = 86_400
 
 
-def has_exact(kind: pa.DataType) -> bool:
-    """Return whether a type is or contains :data:`EXACT`."""
-    return kind == EXACT or any(has_exact(kind.field(place).type) for place in range(kind.num_fields))
+def has_nanosecond_times(kind: pa.DataType) -> bool:
+    """Return whether a type is or contains :data:`NANOSECOND_TIME`."""
+    return kind == NANOSECOND_TIME or any(
+        has_nanosecond_times(kind.field(place).type) for place in range(kind.num_fields)
+    )
 
 
-def exact_times(seconds: Numbers, nanoseconds: Numbers, nulls: pa.BooleanArray | None = None) -> pa.Array:
-    """Make an array of exact times.
+def nanosecond_times(
+    seconds: Numbers, nanoseconds: Numbers, nulls: pa.BooleanArray | None = None
+) -> pa.Array:
+    """Make an array of such timestamps.
 
     :param seconds: seconds since 1970, rounded down.
     :param nanoseconds: nanoseconds from 0 to 999,999,999.
@@ -38,27 +42,27 @@ def exact_times(seconds: Numbers, nanoseconds: Numbers, nulls: pa.BooleanArray |
     """
     content = np.stack([seconds, nanoseconds], axis=1).astype("<i8", copy=False)
     validity = None if nulls is None else pc.invert(nulls).buffers()[1]
-    return pa.Array.from_buffers(EXACT, len(seconds), [validity, pa.py_buffer(content)])
+    return pa.Array.from_buffers(NANOSECOND_TIME, len(seconds), [validity, pa.py_buffer(content)])
 
 
 def parts(times: pa.Array) -> tuple[Numbers, Numbers]:
-    """Return the seconds and nanoseconds of exact times; the numbers of nulls are arbitrary."""
+    """Return the seconds and nanoseconds of such timestamps; the numbers of nulls are arbitrary."""
     numbers = np.frombuffer(times.buffers()[1], "<i8", count=2 * (times.offset + len(times)))
     seconds, nanoseconds = numbers.reshape(-1, 2)[times.offset :].T
     return seconds, nanoseconds
 
 
 def of_timestamps(timestamps: pa.Array) -> pa.Array:
-    """Convert Arrow timestamps to exact times."""
+    """Convert Arrow timestamps to this type."""
     per_second = _PER_SECOND[timestamps.type.unit]
     counts = pc.fill_null(timestamps.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     seconds, fractions = np.divmod(counts, per_second)
     nulls = timestamps.is_null() if timestamps.null_count else None
-    return exact_times(seconds, fractions * (10**9 // per_second), nulls)
+    return nanosecond_times(seconds, fractions * (10**9 // per_second), nulls)
 
 
 def microseconds(times: pa.Array) -> pa.Array:
-    """Convert exact times to Arrow timestamps in microseconds, whose range suffices; finer digits are cut."""
+    """Convert such timestamps to Arrow's microseconds, whose range suffices; finer digits are cut."""
     seconds, nanoseconds = parts(times)
     nulls = times.is_null().to_numpy(zero_copy_only=False) if times.null_count else None
     return pa.array(seconds * 10**6 + nanoseconds // 1_000, pa.int64(), mask=nulls).cast(pa.timestamp("us"))
@@ -69,4 +73,4 @@ def proleptic_times(times: pa.Array) -> pa.Array:
     seconds, nanoseconds = parts(times)
     days = seconds // _DAY_S
     moved = seconds + (proleptic_days(days) - days) * _DAY_S
-    return exact_times(moved, nanoseconds, times.is_null() if times.null_count else None)
+    return nanosecond_times(moved, nanoseconds, times.is_null() if times.null_count else None)

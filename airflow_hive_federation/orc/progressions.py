@@ -17,7 +17,7 @@ _TYPES = (pa.int32(), pa.int64())
 
 
 @dataclass(frozen=True)
-class CountedNumbers:
+class ArithmeticProgression:
     """A column of whole numbers with equal steps and without nulls.
 
     :param first: the first number.
@@ -31,7 +31,7 @@ class CountedNumbers:
     kind: ClassVar[int] = 4
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray) -> CountedNumbers | None:
+    def of(cls, column: pa.ChunkedArray) -> ArithmeticProgression | None:
         """Return a column in this form; ``None`` if its steps differ, or its type does not fit."""
         if column.type not in _TYPES or column.null_count or len(column) < 2:
             return None
@@ -46,12 +46,12 @@ class CountedNumbers:
         """Return the number of a row."""
         return self.first + self.step * row
 
-    def part(self, start: int, end: int) -> CountedNumbers:
+    def part(self, start: int, end: int) -> ArithmeticProgression:
         """Return the column of a range of rows."""
-        return CountedNumbers(self.number(start), self.step, end - start)
+        return ArithmeticProgression(self.number(start), self.step, end - start)
 
     def encoded(self, number: int, stride: int) -> Encoded:
-        """Encode streams and statistics; see :class:`.made_columns.MadeColumn`."""
+        """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         starts = range(0, self.rows, RUN)
         runs = [steps(self.number(at), self.step, min(RUN, self.rows - at)) for at in starts]
         begins = [0, *accumulate(map(len, runs))]

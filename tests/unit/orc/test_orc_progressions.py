@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airflow_hive_federation.acid.row_ids import counted_on
+from airflow_hive_federation.acid.row_ids import renumbered
 from airflow_hive_federation.orc.assembly import encode
-from airflow_hive_federation.orc.counted import CountedNumbers
-from airflow_hive_federation.orc.made_columns import put_in, taken_out
+from airflow_hive_federation.orc.encodable_columns import extract_columns, insert_columns
+from airflow_hive_federation.orc.progressions import ArithmeticProgression
 from airflow_hive_federation.orc.streams import Streams
 from tests.support.orc_stripes import bare_statistics, by_pyarrow, read_stripe, row_groups
 
@@ -37,7 +37,7 @@ def table(first: int, step: int, count: int) -> pa.Table:
 @example(column=(2**63 - 1, 1000, 20_001), codec="zlib")
 def test_they_are_read_as_they_were(column: tuple[int, int, int], codec: str) -> None:
     rows = table(*column)
-    assert set(taken_out(rows)[1]) == {2}
+    assert set(extract_columns(rows)[1]) == {2}
     (stripe,) = encode(rows, codec)
     assert read_stripe(stripe, rows, codec).column("id").equals(rows.combine_chunks().column("id"))
 
@@ -47,10 +47,10 @@ def test_they_are_read_as_they_were(column: tuple[int, int, int], codec: str) ->
 @example(column=(2**63 - 1, 1000, 20_001))
 def test_they_are_described_as_by_pyarrow(column: tuple[int, int, int]) -> None:
     rows = table(*column)
-    left, found = taken_out(rows)
+    left, found = extract_columns(rows)
     _, streams = by_pyarrow(left)
     encoded = {number: one.encoded(number, 10_000) for number, one in found.items()}
-    ours = row_groups(put_in(streams, encoded), 2)
+    ours = row_groups(insert_columns(streams, encoded), 2)
     statistics, theirs_streams = by_pyarrow(rows)
     theirs = row_groups(theirs_streams, 2)
     assert bare_statistics(encoded[2].statistics) == bare_statistics(statistics[2])
@@ -71,12 +71,14 @@ def test_they_are_described_as_by_pyarrow(column: tuple[int, int, int]) -> None:
     ],
 )
 def test_others_are_left(values: list[int | None]) -> None:
-    assert CountedNumbers.of(pa.chunked_array([pa.array(values, pa.int64())])) is None
+    assert ArithmeticProgression.of(pa.chunked_array([pa.array(values, pa.int64())])) is None
 
 
 def test_of_other_types() -> None:
-    assert CountedNumbers.of(pa.chunked_array([pa.array([1, 2, 3], pa.int16())])) is None
-    assert CountedNumbers.of(pa.chunked_array([pa.array([5, 3, 1], pa.int32())])) == CountedNumbers(5, -2, 3)
+    assert ArithmeticProgression.of(pa.chunked_array([pa.array([1, 2, 3], pa.int16())])) is None
+    assert ArithmeticProgression.of(
+        pa.chunked_array([pa.array([5, 3, 1], pa.int32())])
+    ) == ArithmeticProgression(5, -2, 3)
 
 
 @pytest.mark.parametrize("codec", ["uncompressed", "zlib", "zstd", "snappy", "lz4"])
@@ -84,7 +86,7 @@ def test_of_other_types() -> None:
 def test_rows_are_numbered_anew(codec: str, first: int) -> None:
     rows = table(0, 1, 25_000)
     (stripe,) = encode(rows, codec)
-    moved = counted_on(stripe, 2, first, codec)
+    moved = renumbered(stripe, 2, first, codec)
     ids = pa.array(np.arange(first, first + 25_000))
     expected = rows.set_column(1, "id", ids)
     assert read_stripe(moved, rows, codec).to_pydict() == expected.to_pydict()

@@ -35,7 +35,7 @@ def checked(
     :param standard_offset_s: seconds by which its clock was ahead of UTC before 1900, according to Java.
     :param column: name of the column, for the error message.
     """
-    condition = _anywhere(text, data_type, _doubtful(zone, standard_offset_s), 0)
+    condition = _anywhere(text, data_type, _ambiguous(zone, standard_offset_s), 0)
     if not standard_offset_s or not condition:
         return text
     why = (
@@ -47,7 +47,7 @@ def checked(
     return f"if({condition}, raise_error({message}), {text})"
 
 
-def _doubtful(zone: str, offset_s: int) -> str:
+def _ambiguous(zone: str, offset_s: int) -> str:
     """Return the condition on a timestamp, for which ``{}`` stands."""
     days = ["2, 1, 1", "1582, 10, 25"] if offset_s > 0 else [f"{year}, 3, 2" for year in _CENTURIES]
     midnights = [f"make_timestamp_ltz({day}, 0, 0, 0, '{zone}')" for day in days]
@@ -62,23 +62,23 @@ def _doubtful(zone: str, offset_s: int) -> str:
     return f"({{}} < make_timestamp_ltz(1583, 1, 1, 0, 0, 0, '{zone}') and ({' or '.join(windows)}))"
 
 
-def _anywhere(text: str, data_type: spark_types.DataType, doubtful: str, depth: int) -> str:
-    """Return the condition that a value has a doubtful timestamp; empty if its type has no timestamps."""
+def _anywhere(text: str, data_type: spark_types.DataType, ambiguous: str, depth: int) -> str:
+    """Return the condition that a value has an ambiguous timestamp; empty if its type has no timestamps."""
     if isinstance(data_type, spark_types.TimestampType):
-        return doubtful.replace("{}", text)
+        return ambiguous.replace("{}", text)
     if isinstance(data_type, spark_types.StructType):
         inside = [
-            _anywhere(f"{text}.`{field.name.replace('`', '``')}`", field.dataType, doubtful, depth)
+            _anywhere(f"{text}.`{field.name.replace('`', '``')}`", field.dataType, ambiguous, depth)
             for field in data_type.fields
         ]
         return " or ".join(filter(None, inside))
     if isinstance(data_type, spark_types.ArrayType):
         item = f"x{depth}"
-        inside_item = _anywhere(item, data_type.elementType, doubtful, depth + 1)
+        inside_item = _anywhere(item, data_type.elementType, ambiguous, depth + 1)
         return f"exists({text}, {item} -> {inside_item})" if inside_item else ""
     if isinstance(data_type, spark_types.MapType):
         keys = spark_types.ArrayType(data_type.keyType)
         values = spark_types.ArrayType(data_type.valueType)
         pairs = ((f"map_keys({text})", keys), (f"map_values({text})", values))
-        return " or ".join(filter(None, (_anywhere(part, kind, doubtful, depth) for part, kind in pairs)))
+        return " or ".join(filter(None, (_anywhere(part, kind, ambiguous, depth) for part, kind in pairs)))
     return ""

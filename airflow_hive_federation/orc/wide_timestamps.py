@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.orc.arrow_columns import orc_width
 from airflow_hive_federation.orc.chunks import inflated
-from airflow_hive_federation.orc.exact_times import Numbers, exact_times
+from airflow_hive_federation.orc.nanosecond_times import Numbers, nanosecond_times
 from airflow_hive_federation.orc.nested import with_leaves
 from airflow_hive_federation.orc.protobuf import VARINT, all_of, fields_of, message_of, number_of
 from airflow_hive_federation.orc.run_lengths import unsigned_numbers
@@ -40,7 +40,7 @@ _BASE_S = 1_420_070_400
 _ROUNDED_NANOSECONDS = 999_999
 
 
-def far_columns(tail: OrcTail) -> frozenset[int]:
+def wide_columns(tail: OrcTail) -> frozenset[int]:
     """Return the numbers of columns that have or may have timestamps outside the years 1677 to 2262."""
     low, high = _NANOSECOND_MILLIS
     return frozenset(
@@ -50,31 +50,31 @@ def far_columns(tail: OrcTail) -> frozenset[int]:
     )
 
 
-def types_as_numbers(tail: OrcTail, far: frozenset[int]) -> list[bytes]:
-    """Return the ``Type`` messages of a file, with whole numbers in place of the far columns."""
-    return [_LONG_TYPE if number in far else message for number, message in enumerate(tail.types)]
+def types_as_numbers(tail: OrcTail, wide: frozenset[int]) -> list[bytes]:
+    """Return the ``Type`` messages of a file, with whole numbers in place of the wide columns."""
+    return [_LONG_TYPE if number in wide else message for number, message in enumerate(tail.types)]
 
 
-class FarColumns:
-    """A reader that combines the seconds and nanoseconds of far columns, batch by batch.
+class WideTimestamps:
+    """A reader that combines the seconds and nanoseconds of wide columns, batch by batch.
 
     :param file: the open file; it is read under the reader's lock if the two share it.
     :param tail: the file's tail.
-    :param far: numbers of the far columns.
+    :param wide: numbers of the wide columns.
     :param wanted: numbers of the batches' columns.
     """
 
-    def __init__(self, file: BinaryIO, tail: OrcTail, far: frozenset[int], wanted: Sequence[int]) -> None:
+    def __init__(self, file: BinaryIO, tail: OrcTail, wide: frozenset[int], wanted: Sequence[int]) -> None:
         self._file = file
         self._tail = tail
-        self._far = far
+        self._wide = wide
         self._wanted = wanted
         self._stripes = iter(tail.stripes)
         self._rows_left = 0
         self._stored: dict[int, Numbers] = {}
 
     def put_together(self, batches: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-        """Yield batches with :data:`.exact_times.EXACT` in the far columns.
+        """Yield batches with :data:`.nanosecond_times.NANOSECOND_TIME` in the wide columns.
 
         :param batches: all batches of the file in order; none extends over the end of a stripe.
         :raises AcidFormatError: if a stripe is damaged, or was written by the clock of a zone other than UTC.
@@ -83,14 +83,14 @@ class FarColumns:
             while not self._rows_left and batch.num_rows:
                 self._next_stripe()
             arrays = [
-                with_leaves(array, self._times, number) if self._is_far(array, number) else array
+                with_leaves(array, self._times, number) if self._is_wide(array, number) else array
                 for array, number in zip(batch.columns, self._wanted, strict=True)
             ]
             self._rows_left -= batch.num_rows
             yield pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
-    def _is_far(self, array: pa.Array, number: int) -> bool:
-        return not self._far.isdisjoint(range(number, number + orc_width(array.type)))
+    def _is_wide(self, array: pa.Array, number: int) -> bool:
+        return not self._wide.isdisjoint(range(number, number + orc_width(array.type)))
 
     def _next_stripe(self) -> None:
         stripe = next(self._stripes)
@@ -114,7 +114,7 @@ class FarColumns:
         at = stripe.offset
         for stream in map(fields_of, all_of(footer, _STREAMS)):
             kind, column, length = (number_of(stream, number) for number in (1, 2, 3))
-            if kind == SECONDARY and column in self._far:
+            if kind == SECONDARY and column in self._wide:
                 if number_of(fields_of(encodings[column]), 1) != _DIRECT_V2:
                     raise ValueError("they have the encoding of Hive 0.11")
                 self._file.seek(at)
@@ -123,7 +123,7 @@ class FarColumns:
             at += length
 
     def _times(self, array: pa.Array, number: int) -> pa.Array:
-        if number not in self._far:
+        if number not in self._wide:
             return array
         has_value = array.is_valid().to_numpy(zero_copy_only=False)
         count = int(np.count_nonzero(has_value))
@@ -135,7 +135,7 @@ class FarColumns:
         seconds[has_value] = array.drop_null().to_numpy() + _BASE_S
         nanoseconds[has_value] = stored[:count]
         seconds -= (seconds < 0) & (nanoseconds > _ROUNDED_NANOSECONDS)
-        return exact_times(seconds, nanoseconds, pc.is_null(array) if array.null_count else None)
+        return nanosecond_times(seconds, nanoseconds, pc.is_null(array) if array.null_count else None)
 
 
 def _lengthened(stored: Numbers) -> Numbers:

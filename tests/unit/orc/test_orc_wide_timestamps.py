@@ -19,17 +19,17 @@ from airflow_hive_federation.model.types import parse_type
 from airflow_hive_federation.orc.assembly import HYBRID, PROLEPTIC, AssembledFile, encode, type_messages
 from airflow_hive_federation.orc.batches import OrcBatches
 from airflow_hive_federation.orc.calendars import proleptic_days
-from airflow_hive_federation.orc.exact_times import (
-    EXACT,
-    exact_times,
+from airflow_hive_federation.orc.nanosecond_times import (
+    NANOSECOND_TIME,
     microseconds,
+    nanosecond_times,
     of_timestamps,
     parts,
     proleptic_times,
 )
-from airflow_hive_federation.orc.far_columns import far_columns
 from airflow_hive_federation.orc.run_lengths import unsigned_numbers
 from airflow_hive_federation.orc.tail import read_tail
+from airflow_hive_federation.orc.wide_timestamps import wide_columns
 
 YEAR_1, YEAR_9999 = -62_135_596_800, 253_370_764_800
 Times = list[tuple[int, int] | None]
@@ -38,13 +38,13 @@ Times = list[tuple[int, int] | None]
 def exact(times: Times) -> pa.Array:
     """Make an array of seconds and nanoseconds."""
     seconds, nanoseconds = np.array([one or (0, 0) for one in times], np.int64).reshape(-1, 2).T
-    return exact_times(seconds, nanoseconds, pa.array([one is None for one in times]))
+    return nanosecond_times(seconds, nanoseconds, pa.array([one is None for one in times]))
 
 
 def told(array: pa.Array | pa.ChunkedArray) -> Times:
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    assert array.type == EXACT
+    assert array.type == NANOSECOND_TIME
     pairs = zip(*(one.tolist() for one in parts(array)), strict=True)
     return [
         pair if is_there else None for pair, is_there in zip(pairs, array.is_valid().to_pylist(), strict=True)
@@ -125,7 +125,7 @@ def test_inside_other_columns() -> None:
     lists = pa.ListArray.from_arrays(pa.array(offsets[0], pa.int32()), flat[0], mask=nulls)
     keys = pa.array([str(index) for index in range(len(flat[1]))])
     maps = pa.MapArray.from_arrays(
-        pa.array(offsets[1], pa.int32()), keys, flat[1], pa.map_(pa.string(), EXACT), mask=nulls
+        pa.array(offsets[1], pa.int32()), keys, flat[1], pa.map_(pa.string(), NANOSECOND_TIME), mask=nulls
     )
     inner = pa.StructArray.from_arrays([maps, exact([row[0] for row in rows])], names=["m", "t"], mask=nulls)
     table = pa.table({"l": lists, "s": inner})
@@ -210,7 +210,7 @@ def test_calendars(calendar: int) -> None:
             (-12_219_292_800, 9),
         ]
     assert told(reread(file).column("t")) == times
-    shown = reread(file, exactly=False).column("t")
+    shown = reread(file, nanoseconds=False).column("t")
     assert shown.equals(pa.chunked_array([microseconds(exact(times))]))
     assert proleptic_days(np.array([-141_428, -141_427])).tolist() == [-141_438, -141_427]
 
@@ -220,4 +220,4 @@ def test_bounds_within_a_day_of_what_nanoseconds_reach() -> None:
     hours_12, last = 12 * 3_600_000, 2**63 // 10**6
     bounds = {1: (hours_12 - last, 0), 2: (0, last - hours_12), 3: (4 * hours_12 - last, last - 4 * hours_12)}
     tail: Any = SimpleNamespace(timestamp_millis={**bounds, 4: None})
-    assert far_columns(tail) == {1, 2, 4}
+    assert wide_columns(tail) == {1, 2, 4}
