@@ -10,8 +10,7 @@ of a killed one.
 Transactional tables are refused. Hive compiles a statement, with the table's location, before it locks the
 table: an INSERT that waits for the exclusive lock of this change would write its delta to the former location
 afterwards, and commit it. Hive's streaming connections keep the location as long as they live, and hold no
-lock between two transactions. Statements that write plain tables move their files when they hold the lock,
-to the location of that moment.
+lock between two transactions.
 """
 
 from __future__ import annotations
