@@ -152,7 +152,7 @@ def test_there_and_back_without_a_second_bootstrap(
         assert markers.FAILOVER not in (client.get_database("fo").parameters or {})
 
     there = sites.fail_over()
-    assert "fo_copy of the former target may be written" in there.word
+    assert "fo_copy of the former target may be written" in there.summary
     with pytest.raises(TargetNotOursError):  # nobody goes on the old way
         one.cycle()
     assert sites.one.policy.name == "fo.reversed"
