@@ -6,8 +6,9 @@ Every ten minutes, the task of each rule reads the metastore's notification even
 compares the partitions that they name with their copies. It compares all partitions of the rule on the first
 run, if events are missing, and once a day.
 
-Partitions outside the window keep their copies until these are dropped; once the primary changes, the router
-no longer uses them. `hive-federation cluster advise` prints the rules that past statements would have needed.
+Partitions that leave the window keep their copies, unless the rule ends with `dropping older`: then the run
+that compares all of them drops these copies. `hive-federation cluster advise` prints the rules that past
+statements would have needed.
 
 It needs the registry of clusters in the Airflow variable `hive_federation_clusters`, a connection of type
 `hive_federation`, and one connection of the apache-spark provider per secondary cluster.
@@ -49,7 +50,7 @@ with DAG(
             minItems=1,
             title="Rules, one per line",
             description="last 30 days of database.table in C2; last 7 days of database.table by day in C2; "
-            "all of database.table in C2",
+            "all of database.table in C2; last 30 days of database.table in C2 dropping older",
         ),
         "compare_hours": Param(
             24, type="number", minimum=0, title="Hours after which all is compared, whatever the events name"

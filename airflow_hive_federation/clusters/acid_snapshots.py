@@ -14,11 +14,14 @@ from typing import Any
 from airflow_hive_federation.acid.history import check_history
 from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.acid.names import DirectoryKind
+from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.clusters.metadata import Secondary, place_mark
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import RangeState, ValidWriteIds
+from airflow_hive_federation.storage.filesystem import join
+from airflow_hive_federation.storage.listing import file_size
 from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
 
 
@@ -101,12 +104,15 @@ class AcidFiles:
     """The files that a reader of a snapshot opens.
 
     :param state: the state of the directory in the snapshot.
-    :param files: the files to copy, including marker files of directories.
+    :param files: the files to copy, including marker files of directories. A file that a streaming writer has
+        open has the length up to which it may be read.
+    :param growing: the paths of these open files.
     :param problem: the reason why the files cannot be copied, as a clause; empty if they can.
     """
 
     state: AcidState
     files: Sequence[FileEntry]
+    growing: frozenset[str] = frozenset()
     problem: str = ""
 
 
@@ -126,8 +132,8 @@ def acid_files(
     state = chosen(location, listing, snapshot.write_ids, snapshot.txns, options)
     check_history(location, state, snapshot.write_ids)
     problem = ""
-    if state.side_files:
-        problem = f"a streaming writer is at work in {min(state.side_files)}"
+    if insert_only and state.side_files:
+        problem = f"a writer has {min(state.side_files)} open, and its rows have no write ids"
     mixed = next(
         (
             directory.path
@@ -138,4 +144,26 @@ def acid_files(
     )
     if insert_only and mixed is not None:
         problem = f"{mixed} mixes committed with other write ids, and its files do not tell rows apart"
-    return AcidFiles(state=state, files=state.files(markers=True), problem=problem)
+    lengths = {} if problem else _readable_lengths(location, state, options)
+    files = [
+        replace(entry, size_bytes=lengths.get(entry.path, entry.size_bytes))
+        for entry in state.files(markers=True)
+        # Without a flushed length, a file has no rows and no tail, so that no reader can open it.
+        if lengths.get(entry.path) != 0
+    ]
+    return AcidFiles(state=state, files=files, growing=frozenset(lengths), problem=problem)
+
+
+def _readable_lengths(location: str, state: AcidState, options: Mapping[str, Any] | None) -> dict[str, int]:
+    """Return the lengths in bytes up to which the files of streaming writers may be read.
+
+    A writer only appends, and each flushed length ends with a tail: these first bytes are a file of their
+    own. They hold all rows that were committed before the call, and perhaps some of open transactions, which
+    readers leave out by their write ids.
+    """
+    lengths = {}
+    for data in sorted(state.side_files.keys() & {entry.path for entry in state.files()}):
+        length = read_flushed_length(join(location, state.side_files[data]), options)
+        # The writer has closed the file since it was listed: it is whole, and may have grown.
+        lengths[data] = file_size(join(location, data), options=options) if length is None else length
+    return lengths

@@ -14,10 +14,13 @@ from airflow_hive_federation.model.partitions import unescape
 
 _RULE = re.compile(
     r"\s*(?:last\s+(?P<days>\d{1,5})\s+days?|all)\s+of\s+(?P<table>[^\s.]+\.[^\s.]+)"
-    r"(?:\s+by\s+(?P<key>\S+))?\s+in\s+(?P<cluster>[A-Za-z]\w*)\s*",
+    r"(?:\s+by\s+(?P<key>\S+))?\s+in\s+(?P<cluster>[A-Za-z]\w*)(?P<drop>\s+dropping\s+older)?\s*",
     re.IGNORECASE,
 )
-_FORM = "Write 'last 30 days of database.table in C2' or 'all of database.table in C2'."
+_FORM = (
+    "Write 'last 30 days of database.table in C2' (with 'dropping older' at its end to drop the copies of "
+    "days before these) or 'all of database.table in C2'."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,17 +31,20 @@ class KeepRule:
     :param cluster: the secondary cluster.
     :param days: the number of the last days; ``None`` means all data.
     :param key: the partition key that contains the days; ``None`` if the table has only one such key.
+    :param drop_older: drop the copies of partitions whose day is before the window.
     """
 
     table: str
     cluster: str
     days: int | None = None
     key: str | None = None
+    drop_older: bool = False
 
     def __str__(self) -> str:
         part = "all" if self.days is None else f"last {self.days} {'day' if self.days == 1 else 'days'}"
         by = f" by {self.key}" if self.key else ""
-        return f"{part} of {self.table}{by} in {self.cluster}"
+        drop = " dropping older" if self.drop_older else ""
+        return f"{part} of {self.table}{by} in {self.cluster}{drop}"
 
     @property
     def digest(self) -> str:
@@ -55,17 +61,29 @@ class KeepRule:
         """
         if self.days is None:
             return list(names)
+        # Future days belong to the window, because clocks and time zones differ.
+        return [name for name, age in self._ages(names, keys, today).items() if age < self.days]
+
+    def older(self, names: Iterable[str], keys: Iterable[str], today: date) -> list[str]:
+        """Return the partitions whose copies the rule drops: those with a day before the window.
+
+        A partition without a day in the key is not among them. The parameters and errors are those of
+        :meth:`chosen`.
+        """
+        if self.days is None or not self.drop_older:
+            return []
+        return [name for name, age in self._ages(names, keys, today).items() if age >= self.days]
+
+    def _ages(self, names: Iterable[str], keys: Iterable[str], today: date) -> dict[str, int]:
+        """Return the ages in days of the partitions with a day in the key."""
         days = {name: _days(name) for name in names}
         key = self._key([key_name.lower() for key_name in keys], days.values())
-        if days and all(days_by_key.get(key) is None for days_by_key in days.values()):
+        ages = {
+            name: (today - day).days for name, by_key in days.items() if (day := by_key.get(key)) is not None
+        }
+        if days and not ages:
             raise self._refused(f"no partition of {self.table} has a day in {key}")
-        chosen = []
-        for name, days_by_key in days.items():
-            day = days_by_key.get(key)
-            # Future days belong to the window, because clocks and time zones differ.
-            if day is not None and (today - day).days < self.days:
-                chosen.append(name)
-        return chosen
+        return ages
 
     def _key(self, keys: list[str], days: Iterable[dict[str, date | None]]) -> str:
         if self.key is not None:
@@ -74,7 +92,7 @@ class KeepRule:
             return self.key.lower()
         if len(keys) == 1:
             return keys[0]
-        keys_with_days = sorted({key for one in days for key, day in one.items() if day is not None})
+        keys_with_days = sorted({key for by_key in days for key, day in by_key.items() if day is not None})
         if len(keys_with_days) > 1 or not keys:
             have = (
                 f"has several keys with days: {', '.join(keys_with_days)}"
@@ -97,13 +115,14 @@ def read_rule(text: str) -> KeepRule:
     :raises ConfigurationError: the text is no rule.
     """
     match = _RULE.fullmatch(text)
-    if match is None or match["days"] == "0" or (match["key"] and not match["days"]):
+    if match is None or match["days"] == "0" or (not match["days"] and (match["key"] or match["drop"])):
         raise ConfigurationError(f"{text!r} is no rule of copies.", remedy=_FORM)
     return KeepRule(
         table=match["table"].lower(),
         cluster=match["cluster"],
         days=int(match["days"]) if match["days"] else None,
         key=match["key"].lower() if match["key"] else None,
+        drop_older=match["drop"] is not None,
     )
 
 

@@ -3,7 +3,8 @@
 The position is the last event that the copies contain, and a parameter of the table. It moves after all
 copies of a run are published, so that the next run can continue an interrupted one. A run compares all
 partitions if the position is missing, if events are missing, if the rule has changed, and once a day, because
-Spark writes files of its own tables without an event.
+Spark writes files of its own tables without an event. Such a run also drops the copies of partitions whose
+day has left the window, if the rule asks for that.
 """
 
 from __future__ import annotations
@@ -16,11 +17,17 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from airflow_hive_federation.catalog.hive import identity_of, keeps_events
-from airflow_hive_federation.clusters.altering import alter_table, full_name
-from airflow_hive_federation.clusters.copies.copying import CopyReport, RunCopy, copy_to_cluster
+from airflow_hive_federation.clusters.altering import alter_table, full_name, object_name, partitions_by_name
+from airflow_hive_federation.clusters.copies.copying import (
+    CopyReport,
+    RunCopy,
+    copy_to_cluster,
+    drop_copies,
+)
 from airflow_hive_federation.clusters.copies.objects import split_name
 from airflow_hive_federation.clusters.keep_rules import KeepRule
 from airflow_hive_federation.clusters.keeping_events import Changes, changes_of
+from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
@@ -45,6 +52,8 @@ class KeepReport:
     :param event: the last event that the copies contain; ``None`` if the metastore keeps none.
     :param looked_at: the number of objects that were compared with their copies.
     :param copied: the objects with a new published copy.
+    :param dropped: the partitions before the window, whose copies were dropped because the rule asks for it.
+    :param removed: the removed directories of former and of dropped copies.
     """
 
     rule: str
@@ -52,6 +61,7 @@ class KeepReport:
     event: int | None = None
     looked_at: int = 0
     copied: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
     files: int = 0
     size_bytes: int = 0
     removed: list[str] = field(default_factory=list)
@@ -93,6 +103,8 @@ def keep_current(
 ) -> KeepReport:
     """Copy the changes of a table since the last run, as far as a rule covers them.
 
+    A rule that drops older copies does so before it copies, when everything is compared.
+
     :param run_copy: executes the copy plan.
     :param today: the day from which a window is counted; by default today in local time.
     :param compare_after: the time after which all partitions are compared, whatever the events name.
@@ -118,8 +130,11 @@ def keep_current(
     if because:
         log.info("%s: everything is compared, because %s", rule, because)
         changes = None
-    report = CopyReport(table=rule.table, cluster=cluster)
-    names = _chosen(client, rule, table, changes, today or now.astimezone().date())
+    day = today or now.astimezone().date()
+    report = dropped = CopyReport(table=rule.table, cluster=cluster)
+    if changes is None and (older := _older(client, rule, table, cluster, day)):
+        dropped = drop_copies(client, registry, rule.table, cluster, partitions=older, options=options)
+    names = _chosen(client, rule, table, changes, day)
     if names is None or names:
         report = copy_to_cluster(
             client, registry, rule.table, cluster, run_copy, partitions=names, options=options
@@ -134,10 +149,27 @@ def keep_current(
         event=last,
         looked_at=len(report.copied) + len(report.current),
         copied=report.copied,
+        dropped=dropped.copied,
         files=report.files,
         size_bytes=report.size_bytes,
-        removed=report.removed,
+        removed=[*dropped.removed, *report.removed],
     )
+
+
+def _older(
+    client: MetastoreClient, rule: KeepRule, table: types.Table, cluster: str, today: date
+) -> list[str]:
+    """Return the partitions before the rule's window that have a copy in the cluster."""
+    # A change of the primary that was interrupted still needs all copies there.
+    if not rule.drop_older or read_metadata(table.parameters, full_name(table)).next_primary == cluster:
+        return []
+    names = client.list_partition_names(table.dbName or "", table.tableName or "") if _keys(table) else []
+    older = partitions_by_name(client, table, rule.older(names, _keys(table), today))
+    return [
+        name
+        for name, partition in older.items()
+        if cluster in read_metadata(partition.parameters, object_name(table, partition)).secondaries
+    ]
 
 
 def _chosen(

@@ -2,9 +2,15 @@
 
 The secondary cluster already holds the data of each object, in a fresh copy: ``sd.location`` becomes the
 location of the copy, and the former primary becomes a copy or is removed. An unpartitioned table changes by
-one atomic call of the metastore. The partitions of a table change in batches, after a note in the table's
-parameters; the primary of the table changes last. At every moment, readers and writers use ``sd.location``.
-The next run finishes the work of a killed one.
+one atomic call of the metastore. Of a partitioned table, the location changes first, with a note in its
+parameters: if the metastore refuses it, nothing has changed. Its partitions follow in batches, and its
+primary changes last. At every moment, readers and writers use ``sd.location``. The next run finishes the work
+of a killed one.
+
+Transactional tables are refused. Hive compiles a statement, with the table's location, before it locks the
+table: an INSERT that waits for the exclusive lock of this change would write its delta to the former location
+afterwards, and commit it. Hive's streaming connections keep the location as long as they live, and hold no
+lock between two transactions.
 """
 
 from __future__ import annotations
@@ -36,7 +42,7 @@ from airflow_hive_federation.clusters.metadata import (
 from airflow_hive_federation.clusters.notes import Kind, Note, forget, notes_of, remove_noted, take_note
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import named_directories
-from airflow_hive_federation.errors import PrimaryRefusedError
+from airflow_hive_federation.errors import MetastoreServerError, PrimaryRefusedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
@@ -46,6 +52,7 @@ from airflow_hive_federation.transactions.snapshots import is_transactional
 from airflow_hive_federation.transactions.transaction import Transaction
 
 Described = types.Table | types.Partition
+_MANAGED = "MANAGED_TABLE"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +95,8 @@ def change_primary(
     :param table: ``database.table``.
     :param keep_former: make the former primary a secondary; otherwise its files are removed.
     :param options: the storage options of both clusters.
-    :raises PrimaryRefusedError: a copy is missing, is stale or lacks files; the table is in use; or the table
-        is transactional. Nothing has changed.
+    :raises PrimaryRefusedError: a copy is missing, is stale or lacks files; the table is in use; the table is
+        transactional; or the metastore does not allow the location. Nothing has changed.
     :raises UnknownClusterError: the cluster does not exist.
     :raises MetastoreError: the metastore refuses; run the change again.
     :raises StorageError: files cannot be listed or removed; run the change again.
@@ -148,8 +155,9 @@ def _refuse_kind(
         _refuse(
             name,
             place,
-            "it is transactional: a copy holds a snapshot, and not what is open or aborted",
-            "Make a table in that cluster from it (CREATE TABLE ... AS SELECT).",
+            "it is transactional, and its writers know its location before they lock it: no lock keeps them "
+            "from committing rows to the former one",
+            "Stop its writers, and make a table in that cluster from it (CREATE TABLE ... AS SELECT).",
         )
     if former not in registry.clusters:
         _refuse(
@@ -200,10 +208,18 @@ class _Change:
         objects = copy_objects(table, parts, self.options)
         pending = [item for item in objects if not self._is_there(item.location)]
         self._check(table, pending)
-        self._note(table, pending, registry)
         if not table.partitionKeys:
-            self._move_table(table, pending)
+            self._note(table, pending, registry)
+            try:
+                self._move_table(table, pending)
+            except PrimaryRefusedError:
+                # Nothing has moved, so no note may let these files be removed later.
+                for item in pending:
+                    forget(registry.cluster(self.former), Kind.FORMER_PRIMARY, item.location, self.options)
+                raise
         else:
+            self._begin(table)
+            self._note(table, pending, registry)
             self._move_partitions(table, pending)
         removed = self._remove_previous(table, pending)
         self._check_left_alone(table, pending)
@@ -263,19 +279,46 @@ class _Change:
             self._set(now, replace(parameters, primary=self.place.name, next_primary=None))
             return now
 
-        alter_table(self.client, full_name(table), moved)
+        with self._unless_placed(table):
+            alter_table(self.client, full_name(table), moved)
+
+    def _begin(self, table: types.Table) -> None:
+        """Note the change in a partitioned table, and move its location, where new partitions will lie."""
+        name = full_name(table)
+
+        def begun(now: types.Table) -> types.Table | None:
+            present = read_metadata(now.parameters, name)
+            if present.next_primary == self.place.name:
+                return None
+            self.transaction.check()
+            relocate(now, home_of(self.place, now))
+            self._set(now, replace(present, next_primary=self.place.name))
+            return now
+
+        with self._unless_placed(table):
+            alter_table(self.client, name, begun)
+
+    @contextmanager
+    def _unless_placed(self, table: types.Table) -> Iterator[None]:
+        """Refuse the change if the metastore does, because it places managed tables itself."""
+        try:
+            yield
+        except MetastoreServerError as error:
+            if "managed" not in error.message or table.tableType != _MANAGED:
+                raise
+            raise PrimaryRefusedError(
+                f"Cluster {self.place.name} cannot become the primary of {full_name(table)}: the metastore "
+                f"keeps managed tables below the managed location of their database ({error.message}).",
+                remedy="Make an external table of it, or make a table in that cluster from it.",
+                table=full_name(table),
+                partition=None,
+                cluster=self.place.name,
+            ) from error
 
     def _move_partitions(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
         name = full_name(table)
         keys = [key.name or "" for key in table.partitionKeys or ()]
         by_name = {item.partition: item for item in pending}
-
-        def noted(now: types.Table) -> types.Table | None:
-            present = read_metadata(now.parameters, name)
-            if present.next_primary == self.place.name:
-                return None
-            self._set(now, replace(present, next_primary=self.place.name))
-            return now
 
         def moved(now: types.Partition) -> types.Partition | None:
             item = by_name[partition_name(keys, now.values or [])]
@@ -290,7 +333,6 @@ class _Change:
             self._set(now, replace(present, primary=self.place.name, next_primary=None))
             return now
 
-        alter_table(self.client, name, noted)
         alter_partitions(self.client, table, list(by_name), moved, locked=True)
         alter_table(self.client, name, ended)
 

@@ -34,6 +34,7 @@ class CopyItem:
     :param target_levels: number of directories above the target that correspond to them.
     :param kept: URI of the file's copy in Hive's change manager, which is read if the source was removed or
         replaced.
+    :param prefix: copy the first ``size_bytes`` bytes of a source to which a writer may still append.
     """
 
     source: str
@@ -43,6 +44,7 @@ class CopyItem:
     kept: str | None = None
     source_levels: int = 0
     target_levels: int = 0
+    prefix: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

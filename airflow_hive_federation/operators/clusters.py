@@ -214,12 +214,13 @@ class KeepCopiesOperator(_ClusterOperator):
 
     A run compares the partitions that changed since the last run. It compares all partitions on the first
     run, if events are missing, if the rule has changed, and after ``compare_hours``. Returns the report:
-    ``because``, the reason why all partitions were compared, ``copied`` objects, ``files`` and
-    ``size_bytes``. The XCom ``copy`` names the copy and its directory. If the task is interrupted, its next
-    try continues.
+    ``because``, the reason why all partitions were compared, ``copied`` and ``dropped`` objects, ``files``
+    and ``size_bytes``. The XCom ``copy`` names the copy and its directory. If the task is interrupted, its
+    next try continues.
 
     :param rule: the rule, such as ``last 30 days of sales.orders in C2``, ``last 7 days of web.clicks by day
-        in C2``, or ``all of sales.items in C2``. (templated)
+        in C2``, or ``all of sales.items in C2``. With ``dropping older`` at the end of a rule with days, runs
+        that compare all partitions drop the copies of partitions before the window. (templated)
     :param compare_hours: hours after which all partitions are compared, whatever the events name: Spark
         writes files of its own tables without an event.
     :param spark_conn_id: the connection of the Spark that copies; by default the cluster's own. (templated)
@@ -260,7 +261,13 @@ class KeepCopiesOperator(_ClusterOperator):
                 compare_after=timedelta(hours=float(self.compare_hours)),
                 options=options,
             )
-            self.log.info("%s: looked at %s, made %s new copies", rule, report.looked_at, len(report.copied))
+            self.log.info(
+                "%s: looked at %s, made %s new copies, dropped %s",
+                rule,
+                report.looked_at,
+                len(report.copied),
+                len(report.dropped),
+            )
             push(context, COPY, copy_note(rule.table, cluster, report.copied, None))
             return report.to_json()
 

@@ -134,7 +134,8 @@ def _copy(
     with _target(item, settings) as target:
         sha = hashlib.sha256()
         read = 0
-        for chunk in read_chunks(item.source, options=settings.options, sources=settings.sources):
+        end = item.size_bytes if item.prefix else None
+        for chunk in read_chunks(item.source, end=end, options=settings.options, sources=settings.sources):
             if bandwidth is not None:
                 bandwidth.take(len(chunk))
             sha.update(chunk)
@@ -193,6 +194,7 @@ def _identical_target(
         source = digest_file(
             item.source,
             size_bytes=item.size_bytes,
+            prefix=item.prefix,
             bandwidth=bandwidth,
             options=settings.options,
             sources=settings.sources,

@@ -49,6 +49,7 @@ def digest_file(
     uri: str,
     *,
     size_bytes: int | None = None,
+    prefix: bool = False,
     bandwidth: TokenBucket | None = None,
     options: Mapping[str, Any] | None = None,
     sources: SourceRoots | None = None,
@@ -57,6 +58,7 @@ def digest_file(
 
     :param uri: URI of the file.
     :param size_bytes: the length it must have; ``None`` takes any.
+    :param prefix: digest the first ``size_bytes`` bytes of a file that may be longer.
     :param bandwidth: limit of the bytes read per second.
     :param options: storage options, see :func:`.filesystem.options_for`.
     :param sources: directories that the file may lie in; ``None`` reads any file.
@@ -66,7 +68,8 @@ def digest_file(
     sha = hashlib.sha256()
     read = 0
     with storage_errors(uri):
-        for chunk in read_chunks(uri, options=options, sources=sources):
+        end = size_bytes if prefix else None
+        for chunk in read_chunks(uri, end=end, options=options, sources=sources):
             if bandwidth is not None:
                 bandwidth.take(len(chunk))
             sha.update(chunk)
@@ -77,10 +80,15 @@ def digest_file(
 
 
 def read_chunks(
-    uri: str, *, options: Mapping[str, Any] | None = None, sources: SourceRoots | None = None
+    uri: str,
+    *,
+    end: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    sources: SourceRoots | None = None,
 ) -> Iterator[memoryview]:
     """Yield a file's bytes in chunks, all of which use one buffer: each chunk overwrites the one before.
 
+    :param end: the number of bytes to read; ``None`` reads to the end of the file.
     :param sources: directories that the file may lie in; ``None`` reads any file.
     :raises SourceNotAllowedError: if the file lies elsewhere.
     :raises StorageError: if the file cannot be read.
@@ -99,8 +107,10 @@ def read_chunks(
             filesystem, path = open_filesystem(uri, options)
             source = filesystem.open(path, "rb")
         with source as file:
-            while count := file.readinto(view):
+            left = end
+            while count := file.readinto(view if left is None else view[:left]):
                 yield view[:count]
+                left = None if left is None else left - count
 
 
 def check_length(uri: str, expected_bytes: int, read_bytes: int) -> None:

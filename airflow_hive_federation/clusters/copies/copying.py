@@ -298,6 +298,7 @@ def _carry_out(
             size_bytes=file.size_bytes,
             source_levels=file.path.count("/") + 1,
             target_levels=file.path.count("/") + 1,
+            prefix=file.path in item.growing,
         )
         for item in objects
         for file in item.files

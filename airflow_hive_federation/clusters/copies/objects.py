@@ -46,6 +46,7 @@ class CopyObject:
     :param files: the files to copy.
     :param mark: the mark of the present primary.
     :param write_ids: for a transactional table, the write ids by which the files were selected.
+    :param growing: the paths of files that a streaming writer has open: only their listed length is copied.
     :param news_for: for a transactional table, returns whether a copy lacks rows that the primary has now.
     """
 
@@ -55,6 +56,7 @@ class CopyObject:
     files: list[FileEntry]
     mark: SourceMark
     write_ids: ValidWriteIds | None = None
+    growing: frozenset[str] = frozenset()
     news_for: Callable[[ValidWriteIds], bool] | None = None
 
     @property
@@ -219,7 +221,14 @@ def _of_snapshot(
     else:
         news_for = lambda copy: has_news(copy, now)  # noqa: E731
     mark = replace(source_mark(one.described, selected.files), metadata=place_mark(one.described))
-    return replace(one, files=list(selected.files), mark=mark, write_ids=now, news_for=news_for)
+    return replace(
+        one,
+        files=list(selected.files),
+        mark=mark,
+        write_ids=now,
+        growing=selected.growing,
+        news_for=news_for,
+    )
 
 
 def pending_objects(

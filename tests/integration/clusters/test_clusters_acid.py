@@ -23,6 +23,7 @@ from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import TransactionAbortedError
+from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.operators.clusters import RoutedSqlOperator
 from airflow_hive_federation.spark.acid_tables import acid_frames, sql_with_frames
@@ -213,6 +214,47 @@ def test_an_insert_only_table(
     assert rows(spark, found, f"SELECT id FROM {name}") == [["1"], ["2"]]
     copy_to_cluster(client, registry, name, "C2", run_copy)
     assert rows(spark, described(client, ["added"]), f"SELECT id FROM {name}") == [["7"]]
+
+
+def test_a_copy_holds_what_a_streaming_writer_has_committed(
+    hive: HiveSql, client: MetastoreClient, registry: ClusterRegistry, run_copy: RunCopy, spark: SparkSession
+) -> None:
+    name = f"{DATABASE}.streamed"
+    hive.execute(f"CREATE TABLE {name} (id INT, v STRING) {ACID}")
+    builder = HiveStreamingConnection.new_builder().with_database(DATABASE).with_table("streamed")
+    builder = builder.with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
+    builder = builder.with_conf(client.settings).with_transaction_batch_size(4)
+
+    def copied() -> tuple[Rows, int]:
+        assert copy_to_cluster(client, registry, name, "C2", run_copy).copied == [name]
+        assert not is_stale(client, registry, "streamed")
+        copy = copy_in_c2(client, "streamed")
+        found = described(client, ["streamed"])
+        assert places(found) == [copy.location]
+        (file,) = Path(str(local_path(copy.location))).glob("delta_*/bucket_*")
+        return rows(spark, found, f"SELECT id, v FROM {name}"), file.stat().st_size
+
+    with builder.connect() as connection:
+        with connection.transaction():
+            connection.write(b"1,a")
+        connection.begin_transaction()
+        connection.write(b"2,b")
+        # The file now holds a stripe behind the length up to which it may be read.
+        connection.flush()
+        place = Path(str(local_path(str(client.get_table(DATABASE, "streamed").sd.location))))  # type: ignore[union-attr]
+        (primary,) = place.glob("delta_*/bucket_00000")
+        first, size_bytes = copied()
+        assert first == [["1", "a"]]
+        assert size_bytes < primary.stat().st_size
+        connection.commit_transaction()
+        assert is_stale(client, registry, "streamed")
+        assert copied()[0] == [["1", "a"], ["2", "b"]]
+    # What the writer has aborted at its end is no news.
+    assert copy_to_cluster(client, registry, name, "C2", never).current == [name]
+    assert rows(spark, described(client, ["streamed"]), f"SELECT id, v FROM {name}") == [
+        ["1", "a"],
+        ["2", "b"],
+    ]
 
 
 def test_a_copy_whose_files_were_no_longer_kept_is_not_published(

@@ -24,10 +24,12 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.copying import copy_file
+from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
 
 DATABASE = "kept"
 TODAY = date.today()  # noqa: DTZ011 - the day that current_date means
+NEXT_PRIMARY = "hive.cluster.primary.next"
 DAYS = [(TODAY - timedelta(days=back)).isoformat() for back in range(4)]
 RUNNER = Path(__file__).parents[1] / "airflow_dags" / "following_advice.py"
 
@@ -71,6 +73,15 @@ def copies(client: MetastoreClient) -> set[str]:
     return {name for name, one in parts.items() if read_metadata(one.parameters, name).secondaries}
 
 
+def set_parameter(client: MetastoreClient, key: str, value: str | None) -> None:
+    def changed(now: types.Table) -> types.Table:
+        others = {name: text for name, text in (now.parameters or {}).items() if name != key}
+        now.parameters = others if value is None else {**others, key: value}
+        return now
+
+    alter_table(client, f"{DATABASE}.orders", changed)
+
+
 def position_of(client: MetastoreClient) -> str:
     return (client.get_table(DATABASE, "orders").parameters or {})[f"{POSITION}C2"]
 
@@ -78,8 +89,8 @@ def position_of(client: MetastoreClient) -> str:
 def test_copies_follow_the_events(
     client: MetastoreClient, registry: ClusterRegistry, hive_sql_source: HiveSql
 ) -> None:
-    def keep(rule: str, run: Any = run_copy) -> KeepReport:
-        return keep_current(client, registry, read_rule(rule), run, today=TODAY)
+    def keep(rule: str, run: Any = run_copy, **settings: Any) -> KeepReport:
+        return keep_current(client, registry, read_rule(rule), run, today=TODAY, **settings)
 
     three = f"last 3 days of {DATABASE}.orders in C2"
     report = keep(three)
@@ -112,13 +123,25 @@ def test_copies_follow_the_events(
     for change in (None, {"event": 10**9}, {"metastore": "other"}, {"compared": "2020-01-01T00:00:00+00:00"}):
         text = "7" if change is None else json.dumps({**present, **change})
 
-        def damaged(now: types.Table, to: str = text) -> types.Table:
-            now.parameters = {**(now.parameters or {}), f"{POSITION}C2": to}
-            return now
-
-        alter_table(client, f"{DATABASE}.orders", damaged)
+        set_parameter(client, f"{POSITION}C2", text)
         assert keep(three).looked_at == 3
-    assert keep(three.replace("3", "2")).because == "the position is of another rule"
+    two = three.replace("3", "2")
+    assert (keep(two).because, keep(two).dropped) == ("the position is of another rule", [])
+    assert copies(client) == {f"day={day}" for day in DAYS[:3]}
+    # The words drop the copies of days before the window; the primary keeps its rows.
+    dropping = f"{two} dropping older"
+    # A change of the primary that was interrupted needs all copies.
+    set_parameter(client, NEXT_PRIMARY, "C2")
+    assert (keep(dropping).because, copies(client)) == (
+        "the position is of another rule",
+        {f"day={day}" for day in DAYS[:3]},
+    )
+    set_parameter(client, NEXT_PRIMARY, None)
+    report = keep(dropping, compare_after=timedelta(0))
+    assert (report.dropped, len(report.removed)) == ([f"day={DAYS[2]}"], 1)
+    assert copies(client) == {f"day={day}" for day in DAYS[:2]}
+    assert not list(Path(str(local_path(report.removed[0]))).parent.iterdir())
+    assert [row[0] for row in hive_sql_source.execute(f"SELECT count(*) FROM {DATABASE}.orders")] == ["5"]
     with pytest.raises(ConfigurationError, match="no partition keys"):
         keep(f"last 3 days of {DATABASE}.items in C2")
 

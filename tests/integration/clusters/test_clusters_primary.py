@@ -247,6 +247,28 @@ def test_a_primary_needs_whole_and_fresh_copies_that_nobody_uses(
         change_primary(client, registry, f"{DATABASE}.refused_acid", "C2")
 
 
+@pytest.mark.parametrize("partitions", [(), ("a", "b")])
+def test_a_managed_table_that_the_metastore_places_stays_as_it_is(
+    client: MetastoreClient, registry: ClusterRegistry, root: Path, partitions: tuple[str, ...]
+) -> None:
+    """Hive 4 keeps managed tables below the managed location of their database, and checks no partitions."""
+    short = f"managed_{len(partitions)}"
+    name = make(client, root, short, partitions)
+    described = client.get_table(DATABASE, short)
+    described.tableType = "MANAGED_TABLE"
+    described.parameters = {
+        key: value for key, value in (described.parameters or {}).items() if key != "EXTERNAL"
+    }
+    client.alter_table(DATABASE, short, described)
+    assert client.get_table(DATABASE, short).tableType == "MANAGED_TABLE"
+    copy_to_cluster(client, registry, name, "C2", copied)
+    before = state(client, name)
+    with pytest.raises(PrimaryRefusedError, match="keeps managed tables below the managed location"):
+        change_primary(client, registry, name, "C2")
+    assert state(client, name) == before
+    assert [note for note in notes_of(registry.cluster("C1")) if note.table == name] == []
+
+
 def test_a_write_of_one_who_takes_no_lock_is_reported(
     client: MetastoreClient, registry: ClusterRegistry, root: Path
 ) -> None:

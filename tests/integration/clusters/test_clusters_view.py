@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hmsclient import HMSClient
 
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.clusters.copies.copying import copy_to_cluster
@@ -154,6 +155,30 @@ def test_tables_are_written_in_their_primary_cluster_only(
     with MetastoreClient(MetastoreSettings(uris=(views["C1"],))) as here:
         assert here.get_table(DATABASE, "plain") == before
         here.alter_table(DATABASE, "plain", before)
+
+
+def test_hmsclient_sees_the_locations_of_the_cluster(
+    views: dict[str, str], client: MetastoreClient, registry: ClusterRegistry
+) -> None:
+    before = client.get_table(DATABASE, "plain")
+    for name, uri in views.items():
+        host, port = uri.removeprefix("thrift://").split(":")
+        with HMSClient(host=host, port=int(port)) as hms:
+            table = hms.get_table(DATABASE, "plain")
+            objects = [table, *hms.get_partitions(DATABASE, "parted", -1)]
+            assert len(objects) == 3
+            clusters = {
+                str(cluster and cluster.name) for cluster in map(registry.cluster_at, map(place_of, objects))
+            }
+            assert clusters == {name}
+            if name == "C1":
+                # Its structs know neither clusters nor the fields of Hive 4.
+                hms.alter_table(DATABASE, "plain", table)
+    assert client.get_table(DATABASE, "plain").parameters == before.parameters
+
+
+def place_of(described: Any) -> str:
+    return str(described.sd.location)
 
 
 def test_a_stale_copy_is_not_shown(views: dict[str, str], client: MetastoreClient) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 
+import pytest
+
+from airflow_hive_federation.clusters import acid_snapshots
 from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects
 from airflow_hive_federation.clusters.metadata import Secondary
 from airflow_hive_federation.metastore.idl import types
@@ -40,3 +44,36 @@ def test_a_partition_that_was_truncated_by_removing_its_files_is_not_current(tmp
     assert not truncated.has_current(copy)
     empty = Secondary(location="file:/empty", source=truncated.mark, snapshot=truncated.write_ids)
     assert truncated.has_current(empty)
+
+
+def test_files_of_streaming_writers_count_as_far_as_they_are_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "p=a"
+    delta = place / "delta_0000001_0000004"
+    delta.mkdir(parents=True)
+    flushed = {"bucket_00000": 5, "bucket_00001": 0, "bucket_00002": None}
+    for name, length in flushed.items():
+        (delta / name).write_bytes(b"0123456789")
+        if length is not None:
+            (delta / f"{name}_flush_length").write_bytes(struct.pack(">qq", 0, length))
+
+    def sizes() -> dict[str, int]:
+        partition = partition_at(place, "d.t:4:2:2,3:4")
+        assert {f"{delta.name}/{name}" for name in growing} == partition.growing
+        return {file.path.rpartition("/")[2]: file.size_bytes for file in partition.files}
+
+    growing = ["bucket_00000", "bucket_00001"]
+    assert sizes() == {"bucket_00000": 5, "bucket_00002": 10}
+    # A writer that has closed the file after the listing has appended before, and removed the side file.
+    read = acid_snapshots.read_flushed_length
+
+    def closed(uri: str, options: object) -> int | None:
+        name = uri.rpartition("/")[2].removesuffix("_flush_length")
+        with (delta / name).open("ab") as file:
+            file.write(b"more")
+        (delta / f"{name}_flush_length").unlink()
+        return read(uri, None)
+
+    monkeypatch.setattr(acid_snapshots, "read_flushed_length", closed)
+    assert sizes() == {"bucket_00000": 14, "bucket_00001": 14, "bucket_00002": 10}

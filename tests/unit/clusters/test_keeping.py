@@ -23,6 +23,10 @@ KEYS = ["day", "region"]
         ("last 30 days of Sales.Orders in C2", KeepRule(table="sales.orders", cluster="C2", days=30)),
         ("LAST 1 day OF a.b BY Day IN c_2", KeepRule(table="a.b", cluster="c_2", days=1, key="day")),
         (" all  of a.b in C2 ", KeepRule(table="a.b", cluster="C2")),
+        (
+            "last 2 days of a.b in C2  Dropping older",
+            KeepRule(table="a.b", cluster="C2", days=2, drop_older=True),
+        ),
     ],
 )
 def test_rules_are_read_and_written(text: str, rule: KeepRule) -> None:
@@ -40,6 +44,8 @@ def test_rules_are_read_and_written(text: str, rule: KeepRule) -> None:
         "all of a.b by day in C2",
         "all of a.b in",
         "all of a.b in C2; drop",
+        "all of a.b in C2 dropping older",
+        "last 2 days of a.b in C2 dropping",
     ],
 )
 def test_what_is_no_rule_is_refused(text: str) -> None:
@@ -56,6 +62,19 @@ def test_a_window_has_its_days_and_those_to_come() -> None:
     assert rule.chosen(beside, ["region", "day"], TODAY) == beside[:1]
     assert rule.chosen([], ["day"], TODAY) == []
     assert rule.chosen(["day=2020-01-01"], ["day"], TODAY) == []
+
+
+def test_a_rule_drops_only_what_has_a_day_before_its_window() -> None:
+    names = [f"day={day}" for day in ("2026-03-29", "2026-03-30", "20260331", "2026-04-01", "later")]
+    rule = read_rule("last 2 days of a.b in C2 dropping older")
+    assert rule.older(names, ["day"], TODAY) == names[:1]
+    assert rule.chosen(names, ["day"], TODAY) == names[1:4]
+    # Without the words, nothing is dropped.
+    keeping = read_rule("last 2 days of a.b in C2")
+    assert keeping.older(names, ["day"], TODAY) == []
+    assert keeping.digest != rule.digest
+    with pytest.raises(ConfigurationError, match=r"no partition of a\.b has a day in m"):
+        rule.older(["m=202603"], ["m"], TODAY)
 
 
 @pytest.mark.parametrize(

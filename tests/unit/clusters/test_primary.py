@@ -82,8 +82,11 @@ def test_a_table_whose_location_was_set_meanwhile_keeps_its_primary(
     store = OneTable(copy.deepcopy(table))
     assert store.table.sd is not None
     store.table.sd.location = f"file:{tmp_path}/C1/other"
+    table.parameters = write_metadata({}, pending.metadata)
     with pytest.raises(PrimaryRefusedError, match="has just been altered"):
-        changing(registry, "C1", "C2", store)._move_table(table, [pending])
+        changing(registry, "C1", "C2", store).run(table, registry)
+    # By a note, a later change would remove the files, of which the table is no longer made.
+    assert [one for cluster in registry for one in notes_of(cluster)] == []
     assert store.table.sd.location == f"file:{tmp_path}/C1/other"
     assert not store.table.parameters
     store.table.sd.location = f"file:{tmp_path}/C2/there"

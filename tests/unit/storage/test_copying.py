@@ -47,6 +47,21 @@ def content_of(uri: str) -> bytes:
     return content
 
 
+@pytest.mark.parametrize("store", ["file", "memory"])
+def test_a_prefix_of_a_file_that_grows(store: str, tmp_path: Path) -> None:
+    content = os.urandom(CHUNK_BYTES + 100)
+    item = make_item(f"{store}://{tmp_path}/s/f", f"{store}://{tmp_path}/t/f", content)
+    for size_bytes in (7, CHUNK_BYTES + 1):
+        prefix = replace(item, size_bytes=size_bytes, prefix=True)
+        assert [copy_file(prefix).copied for _ in range(2)] == [True, False]
+        assert content_of(item.target) == content[:size_bytes]
+    with pytest.raises(FileVanishedError):
+        copy_file(replace(prefix, size_bytes=len(content) + 1))
+    with pytest.raises(FileVanishedError):
+        copy_file(replace(item, size_bytes=7))
+    assert content_of(item.target) == content[: CHUNK_BYTES + 1]
+
+
 @pytest.mark.parametrize("source", ["file", "memory"])
 @pytest.mark.parametrize("target", ["file", "memory"])
 @pytest.mark.parametrize("size_bytes", [0, 1, CHUNK_BYTES, CHUNK_BYTES + 1])
