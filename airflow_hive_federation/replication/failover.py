@@ -331,7 +331,7 @@ class _Switch:
     def _demote(self, baseline: DumpDirectory) -> None:
         markings = {
             **markers.database_markers(self.back.name, baseline.uri),
-            markers.LAST_ID: str(baseline.manifest()["event_id"]),
+            markers.LAST_ID: str(baseline.manifest().event_id),
             markers.CYCLES: None,
         }
         with self.source.client() as client:

@@ -35,7 +35,7 @@ def ends_of(
 
 def open_transactions(dump: DumpDirectory) -> Iterator[int]:
     """Yield the transactions of the source that had not ended at a dump."""
-    return (txn for txn, _ in dump.manifest().get("open_writes", ()))
+    return iter(dump.manifest().open_writes)
 
 
 def merging_of(dump: DumpDirectory) -> Merging:

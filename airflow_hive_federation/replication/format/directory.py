@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NoReturn
 from urllib.parse import quote
@@ -34,11 +35,14 @@ from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.replication.format import documents
 from airflow_hive_federation.replication.format.documents import Check
 from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.manifest import (
+    FORMAT_VERSION,
+    MAX_MANIFEST_VALUES,
+    Manifest,
+    UnknownFormatError,
+)
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_private, publishing
-
-#: This number is raised when an older reader would misread a newer dump.
-FORMAT_VERSION = 1
 
 _MANIFEST = "_manifest.json"
 _FINISHED_DUMP = "_finished_dump"
@@ -59,7 +63,7 @@ class DumpDirectory:
         self.options = options
         self._filesystem, self._path = open_filesystem(self.uri, options)
         self._digests: dict[str, str] = {}
-        self._expected: dict[str, str] | None = None
+        self._expected: Mapping[str, str] | None = None
         self._is_private = False
 
     # -- writing ---------------------------------------------------------------------------------------
@@ -89,12 +93,16 @@ class DumpDirectory:
         """Write a text file, given as a whole or in parts, which becomes part of the manifest."""
         self._write(name, [text] if isinstance(text, str) else text)
 
-    def finish_dump(self, facts: Mapping[str, Any]) -> None:
-        """Seal the dump: write the manifest, then the acknowledgement."""
-        manifest = {**facts, "format": FORMAT_VERSION, "files": dict(sorted(self._digests.items()))}
-        text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    def finish_dump(self, manifest: Manifest) -> Manifest:
+        """Seal the dump: write the manifest, with the digests of the files, then the acknowledgement.
+
+        :return: the manifest as it was written.
+        """
+        sealed = replace(manifest, files=self._digests)
+        text = json.dumps(sealed.to_json(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         self._write(_MANIFEST, [text])
         self._write(_FINISHED_DUMP, [_digest(text) + "\n"])
+        return sealed
 
     def finish_load(self, facts: Mapping[str, Any]) -> None:
         """Acknowledge that the dump is loaded and published."""
@@ -121,7 +129,7 @@ class DumpDirectory:
         with storage_errors(f"{self.uri}/{name}"):
             return bool(self._filesystem.exists(f"{self._path}/{name}"))
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """Return the manifest that :meth:`finish_dump` recorded.
 
         :raises DumpIncompleteError: the dump has no acknowledgement.
@@ -139,19 +147,22 @@ class DumpDirectory:
         if _digest(text) != self._read(_FINISHED_DUMP).strip():
             raise self._corrupt(_MANIFEST, "its digest is not the one acknowledged")
         try:
-            manifest: dict[str, Any] = bounded_json.loads(text, max_values=documents.MAX_MANIFEST_VALUES)
+            value: object = bounded_json.loads(text, max_values=MAX_MANIFEST_VALUES)
         except ValueError as error:
             raise self._corrupt(_MANIFEST, f"it is not JSON ({error})") from error
-        if not isinstance(manifest, dict):
+        if not isinstance(value, dict):
             raise self._corrupt(_MANIFEST, "it is no JSON object")
-        if manifest.get("format") != FORMAT_VERSION:
+        try:
+            manifest = Manifest.from_json(value)
+        except UnknownFormatError as error:
             raise DumpCorruptError(
-                f"Dump {self.uri} has format {manifest.get('format')}; this version reads {FORMAT_VERSION}.",
+                f"Dump {self.uri} has format {error.version}; this version reads {FORMAT_VERSION}.",
                 remedy="Load it with the version that wrote it, or dump again.",
                 dump=self.uri,
-            )
-        self._checked(documents.check_manifest, _MANIFEST, manifest)
-        self._expected = manifest["files"]
+            ) from error
+        except ValueError as error:
+            self.refuse(_MANIFEST, str(error))
+        self._expected = manifest.files
         return manifest
 
     def read_json(self, name: str) -> Any:

@@ -24,13 +24,6 @@ from airflow_hive_federation.storage.filesystem import parse_location
 #: A check raises a ``ValueError`` that describes the error in a value.
 Check = Callable[[Any], None]
 
-#: A manifest may hold this many values: a few for each of its tables and files, and names of partitions that
-#: go.
-MAX_MANIFEST_VALUES = 20_000_000
-
-#: The values of :class:`~.kinds.TableWork`.
-WORK = ("nothing", "continue", "create", "replace")
-
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DOTS = {"", ".", ".."}
 _LEAVES = re.compile(r"\x00|\A(?:/|\Z)|(?:\A|/)\.{1,2}(?:/|\Z)")
@@ -333,47 +326,6 @@ def _table_document(name: str) -> Check:
 
     return check
 
-
-_TABLE_FACTS = _fields(
-    {"name": _table_name, "kind": _KIND},
-    dump=_location,
-    work=_one_of(*WORK),
-    partitions=_count,
-    files=_count,
-    size_bytes=_count,
-    reached=_count,
-    seed=_count,
-    writes=_count,
-    renewed=_list(_partition_name),
-    gone=_list(_partition_name),
-    partition_names=_text,
-)
-
-check_manifest = _fields(
-    {"files": _map(_path, _digest)},
-    kind=_text,
-    policy=_object,
-    event_id=_count,
-    from_id=_count,
-    previous=_location,
-    lease=_count,
-    last_event=_or_none(_object),
-    adopted=_list(_table_name),
-    retained=_list(_table_name),
-    dropped=_list(_table_name),
-    functions_gone=_list(_name),
-    functions_changed=_flag,
-    tables=_list(_TABLE_FACTS),
-    open_writes=_list(_tuple(_whole, _map(_table_name, _whole))),
-    partitions=_count,
-    dumped_files=_count,
-    size_bytes=_count,
-    events=_count,
-    transactions=_count,
-    mend=_fields(
-        {}, tables=_list(_table_name), replaced=_list(_table_name), files=_list(_location), database=_flag
-    ),
-)
 
 check_external_entry = _fields(
     {"table": _table_name, "location": _location, "partition": _partition_or_table}

@@ -175,7 +175,7 @@ class _Load:
         self._manifest = directory.manifest()
         self._progress = progress
         self._on_step = on_step
-        self._event_id = int(self._manifest["event_id"])
+        self._event_id = self._manifest.event_id
         self._functions = list(directory.read_lines("functions.jsonl"))
         self._layout = TargetLayout(policy=policy, managed="")
         self._places: TargetPlaces
@@ -183,7 +183,7 @@ class _Load:
 
     @property
     def lease(self) -> int:
-        return int(self._manifest["lease"])
+        return self._manifest.lease
 
     @property
     def _copy_plan(self) -> str:
@@ -285,21 +285,21 @@ class _Load:
         with self._pool.client() as client:
             for function in self._functions:
                 put_function(client, target_function(function, self._layout))
-        tables = [facts for facts in self._manifest["tables"] if facts["kind"] not in _VIEWS]
-        views = [facts for facts in self._manifest["tables"] if facts["kind"] in _VIEWS]
+        tables = [entry for entry in self._manifest.tables if entry.kind.has_files]
+        views = [entry for entry in self._manifest.tables if not entry.kind.has_files]
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="load") as workers:
             for make, group in (
                 (self._create_table, tables),
                 (self._add_foreign_keys, tables),
                 (self._create_table, views),
             ):
-                for job in [workers.submit(make, facts["name"]) for facts in group]:
+                for job in [workers.submit(make, entry.name) for entry in group]:
                     job.result()
 
     def publish(self) -> None:
-        for facts in self._manifest["tables"]:
-            if is_noted(facts["kind"]):
-                document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
+        for entry in self._manifest.tables:
+            if is_noted(entry.kind):
+                document = self._directory.read_json(table_file("tables", entry.name, ".json"))
                 note_placed(self._directory, self._layout, document)
         self._on_step("publish")
         with self._pool.client() as client:
@@ -313,9 +313,9 @@ class _Load:
             event_id=self._event_id,
             ended_s=int(now_s),
             seconds=round(now_s - self._began_s, 1),
-            tables=len(self._manifest["tables"]),
-            files=self._manifest["dumped_files"],
-            size_bytes=self._manifest["size_bytes"],
+            tables=len(self._manifest.tables),
+            files=self._manifest.dumped_files,
+            size_bytes=self._manifest.size_bytes,
         )
 
     def summary(self) -> LoadSummary:
@@ -323,8 +323,8 @@ class _Load:
             dump=self._directory.uri,
             database=self._policy.target_database,
             event_id=self._event_id,
-            tables=len(self._manifest["tables"]),
-            partitions=self._manifest["partitions"],
+            tables=len(self._manifest.tables),
+            partitions=self._manifest.partitions,
             functions=len(self._functions),
             skipped=TableIndex(self._directory).skipped,
         )
@@ -332,9 +332,9 @@ class _Load:
     # -- items and plans -------------------------------------------------------------------------------
 
     def _copy_items(self) -> Iterator[CopyItem]:
-        for facts in self._manifest["tables"]:
-            document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
-            for file in dumped_files(self._directory, facts["name"]):
+        for entry in self._manifest.tables:
+            document = self._directory.read_json(table_file("tables", entry.name, ".json"))
+            for file in dumped_files(self._directory, entry.name):
                 yield self._layout.item(document, file)
         for function in self._functions:
             yield from function_items(function, self._layout)
@@ -374,9 +374,9 @@ class _Load:
         foreign: list[ForeignWrite] = []
         with self._pool.client() as client:
             survey = Survey(client, self._layout, self._directory, None)
-        for facts in self._manifest["tables"]:
-            if TableKind(facts["kind"]).has_files:
-                document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
+        for entry in self._manifest.tables:
+            if entry.kind.has_files:
+                document = self._directory.read_json(table_file("tables", entry.name, ".json"))
                 present = files_there(self._layout, document, self._policy.storage_options)
                 foreign += survey.files(document, present)
         if foreign:
@@ -486,6 +486,3 @@ def _changed(what: str, differences: Sequence[Difference]) -> TargetChangedError
         remedy="Undo the changes, or drop the target database and bootstrap it anew.",
         differences=[str(difference) for difference in differences],
     )
-
-
-_VIEWS = {TableKind.VIEW.value, TableKind.MATERIALIZED_VIEW.value}

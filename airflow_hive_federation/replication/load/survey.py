@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
-from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_loads, unfinished_loads
 from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.metadata.definitions import name_of
@@ -67,12 +67,12 @@ class Survey:
         """
         if self._before is None or table not in self._before:
             return []
-        facts = self._before.facts[table]
+        entry = self._before.entries[table]
         wire_tables = self._client.get_tables(self._policy.target_database, [table])
-        if not wire_tables or not wire_tables[0].partitionKeys or not TableKind(facts["kind"]).has_files:
+        if not wire_tables or not wire_tables[0].partitionKeys or not entry.kind.has_files:
             return []
         names = self._client.list_partition_names(self._policy.target_database, table)
-        if names_digest(names) == facts["partition_names"]:
+        if names_digest(names) == entry.partition_names:
             return []
         lines = self._before.of(table).read_lines(table_file("partitions", table, ".jsonl"))
         suspects = sorted(set(names).difference(line["name"] for line in lines))
@@ -144,7 +144,7 @@ class Survey:
         table, before = document["table"]["tableName"], self._before
         known, adopted = 0, False
         if before is not None and table in before:
-            known, adopted = before.facts[table]["reached"], table in before.adopted
+            known, adopted = before.entries[table].reached, table in before.adopted
         suspects = suspect_files(there, {}, known=known, adopted=adopted)
         if suspects:
             # A file of transactions that are still open may have a write id that is not given out.
@@ -199,11 +199,10 @@ class Survey:
         External tables may share a directory, and keep their files when they are dropped.
         """
         for dump in begun_loads(self._policy):
-            for facts in dump.manifest()["tables"]:
-                kind = TableKind(facts["kind"])
-                described = facts.get("work") != TableWork.NOTHING.value
-                if described and (kind is TableKind.EXTERNAL or (facts["name"] == table and kind.has_files)):
-                    document = dump.read_json(table_file("tables", facts["name"], ".json"))
+            for entry in dump.manifest().changed_tables:
+                of_table = entry.name == table and entry.kind.has_files
+                if of_table or entry.kind is TableKind.EXTERNAL:
+                    document = dump.read_json(table_file("tables", entry.name, ".json"))
                     yield from self._files_of(dump, document)
 
     def _files_of(self, dump: DumpDirectory, document: Mapping[str, Any]) -> Iterator[tuple[str, PlacedFile]]:
@@ -223,7 +222,7 @@ def note_placed(directory: DumpDirectory, layout: TargetLayout, document: Mappin
 
     :param directory: the dump whose load is about to be published.
     """
-    if not is_noted(document["kind"]):
+    if not is_noted(TableKind(document["kind"])):
         return
     table = document["table"]["tableName"]
     present = files_there(layout, document, directory.options)
@@ -247,11 +246,11 @@ def placed_times(home: DumpDirectory, table: str) -> dict[str, int]:
     return {line["uri"]: line["modified_ns"] for line in lines}
 
 
-def is_noted(kind: str) -> bool:
+def is_noted(kind: TableKind) -> bool:
     """Return whether a kind of table has files without write ids in their names, which may be replaced in
     place.
     """
-    return TableKind(kind).has_files and not TableKind(kind).transactional
+    return kind.has_files and not kind.transactional
 
 
 def _placed_file(table: str) -> str:

@@ -53,13 +53,13 @@ class TargetPlaces:
     def __init__(self, directory: DumpDirectory, layout: TargetLayout, leaving: Collection[str] = ()) -> None:
         self._layout = layout
         self._homes = TableIndex(directory)
-        facts = self._homes.facts.values()
-        external = {name: self._homes.of(name).uri for name in tables_with_files(facts, external=True)}
+        entries = self._homes.entries.values()
+        external = {name: self._homes.of(name).uri for name in tables_with_files(entries, external=True)}
         self._claims: Sequence[Claim] = check_target(
             layout.policy,
             layout.managed,
             list(dumped_entries(external, layout.policy.storage_options)),
-            {*tables_with_files(facts, external=False), *leaving},
+            {*tables_with_files(entries, external=False), *leaving},
         )
         self._sharing = sharing(self._claims)
         tables = {*external}

@@ -15,7 +15,8 @@ from airflow_hive_federation.replication.dump.ends import ENDS, writes_file
 from airflow_hive_federation.replication.dump.external_entries import listed_entries
 from airflow_hive_federation.replication.format import documents
 from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
-from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.storage.sources import SourceRoots
 
@@ -32,30 +33,28 @@ def check_dump(directory: DumpDirectory, sources: SourceRoots) -> None:
     directory.read_json("database.json")
     check_functions(sources, directory.read_lines("functions.jsonl"), written=True)
     external = set()
-    for facts in manifest["tables"]:
-        if facts.get("work") == TableWork.NOTHING.value:
-            continue  # Another dump describes this table.
-        _check_table(directory, facts, sources)
-        if facts.get("writes"):
-            _read_through(directory.read_lines(writes_file(facts["name"])))
-        if facts["kind"] == TableKind.EXTERNAL.value:
-            external.add(facts["name"])
+    for table_entry in manifest.changed_tables:
+        _check_table(directory, table_entry, sources)
+        if table_entry.changes.writes:
+            _read_through(directory.read_lines(writes_file(table_entry.name)))
+        if table_entry.kind is TableKind.EXTERNAL:
+            external.add(table_entry.name)
     for entry in listed_entries(directory):
         if entry.table not in external:
             directory.refuse(external_tables.FILE_NAME, f"the dump has no external table {entry.table!r}")
-    if "previous" in manifest:
+    if manifest.is_increment:
         _read_through(directory.read_lines(ENDS))
 
 
-def _check_table(directory: DumpDirectory, facts: Mapping[str, Any], sources: SourceRoots) -> None:
-    name = facts["name"]
+def _check_table(directory: DumpDirectory, entry: TableEntry, sources: SourceRoots) -> None:
+    name = entry.name
     document = directory.read_json(table_file("tables", name, ".json"))
-    if document["kind"] != facts["kind"]:
+    if document["kind"] != entry.kind.value:
         directory.refuse(
             table_file("tables", name, ".json"),
-            f"it is of kind {document['kind']}, and the manifest has {facts['kind']}",
+            f"it is of kind {document['kind']}, and the manifest has {entry.kind.value}",
         )
-    if not TableKind(facts["kind"]).has_files:
+    if not entry.kind.has_files:
         return
     keys = [key["name"] for key in document["table"].get("partitionKeys") or ()]
     lines = table_file("partitions", name, ".jsonl")

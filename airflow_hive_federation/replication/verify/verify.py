@@ -274,8 +274,8 @@ class _Verification:
         self._policy = policy
         self._database = policy.target_database
         self._directory = directory
-        self.event_id = int(directory.manifest()["event_id"])
-        self._tables = [self.homes.facts[name] for name in self.homes if tables is None or name in tables]
+        self.event_id = directory.manifest().event_id
+        self._tables = [self.homes.entries[name] for name in self.homes if tables is None or name in tables]
         self._progress = progress
         self._with_row_digests = row_digests
         self._layout = TargetLayout(policy=policy, managed="")
@@ -290,14 +290,12 @@ class _Verification:
     @property
     def names(self) -> set[str]:
         """Return the tables that are compared closely."""
-        return {facts["name"] for facts in self._tables}
+        return {entry.name for entry in self._tables}
 
     def transactional(self, without: Collection[str]) -> list[str]:
         """Return those of them whose files a cleaner may remove."""
         return [
-            facts["name"]
-            for facts in self._tables
-            if TableKind(facts["kind"]).transactional and facts["name"] not in without
+            entry.name for entry in self._tables if entry.kind.transactional and entry.name not in without
         ]
 
     # -- files -----------------------------------------------------------------------------------------
@@ -310,9 +308,9 @@ class _Verification:
         with self._pool.client() as client:
             transactions = valid_transactions(client.get_open_txns())
             self._layout = find_layout(client, self._policy)
-            for facts in self._tables:
-                if TableKind(facts["kind"]).has_files and facts["name"] not in without:
-                    self._contents[facts["name"]] = self._table_contents(client, facts["name"], transactions)
+            for entry in self._tables:
+                if entry.kind.has_files and entry.name not in without:
+                    self._contents[entry.name] = self._table_contents(client, entry.name, transactions)
         if not self._contents:
             return
         # Each run has a directory of its own: yesterday's digest verifies nothing today.
@@ -437,17 +435,16 @@ class _Verification:
     def reports(self, differences: Sequence[Difference]) -> Iterator[TableReport]:
         """Yield one report per table."""
         differing = {difference.table for difference in differences if difference.what == "file"}
-        for facts in self._tables:
-            name = facts["name"]
+        for entry in self._tables:
+            name = entry.name
             yield TableReport(
                 name=name,
-                kind=facts["kind"],
+                kind=entry.kind.value,
                 source_rows=self._rows.get((name, "source")),
                 target_rows=self._rows.get((name, "target")),
-                files=facts["files"],
-                size_bytes=facts["size_bytes"],
-                digest_equal=not TableKind(facts["kind"]).has_files
-                or (name in self._contents and name not in differing),
+                files=entry.files,
+                size_bytes=entry.size_bytes,
+                digest_equal=not entry.kind.has_files or (name in self._contents and name not in differing),
                 note=self._note(name),
             )
 

@@ -29,6 +29,7 @@ from airflow_hive_federation.replication.metadata.locations import DataLocation
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
+from tests.support.dumps import manifest
 
 POLICY = ReplicationPolicy(name="p", source_database="d", dump_root="file:/nowhere")
 SOURCE, TARGET = "file:/source/d.db/t", "file:/target/d.db/t"
@@ -113,7 +114,7 @@ def dumped(root: Path, count: int) -> DumpDirectory:
     files = visible_files(table(), places, WRITE_IDS, ValidTxns(high_watermark=1))
     assert write_files(directory, "t", files).files == count
     directory.write_lines("functions.jsonl", [])
-    directory.finish_dump({"tables": [], "event_id": 1, "lease": 1})
+    directory.finish_dump(manifest())
     return directory
 
 

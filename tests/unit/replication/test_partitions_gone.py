@@ -14,6 +14,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory, 
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
+from tests.support.dumps import manifest
 
 POLICY = ReplicationPolicy(name="p", source_database="db", dump_root="file:/dumps")
 
@@ -57,7 +58,7 @@ def test_partitions_that_the_source_does_not_list(
     document = {"table": to_json(table), "constraints": {}, "write_ids": None, "kind": "managed"}
     directory = DumpDirectory(f"file:{tmp_path}")
     directory.write_lines(table_file("partitions", "t", ".jsonl"), ())
-    directory.finish_dump({})
+    directory.finish_dump(manifest())
     layout = TargetLayout(policy=POLICY, managed="file:/w")
     target = Target(layout.table(document, {}))
     one = TableConvergence(

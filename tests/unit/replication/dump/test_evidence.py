@@ -36,6 +36,7 @@ from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.definitions import name_of, table_kind
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from tests.support.dumps import manifest
 
 POLICY = ReplicationPolicy(name="p", source_database="db", target_database="copy", dump_root="file:/dumps")
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -198,7 +199,7 @@ class Source:
         lines = [{"name": name_of(table, one), "partition": to_json(one)} for one in partitions]
         self.dump.write_lines(table_file("partitions", "t", ".jsonl"), lines)
         self.dump.write_lines(table_file("files", "t", ".jsonl"), map(asdict, self.listed(partitions)[1]))
-        self.dump.finish_dump({"tables": []})
+        self.dump.finish_dump(manifest())
 
     def files(self) -> dict[str, Path]:
         inner = "delta_0000001_0000001_0000/000000_0" if self.kind == "acid" else "000000_0"

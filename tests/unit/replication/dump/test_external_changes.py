@@ -17,6 +17,7 @@ from airflow_hive_federation.replication.dump.external_changes import files_chan
 from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.metadata.definitions import name_of
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
+from tests.support.dumps import manifest
 
 
 def dumped(root: Path, places: dict[str, Path], *, partitioned: bool) -> DumpDirectory:
@@ -44,7 +45,7 @@ def dumped(root: Path, places: dict[str, Path], *, partitioned: bool) -> DumpDir
     directory.write_lines(table_file("partitions", "x", ".jsonl"), lines)
     files = visible_files(table, TableLocations(table, partitions), None, ValidTxns(high_watermark=1))
     directory.write_lines(table_file("files", "x", ".jsonl"), map(asdict, files))
-    directory.finish_dump({"tables": []})
+    directory.finish_dump(manifest())
     return DumpDirectory(directory.uri)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
 from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.format.files import VisibleFile
+from tests.support.dumps import manifest
 
 
 def dump(root: Path, partitions: dict[str, int], *files: VisibleFile) -> DumpDirectory:
@@ -40,7 +41,7 @@ def test_partitions_that_were_made_at_another_time_or_have_other_files_are_other
         file("p=streamed", "a", side_file="a_flush_length"),
         file("p=streamed", "b", filtered=True),
     )
-    before.finish_dump({})
+    before.finish_dump(manifest())
     now = dump(
         tmp_path / "now",
         {"p=same": 1, "p=again": 2, "p=new": 2, "p=renamed": 1, "p=longer": 1, "p=streamed": 1},

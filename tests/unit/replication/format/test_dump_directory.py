@@ -12,6 +12,7 @@ import pytest
 from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
 from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.storage.plan_files import write_records
+from tests.support.dumps import manifest
 
 
 @pytest.fixture
@@ -20,12 +21,12 @@ def dump(tmp_path: Path) -> DumpDirectory:
     directory.write_json("database.json", {"name": "d"})
     directory.write_lines("events.jsonl", ({"n": n, "text": "zeile\u2028\u0085ende"} for n in range(3)))
     directory.write_text("_notes", "document d\n")
-    directory.finish_dump({"event_id": 7})
+    directory.finish_dump(manifest(event_id=7))
     return DumpDirectory(directory.uri)
 
 
 def test_what_was_written_is_read(dump: DumpDirectory) -> None:
-    assert dump.manifest()["event_id"] == 7
+    assert dump.manifest().event_id == 7
     assert dump.read_json("database.json") == {"name": "d"}
     assert [line["n"] for line in dump.read_lines("events.jsonl")] == [0, 1, 2]
 
@@ -65,7 +66,7 @@ def test_what_its_writer_garbled_is_named(tmp_path: Path, content: bytes, why: s
     directory.write_text("database.json", "")
     (tmp_path / "dump/database.json").write_bytes(content)
     directory._digests["database.json"] = hashlib.sha256(content).hexdigest()
-    directory.finish_dump({})
+    directory.finish_dump(manifest())
     with pytest.raises(DumpCorruptError, match=rf"database\.json cannot be used: {why}"):
         DumpDirectory(directory.uri).read_json("database.json")
 
@@ -81,9 +82,9 @@ def test_what_another_run_has_begun_is_no_part_of_the_dump(tmp_path: Path) -> No
     again.write_json("_begun.json", {"policy": "p"})
     again.write_json("database.json", {"name": "d"})
     assert not again.dump_finished
-    again.finish_dump({"event_id": 7})
+    again.finish_dump(manifest(event_id=7))
     dump = DumpDirectory(begun.uri)
-    assert sorted(dump.manifest()["files"]) == ["_begun.json", "database.json"]
+    assert sorted(dump.manifest().files) == ["_begun.json", "database.json"]
     assert dump.read_json("database.json") == {"name": "d"}
     with pytest.raises(DumpCorruptError, match=r"tables/gone\.json"):
         dump.read_json("tables/gone.json")
@@ -94,12 +95,12 @@ def test_a_run_that_goes_on_beside_its_successor_mixes_nothing_into_the_dump(tmp
     for run, text in ((suspended, "of before"), (successor, "d")):
         run.write_json("database.json", {"name": text})
         run.write_json("_begun.json", {"made": text})
-    successor.finish_dump({"event_id": 7})
+    successor.finish_dump(manifest(event_id=7))
     suspended.write_json("database.json", {"name": "of before"})
     with pytest.raises(DumpCorruptError, match=r"database\.json .* truncated or changed"):
         DumpDirectory(successor.uri).read_json("database.json")
     # Though it acknowledges what it has written, the rest is not of its making.
-    suspended.finish_dump({"event_id": 7})
+    suspended.finish_dump(manifest(event_id=7))
     with pytest.raises(DumpCorruptError, match=r"_begun\.json .* truncated or changed"):
         DumpDirectory(successor.uri).read_json("_begun.json")
 
@@ -116,10 +117,10 @@ def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
 
 def test_a_dump_of_another_format_is_refused(tmp_path: Path) -> None:
     directory = DumpDirectory(f"file:{tmp_path}/dump")
-    directory.finish_dump({})
-    manifest = (tmp_path / "dump/_manifest.json").read_text().replace('"format": 1', '"format": 2')
-    DumpDirectory(directory.uri)._write("_manifest.json", [manifest])
-    DumpDirectory(directory.uri)._write("_finished_dump", [hashlib.sha256(manifest.encode()).hexdigest()])
+    directory.finish_dump(manifest())
+    text = (tmp_path / "dump/_manifest.json").read_text().replace('"format": 1', '"format": 2')
+    DumpDirectory(directory.uri)._write("_manifest.json", [text])
+    DumpDirectory(directory.uri)._write("_finished_dump", [hashlib.sha256(text.encode()).hexdigest()])
     with pytest.raises(DumpCorruptError, match="format 2"):
         DumpDirectory(directory.uri).manifest()
 
@@ -136,7 +137,7 @@ def test_a_dump_is_its_owners_alone(tmp_path: Path) -> None:
         for _ in range(2):
             dump = DumpDirectory(f"file:{root}/policy/1-2-3")
             dump.write_json("tables/t.json", {})
-            dump.finish_dump({})
+            dump.finish_dump(manifest())
             dump.finish_load({})
             write_records(f"{dump.uri}/load/outcomes/one.jsonl", [])
             found = {path: stat.S_IMODE(path.stat().st_mode) for path in (root / "policy").rglob("*")}
@@ -148,4 +149,4 @@ def test_a_dump_is_its_owners_alone(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(root.stat().st_mode) == 0o777
-    assert dump.manifest()["files"].keys() == {"tables/t.json"}
+    assert dump.manifest().files.keys() == {"tables/t.json"}

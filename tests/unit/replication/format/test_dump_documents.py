@@ -16,7 +16,8 @@ from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.format import documents
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
-from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
+from airflow_hive_federation.replication.format.manifest import TableChanges, TableEntry
 from airflow_hive_federation.replication.load.whole_dump import check_dump
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
@@ -24,15 +25,12 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.plan_files import read_plan, write_plan
 from airflow_hive_federation.storage.sources import SourceRoots
+from tests.support.dumps import manifest
 from tests.support.tampering import DEEP, Edit, at, tamper
 
 OUT = "../../../outside"
 TABLE, PARTITION, FILE = "tables/t.json", "partitions/t.jsonl", "files/t.jsonl"
 DIGEST = "0" * 64
-
-
-def facts(name: str, kind: str) -> dict[str, Any]:
-    return {"name": name, "kind": kind, "partitions": 1, "files": 1, "size_bytes": 1, "reached": 0}
 
 
 @pytest.fixture
@@ -70,20 +68,18 @@ def dump(tmp_path: Path) -> Path:
     directory.write_lines("ends.jsonl", [[1, True, 1]])
     entry = ExternalEntry(table="t", location="hdfs://nn/d/t")
     directory.write_text(external_tables.FILE_NAME, external_tables.to_text([entry]))
-    manifest = {
-        "kind": "INCREMENT",
-        "policy": {},
-        "from_id": 1,
-        "event_id": 2,
-        "previous": f"file:{tmp_path}/before",
-        "lease": 1,
-        "tables": [{**facts("t", "external"), "work": "continue", "writes": 1, "renewed": [], "gone": []}],
-        "dropped": [],
-        "functions_gone": [],
-        "open_writes": [],
-        "mend": {"tables": [], "replaced": [], "files": [], "database": False},
-    }
-    directory.finish_dump(manifest)
+    external = TableEntry(
+        name="t",
+        kind=TableKind.EXTERNAL,
+        partitions=1,
+        files=1,
+        size_bytes=1,
+        work=TableWork.CONTINUE,
+        recorded_changes=TableChanges(writes=1),
+    )
+    directory.finish_dump(
+        manifest(external, kind=DumpKind.INCREMENT, from_id=1, event_id=2, previous=f"file:{tmp_path}/before")
+    )
     check_dump(DumpDirectory(directory.uri), SourceRoots())
     return tmp_path / "dump"
 
@@ -166,7 +162,7 @@ TAMPERED = [
     ("_manifest.json", at("mend", value={"files": ["file:/a/../b"]})),
     ("_manifest.json", at("open_writes", value=[7])),
     ("_manifest.json", at("open_writes", value=[[1]])),
-    ("_manifest.json", lambda manifest: {key: value for key, value in manifest.items() if key != "files"}),
+    ("_manifest.json", lambda document: {key: value for key, value in document.items() if key != "files"}),
     ("_manifest.json", at("event_id", value="2")),
     ("_manifest.json", at("files", value={OUT: DIGEST})),
     ("_manifest.json", at("files", value={TABLE: "x"})),
@@ -276,5 +272,4 @@ def test_the_target_s_paths_lie_below_their_roots_whatever_was_checked_before() 
 
 
 def test_the_checks_know_the_values_that_they_name() -> None:
-    assert set(documents.WORK) == {work.value for work in TableWork}
     assert {field.name for field in fields(VisibleFile)} == documents.FILE_FIELDS

@@ -17,6 +17,7 @@ from airflow_hive_federation.replication.dump.contents import is_published
 from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.load.copying import files_there, plan_copy
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata import external_tables
@@ -25,6 +26,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.external_claims import claim_external
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.listing import list_files
+from tests.support.dumps import manifest
 
 
 @pytest.fixture
@@ -45,9 +47,7 @@ def write_dump(uri: str, tables: dict[str, dict[str, int]], **earlier: str) -> D
     :param earlier: tables that the dump of another URI describes.
     """
     dump = DumpDirectory(uri)
-    facts: list[dict[str, Any]] = [
-        {"name": name, "kind": TableKind.EXTERNAL.value, "dump": home} for name, home in earlier.items()
-    ]
+    entries = [TableEntry(name=name, kind=TableKind.EXTERNAL, dump=home) for name, home in earlier.items()]
     found = []
     for key, files in tables.items():
         name, _, location = key.partition("|")
@@ -67,9 +67,9 @@ def write_dump(uri: str, tables: dict[str, dict[str, int]], **earlier: str) -> D
         )
         dump.write_lines(table_file("files", name, ".jsonl"), map(asdict, listed))
         found.append(ExternalEntry(table=name, location=location))
-        facts.append({"name": name, "kind": TableKind.EXTERNAL.value, "dump": uri})
+        entries.append(TableEntry(name=name, kind=TableKind.EXTERNAL, dump=uri))
     dump.write_text(external_tables.FILE_NAME, external_tables.to_text(found))
-    dump.finish_dump({"tables": facts})
+    dump.finish_dump(manifest(*entries))
     return DumpDirectory(uri)
 
 
