@@ -24,7 +24,7 @@ from airflow_hive_federation.acid.names import is_acid_directory, parse_director
 from airflow_hive_federation.errors import FailoverError, NoSuchObjectError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.failover import SILENCE, let_go
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unfinished_loads
 from airflow_hive_federation.replication.load.increment import load_increment
@@ -214,8 +214,8 @@ def _remove_orphans(client: MetastoreClient, removing: _Removing, dump: DumpDire
         if entry.name in existing or not makes_table or not entry.kind.has_files:
             continue
         if entry.kind is not TableKind.EXTERNAL:
-            document = dump.read_json(table_file("tables", entry.name, ".json"))
-            root = layout.directory(document, document["table"]["sd"]["location"], "")
+            document = dump.table(entry.name)
+            root = layout.directory(document, document.location, "")
             removed += _remove(removing, root, lambda _: True)
     return removed
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
-from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_for_bootstrap, with_kept
@@ -27,10 +26,11 @@ from airflow_hive_federation.replication.dump.removals import refuse_missing
 from airflow_hive_federation.replication.dump.source_directories import Sightings, new_directories_missing
 from airflow_hive_federation.replication.dump.source_history import note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
 from airflow_hive_federation.replication.format.manifest import Manifest, TableEntry
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.metadata import external_tables, statistics
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
@@ -174,10 +174,10 @@ class _Dump:
         :return: the entries of the tables, and for each of the others the reason for which it is left out.
         """
         with self._pool.client() as client:
-            self._directory.write_json("database.json", to_json(client.get_database(self._database)))
-            functions = _functions(client, self._database)
+            self._directory.write_database(client.get_database(self._database))
+            functions = list(client.get_functions(self._database))
             check_functions(self._policy.sources, functions)
-            self._directory.write_lines("functions.jsonl", functions)
+            self._directory.write_functions(functions)
             tables, skipped = self._tables(client)
             client.keep_history(
                 self._lease,
@@ -243,15 +243,14 @@ class _Dump:
         files = visible_files(table, places, write_ids, transactions, options=options, sightings=sightings)
         files = sources.watch(files, f"a file of table {self._database}.{name}")
         totals = write_files(self._directory, name, with_kept(files, self._kept))
-        self._directory.write_json(
-            table_file("tables", name, ".json"),
-            {
-                "table": to_json(table),
-                "kind": kind.value,
-                "constraints": to_json(constraints),
-                "write_ids": text,
-                "places": external_tables.listed_places(kind, places),
-            },
+        self._directory.write_table(
+            TableDocument(
+                table=table,
+                kind=kind,
+                constraints=constraints,
+                write_ids=write_ids,
+                places=external_tables.listed_places(kind, places),
+            )
         )
         self._progress(
             f"{self._database}.{name}: {places.partitions} partitions, {totals.files} files, "
@@ -270,7 +269,3 @@ class _Dump:
             missing=new_directories_missing(sightings.bare(options), kind) if kind.has_files else [],
             external=external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         )
-
-
-def _functions(client: MetastoreClient, database: str) -> list[dict[str, Any]]:
-    return [to_json(function) for function in client.get_functions(database)]

@@ -28,15 +28,13 @@ from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
-from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import from_json, to_json
 from airflow_hive_federation.model.events import Event, TableEvent, read_event
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump import external_changes
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source, with_kept
 from airflow_hive_federation.replication.dump.contents import visible_files
-from airflow_hive_federation.replication.dump.ends import ENDS, ends_of, writes_file
+from airflow_hive_federation.replication.dump.ends import ends_of
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
 from airflow_hive_federation.replication.dump.increment_plan import (
@@ -62,7 +60,7 @@ from airflow_hive_federation.replication.dump.source_directories import Sighting
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
 from airflow_hive_federation.replication.dump.unreadable_events import described, warn_of_unreadable
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import (
@@ -72,6 +70,7 @@ from airflow_hive_federation.replication.format.manifest import (
     TableChanges,
     TableEntry,
 )
+from airflow_hive_federation.replication.format.tables import EndedTransaction, TableDocument
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.database_properties import database_claims
 from airflow_hive_federation.replication.metadata.definitions import table_kind
@@ -268,7 +267,7 @@ class _Moment:
         warn_of_unreadable(folded.unreadable, database, folded.doubtful)
         # This call fails if the database is gone, which would otherwise look like one without tables.
         properties = database_claims(client.get_database(database))
-        before = database_claims(from_json(types.Database, last.read_json("database.json")))
+        before = database_claims(last.database())
         folded = replace(
             folded,
             functions_changed=folded.functions_changed or changes.functions_root,
@@ -389,10 +388,10 @@ class _Dump:
         self._events.seek(0)
         self._directory.write_text("events.jsonl", self._events)
         with self._pool.client() as client:
-            self._directory.write_json("database.json", to_json(client.get_database(self._database)))
-            functions = [to_json(function) for function in client.get_functions(self._database)]
+            self._directory.write_database(client.get_database(self._database))
+            functions = list(client.get_functions(self._database))
             check_functions(self._policy.sources, functions)
-            self._directory.write_lines("functions.jsonl", functions)
+            self._directory.write_functions(functions)
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
             jobs = [workers.submit(self._table, table) for table in moment.tables]
             dumped = [table for job in jobs if (table := job.result())]
@@ -413,7 +412,7 @@ class _Dump:
         return _Contents(
             tables=tables,
             dropped=sorted(moment.absent.dropped | vanished),
-            functions_gone=self._functions_gone({values["functionName"] for values in functions}),
+            functions_gone=self._functions_gone({str(function.functionName) for function in functions}),
         )
 
     def _check_external(self, tables: Iterable[TableEntry], external: Sequence[ExternalEntry]) -> None:
@@ -431,9 +430,9 @@ class _Dump:
     def write_ends(self) -> int:
         """Write the transactions that ended, in their order, with their leaders; return their number."""
         moment = self._moment
-        lost = ([txn, True, txn] for txn, _ in lost_ends(moment.plans.values()))
+        lost = (EndedTransaction(txn, True, txn) for txn, _ in lost_ends(moment.plans.values()))
         ends = ends_of(self._policy, self._position.dump, moment.folded, moment.open_before.keys())
-        return self._directory.write_lines(ENDS, chain(lost, ends))
+        return self._directory.write_ends(chain(lost, ends))
 
     def _table(self, named: Any) -> _DumpedTable | None:
         name = named.tableName
@@ -485,15 +484,16 @@ class _Dump:
         bare = sightings.bare(options) if kind.has_files else []
         losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence, kind=kind)
         if plan.writes:
-            self._directory.write_lines(writes_file(name), plan.writes)
-        document = {
-            "table": to_json(table),
-            "kind": kind.value,
-            "constraints": to_json(constraints),
-            "write_ids": text,
-            "places": external_tables.listed_places(kind, places),
-        }
-        self._directory.write_json(table_file("tables", name, ".json"), document)
+            self._directory.write_writes(name, plan.writes)
+        self._directory.write_table(
+            TableDocument(
+                table=table,
+                kind=kind,
+                constraints=constraints,
+                write_ids=plan.write_ids,
+                places=external_tables.listed_places(kind, places),
+            )
+        )
         self._progress(
             f"{self._database}.{name}: {plan.work.value}, {totals.files} files, {totals.size_bytes} bytes"
         )
@@ -522,10 +522,8 @@ class _Dump:
 
     def _functions_gone(self, there: Collection[str]) -> list[str]:
         """Return the functions that the source no longer has and whose drop an event records."""
-        before = self._moment.homes.directory.read_lines("functions.jsonl")
-        names = {
-            str(function["functionName"]) for function in before
-        } | self._moment.folded.evidence.functions
+        before = self._moment.homes.directory.functions()
+        names = {str(function.functionName) for function in before} | self._moment.folded.evidence.functions
         return [name for name in sorted(names - set(there)) if self._moment.folded.evidence.of_function(name)]
 
     def _renewed(self, name: str, places: TableLocations) -> tuple[str, ...]:

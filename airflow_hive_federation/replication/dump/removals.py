@@ -20,7 +20,7 @@ from airflow_hive_federation.replication.dump.source_directories import (
     lost_files,
     new_directories_missing,
 )
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.metadata.table_names import named_event
@@ -86,7 +86,7 @@ def partitions_before(home: DumpDirectory | None, table: str) -> Sequence[str]:
     """
     if home is None:
         return ()
-    return [line["name"] for line in home.read_lines(table_file("partitions", table, ".jsonl"))]
+    return [line.name for line in home.partitions(table)]
 
 
 def losses_of(

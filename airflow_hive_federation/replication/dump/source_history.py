@@ -10,7 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import SourceWentBackError
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import SourceEvent
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def is_another(table: Any, home: DumpDirectory) -> bool:
     :param table: wire ``Table`` as it is now.
     :param home: the dump that describes the table of that name.
     """
-    before = home.read_json(table_file("tables", table.tableName, ".json"))["table"]
-    ids = before.get("id"), table.id
+    before = home.table(table.tableName).table
+    ids = before.id, table.id
     # Before Hive 4, metastores send no ids of tables.
-    return before.get("createTime") != table.createTime or (all(ids) and ids[0] != ids[1])
+    return before.createTime != table.createTime or (all(ids) and ids[0] != ids[1])

@@ -338,6 +338,40 @@ class Manifest:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class FinishedLoad:
+    """The acknowledgement that a dump is loaded and published.
+
+    :param database: the database into which it was loaded.
+    :param event_id: last event of the database; ``None`` if it has not been recorded.
+    :param adopted: the database had all tables before, as the former source of a failover.
+    """
+
+    database: str
+    event_id: int | None = None
+    adopted: bool = False
+
+    @classmethod
+    def from_json(cls, value: object) -> FinishedLoad:
+        """Read an acknowledgement.
+
+        :raises ValueError: a field is missing, or has another type, or the name leads elsewhere.
+        """
+        fields = Fields(value)
+        return cls(
+            database=fields.needed("database", values.name),
+            event_id=fields.optional("event_id", values.count, default=None),
+            adopted=fields.optional("adopted", values.flag, default=False),
+        )
+
+    def to_json(self) -> JsonObject:
+        return {
+            "database": self.database,
+            **({} if self.event_id is None else {"event_id": self.event_id}),
+            **({"adopted": True} if self.adopted else {}),
+        }
+
+
 def _with_increment(manifest: Manifest, fields: Fields) -> Manifest:
     return replace(
         manifest,

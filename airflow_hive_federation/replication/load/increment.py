@@ -29,15 +29,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.dump.ends import ENDS, merging_of, writes_file
+from airflow_hive_federation.replication.dump.ends import merging_of
 from airflow_hive_federation.replication.dump.merging import Merging
 from airflow_hive_federation.replication.dump.pairs import Pairs
-from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
-from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.files import CopiedFile
+from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.load.copying import (
@@ -69,7 +70,7 @@ from airflow_hive_federation.replication.replica.position import (
     read_position,
     refuse_later_writes,
 )
-from airflow_hive_federation.replication.replica.table_index import TableIndex, digests_file
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import write_bound_plan
 from airflow_hive_federation.transactions.lease import LeaseKeeper
@@ -153,9 +154,8 @@ class _Load:
         self._replay = Replay(client, policy)
         # Views come last, because Hive reads them through the tables.
         self._concerned = sorted(self._manifest.changed_tables, key=lambda entry: not entry.kind.has_files)
-        self._documents: dict[str, Mapping[str, Any]] = {
-            entry.name: directory.read_json(table_file("tables", entry.name, ".json"))
-            for entry in self._manifest.changed_tables
+        self._documents: dict[str, TableDocument] = {
+            entry.name: directory.table(entry.name) for entry in self._manifest.changed_tables
         }
         self._places: TargetPlaces
         self._copies: dict[str, TableCopy] = {}
@@ -251,7 +251,7 @@ class _Load:
                 self._on_step(f"shape {entry.name}")
                 self._table(entry.name).shape()
         for entry in self._concerned:
-            if self._documents[entry.name]["constraints"].get("foreignKeys"):
+            if self._documents[entry.name].constraints.foreignKeys:
                 self._on_step(f"foreign keys {entry.name}")
                 self._table(entry.name).add_foreign_keys()
 
@@ -271,7 +271,7 @@ class _Load:
             self._on_step(f"drop {name}")
             self._drop_table(name)
         for entry in self._concerned if self._manifest.dropped else ():
-            if self._documents[entry.name]["constraints"]:
+            if self._documents[entry.name].constraints.set_fields():
                 self._on_step(f"constrain {entry.name}")
                 self._table(entry.name).constrain()
         for name, copy in self._copies.items():
@@ -291,15 +291,13 @@ class _Load:
         before = TableIndex(DumpDirectory(self._manifest.previous, options))
         copied = TableIndex(self._directory).copied(self._directory)
         for name, document in self._documents.items():
-            if not TableKind(document["kind"]).has_files:
+            if not document.kind.has_files:
                 continue
             known = {**(before.digests(name) if name in before else {}), **copied}
             note_placed(self._directory, self._layout, document)
-            uris = (
-                canonical(self._layout.file(document, file)) for file in dumped_files(self._directory, name)
-            )
-            self._directory.add_lines(
-                digests_file(name), ({"uri": uri, "digest": known[uri]} for uri in uris if uri in known)
+            uris = (canonical(self._layout.file(document, file)) for file in self._directory.files(name))
+            self._directory.add_digests(
+                name, (CopiedFile(uri=uri, digest=known[uri]) for uri in uris if uri in known)
             )
 
     def publish(self) -> None:
@@ -307,8 +305,7 @@ class _Load:
         refuse_later_writes(self._client, self._policy, self._directory)
         database: Any = self._client.get_database(self._database)
         self._places.release(self._client, database.parameters)
-        source: Any = from_json(types.Database, self._directory.read_json("database.json"))
-        take_properties(database, source, adopted=self._policy.into_existing)
+        take_properties(database, self._directory.database(), adopted=self._policy.into_existing)
         database.parameters = {
             **self._places.recorded(database.parameters),
             markers.LAST_ID: str(self._manifest.event_id),
@@ -397,10 +394,10 @@ class _Load:
         return merging_of(self._directory)
 
     def _ends(self) -> Iterator[int]:
-        return (txn for txn, *_ in self._directory.read_lines(ENDS))
+        return (end.txn for end in self._directory.ends())
 
     def _writes_above(self, write_id: int, entry: TableEntry) -> Pairs:
-        lines = self._directory.read_lines(writes_file(entry.name)) if entry.changes.writes else ()
+        lines = self._directory.writes(entry.name) if entry.changes.writes else ()
         return Pairs((txn, write) for txn, write in lines if write > write_id)
 
     def _record(self) -> cycle_history.CycleRecord:
@@ -478,27 +475,27 @@ class _Load:
         }
 
         def files(name: str) -> Mapping[str, tuple[int, int]]:
-            if name not in homes or TableKind(self._documents[name]["kind"]).transactional:
+            if name not in homes or self._documents[name].kind.transactional:
                 return {}
-            dumped = dumped_files(DumpDirectory(homes[name], options), name)
+            dumped = DumpDirectory(homes[name], options).files(name)
             return {file.uri: (file.size_bytes, file.modified_ns) for file in dumped}
 
         return files
 
-    def _functions(self) -> list[Mapping[str, Any]]:
-        return list(self._directory.read_lines("functions.jsonl"))
+    def _functions(self) -> list[types.Function]:
+        return list(self._directory.functions())
 
-    def _functions_to_copy(self) -> list[Mapping[str, Any]]:
+    def _functions_to_copy(self) -> list[types.Function]:
         """Return the functions whose jars and files may be missing on the target, or may differ there."""
         present = {
             function.functionName: function_claim(function)
             for function in self._client.get_functions(self._database)
         }
         return [
-            values
-            for values in self._functions()
+            function
+            for function in self._functions()
             if self._manifest.functions_changed
-            or present.get(values["functionName"]) != function_claim(target_function(values, self._layout))
+            or present.get(function.functionName) != function_claim(target_function(function, self._layout))
         ]
 
     def _functions_kept(self) -> list[str]:
@@ -514,5 +511,5 @@ class _Load:
         if not self._policy.into_existing:
             return []
         previous = DumpDirectory(self._manifest.previous, self._policy.storage_options)
-        replicated_before = {values["functionName"] for values in previous.read_lines("functions.jsonl")}
+        replicated_before = {function.functionName for function in previous.functions()}
         return [name for name in present if name not in replicated_before]

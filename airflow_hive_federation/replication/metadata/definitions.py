@@ -151,7 +151,7 @@ def target_partition(partition: Any, *, database: str, location: str, parameters
     return target
 
 
-def with_honest_statistics(made: Any, write_ids: str | None) -> Any:
+def with_honest_statistics(made: Any, write_ids: ValidWriteIds | None) -> Any:
     """Take statistics away that speak of write ids that are not copied.
 
     A table is cut below its lowest open write id. If later ones had committed, its statistics count their
@@ -159,9 +159,9 @@ def with_honest_statistics(made: Any, write_ids: str | None) -> Any:
     aborted write id no reader of the source believes, but the target will not know that it was aborted.
 
     :param made: wire ``Table`` or ``Partition`` for the target.
-    :param write_ids: the table's write ids in the dump, in Hive's text form.
+    :param write_ids: the table's write ids in the dump; ``None`` for a table without.
     """
-    if write_ids and not ValidWriteIds.parse(write_ids).is_valid(made.writeId or 0):
+    if write_ids and not write_ids.is_valid(made.writeId or 0):
         made.parameters.pop("COLUMN_STATS_ACCURATE", None)
         made.colStats = None
     return made

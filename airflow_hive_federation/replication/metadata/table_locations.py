@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from airflow_hive_federation.model.partitions import partition_name
-from airflow_hive_federation.replication.metadata.locations import DataLocation, relative_to
+from airflow_hive_federation.replication.format.files import DataLocation
+from airflow_hive_federation.replication.metadata.locations import relative_to
 from airflow_hive_federation.replication.metadata.spark_tables import data_location
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.metadata.table_names import asked_for
 from airflow_hive_federation.replication.replica.layout import final_uri
@@ -61,9 +61,8 @@ class TableIndex:
     def digests(self, table: str) -> Mapping[str, str]:
         """Return the digests of the table's files on the target, as they were copied, by canonical URI."""
         home = self.of(table)
-        if home.exists(digests_file(table)):
-            return {line["uri"]: line["digest"] for line in home.read_report(digests_file(table))}
-        return self.copied(home)
+        digests = home.digests(table)
+        return self.copied(home) if digests is None else digests
 
     def copied(self, dump: DumpDirectory) -> Mapping[str, str]:
         """Return the digests of the files that a dump's own load has copied."""
@@ -81,12 +80,3 @@ def changed_tables(dump: str, options: Mapping[str, Any] | None = None) -> set[s
     :param dump: URI of the dump.
     """
     return TableIndex(DumpDirectory(dump, options)).changed()
-
-
-def digests_file(table: str) -> str:
-    """Return the name of the file in which an increment's load keeps the digests of all files of a table.
-
-    An increment copies only the new files. Because it keeps the digests of the older files beside those of
-    the new ones, a verification of the table needs no earlier dump.
-    """
-    return table_file("load/digests", table, ".jsonl")

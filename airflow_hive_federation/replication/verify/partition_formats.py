@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import from_json, to_json
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.storage.filesystem import canonical, join
 
@@ -58,6 +59,10 @@ class PartitionFormats:
             for location in locations:
                 self._indexes.setdefault(canonical(location), None)
         return self
+
+    def descriptors(self) -> tuple[types.StorageDescriptor, ...]:
+        """Return the distinct storage descriptors of such partitions, without their locations."""
+        return tuple(from_json(types.StorageDescriptor, storage) for storage in self.storages)
 
     def place(self, file: VisibleFile) -> tuple[str, str, int | None]:
         """Find the partition that holds a file, which a listing of the table's directory does not name.

@@ -29,7 +29,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.replication import cycle, failover, take_over
-from airflow_hive_federation.replication.format.manifest import Manifest
+from airflow_hive_federation.replication.format.manifest import FinishedLoad, Manifest
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import cycle_lock, markers
 from airflow_hive_federation.transactions.heartbeat import Heartbeat
@@ -241,7 +241,7 @@ class Baseline:
     def manifest(self) -> Manifest:
         return manifest(event_id=9)
 
-    def finish_load(self, _facts: Any) -> None:
+    def finish_load(self, _acknowledgement: FinishedLoad) -> None:
         """Nothing is written."""
 
 

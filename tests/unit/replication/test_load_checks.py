@@ -74,7 +74,7 @@ def test_what_an_earlier_bootstrap_has_left_stays(policy: ReplicationPolicy, fil
     item = CopyItem(source="file:/far/f", target=f"file:{file}", size_bytes=0)
     write_plan(f"{policy.directory}/5-6/load/copy_plan.jsonl", [item])
     directory = DumpDirectory(f"{policy.directory}/7-8")
-    directory.write_lines("functions.jsonl", [])
+    directory.write_functions([])
     directory.finish_dump(manifest(event_id=7, lease=8))
     write_plan(f"{directory.uri}/load/copy_plan.jsonl", [])
     unused: Any = None

@@ -10,7 +10,7 @@ from airflow_hive_federation.replication.dump.retention import forget_old_dumps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
-from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.format.manifest import FinishedLoad, TableEntry
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import PolicyChanges, policy_changes, refuse_changed
 from tests.support.dumps import manifest
@@ -116,7 +116,7 @@ def test_dumps_that_describe_nothing_any_more_go(tmp_path: Path) -> None:
         ]
         directory.finish_dump(manifest(*entries))
         if loaded:
-            directory.finish_load({"database": loaded})
+            directory.finish_load(FinishedLoad(database=loaded))
         return directory
 
     for name in ("9-1", "10-12-3", "12-100-4", "100-101-5", "101-102-6"):

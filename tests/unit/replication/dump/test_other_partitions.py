@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.tables import PartitionLine
 from tests.support.dumps import manifest
 
 
 def dump(root: Path, partitions: dict[str, int], *files: VisibleFile) -> DumpDirectory:
     directory = DumpDirectory(f"file:{root}")
-    lines = [
-        {"name": name, "partition": {"createTime": time, "values": [name.partition("=")[2]]}}
+    lines = (
+        PartitionLine.of(name, types.Partition(createTime=time, values=[name.partition("=")[2]]))
         for name, time in partitions.items()
-    ]
-    directory.write_lines(table_file("partitions", "t", ".jsonl"), lines)
-    directory.write_lines(table_file("files", "t", ".jsonl"), map(asdict, files))
+    )
+    directory.write_partitions("t", lines)
+    directory.write_files("t", files)
     return directory
 
 
