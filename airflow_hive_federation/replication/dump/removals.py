@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import SourceDirectoryMissingError, UnexplainedRemovalError
 from airflow_hive_federation.model.events import read_event
@@ -222,6 +222,6 @@ def _lines(tables: Sequence[str], losses: Mapping[str, Losses]) -> list[str]:
     return lines
 
 
-def _several(names: Sequence[Any]) -> str:
+def _several(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(map(str, names[:_NAMES_SHOWN])) + more
+    return ", ".join(names[:_NAMES_SHOWN]) + more

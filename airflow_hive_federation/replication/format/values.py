@@ -133,6 +133,12 @@ def count(value: object) -> int:
     return read
 
 
+def number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"{_shown(value)} is no number")
+    return value
+
+
 def flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"{_shown(value)} is neither true nor false")

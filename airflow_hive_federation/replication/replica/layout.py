@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
@@ -80,7 +80,7 @@ class TargetLayout:
             target_levels=levels + bool(target),
         )
 
-    def table(self, document: TableDocument, parameters: Mapping[str, str]) -> Any:
+    def table(self, document: TableDocument, parameters: Mapping[str, str]) -> types.Table:
         """Return the wire ``Table`` that the target gets.
 
         :param parameters: the policy's markers.
@@ -93,7 +93,7 @@ class TargetLayout:
             parameters=parameters,
             table_names=self.policy.table_names,
         )
-        target.parameters[markers.DEFINITION] = definition_digest(target)
+        target.parameters = {**(target.parameters or {}), markers.DEFINITION: definition_digest(target)}
         return with_honest_statistics(target, document.write_ids)
 
     def resource(self, function: str, uri: str) -> str:
