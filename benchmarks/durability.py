@@ -21,6 +21,10 @@ from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, en
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
+from airflow_hive_federation.replication.format.kinds import DumpKind
+from airflow_hive_federation.replication.format.manifest import Manifest
+from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.tables.write.plan import TableLayout
 from benchmarks.results import Result, faster
@@ -134,4 +138,5 @@ def _dump(place: Path, tables: int) -> None:
         dump.write_json(f"tables/t{number}.json", {"name": f"t{number}"})
         for kind in ("partitions", "files"):
             dump.write_lines(f"{kind}/t{number}.jsonl", ({"n": one} for one in range(50)))
-    dump.finish_dump({})
+    policy = ReplicationPolicy(name="p", source_database="d", dump_root=f"file:{place}")
+    dump.finish_dump(Manifest(kind=DumpKind.BOOTSTRAP, policy=DumpedPolicy.of(policy), event_id=1, lease=1))

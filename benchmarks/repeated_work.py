@@ -9,19 +9,23 @@ import hashlib
 import re
 import resource
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 from airflow_hive_federation.ingest.formats.regex_records import StrictRegexWriter
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.types import Column
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
+from airflow_hive_federation.replication.format.manifest import Manifest, TableEntry
+from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
 from airflow_hive_federation.replication.load.whole_dump import check_dump
 from airflow_hive_federation.replication.metadata import external_tables
+from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.sources import SourceRoots
 from benchmarks.results import Result, faster
 
@@ -113,32 +117,32 @@ def _write_dump(dump: DumpDirectory, partitions: int) -> None:
         parameters={},
         tableType="MANAGED_TABLE",
     )
-    dump.write_json("database.json", to_json(types.Database(name="d", parameters={})))
-    dump.write_lines("functions.jsonl", [])
-    document = {
-        "table": to_json(table),
-        "kind": "managed",
-        "constraints": {},
-        "write_ids": None,
-        "places": [],
-    }
-    dump.write_json(table_file("tables", "t", ".json"), document)
-    dump.write_lines(table_file("partitions", "t", ".jsonl"), map(_partition, names))
-    dump.write_lines(table_file("files", "t", ".jsonl"), (asdict(_file(name)) for name in names))
+    dump.write_database(types.Database(name="d", parameters={}))
+    dump.write_functions([])
+    dump.write_table(TableDocument(table=table, kind=TableKind.MANAGED))
+    dump.write_partitions("t", map(_partition, names))
+    dump.write_files("t", map(_file, names))
     dump.write_text(external_tables.FILE_NAME, external_tables.to_text([]))
-    facts = {"name": "t", "kind": "managed", "partitions": partitions, "files": partitions, "size_bytes": 0}
-    facts |= {"partition_names": "", "reached": 0}
-    dump.finish_dump({"kind": "BOOTSTRAP", "policy": {}, "event_id": 1, "lease": 1, "tables": [facts]})
+    policy = ReplicationPolicy(name="p", source_database="d", dump_root=dump.uri)
+    dump.finish_dump(
+        Manifest(
+            kind=DumpKind.BOOTSTRAP,
+            policy=DumpedPolicy.of(policy),
+            event_id=1,
+            lease=1,
+            tables=(TableEntry(name="t", kind=TableKind.MANAGED, partitions=partitions, files=partitions),),
+        )
+    )
 
 
-def _partition(name: str) -> dict[str, object]:
+def _partition(name: str) -> PartitionLine:
     storage = types.StorageDescriptor(
         cols=[types.FieldSchema(name=f"column_{number}", type="string") for number in range(10)],
         location=f"{_ROOT}/{name}",
         serdeInfo=types.SerDeInfo(serializationLib="x", parameters={}),
     )
     made = types.Partition(values=[name[2:]], sd=storage, parameters={"numRows": "1"})
-    return {"name": name, "partition": to_json(made)}
+    return PartitionLine.of(name, made)
 
 
 def _file(name: str) -> VisibleFile:

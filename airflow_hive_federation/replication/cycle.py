@@ -8,12 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import CycleRunningError, DumpIncompleteError, FileVanishedError
-from airflow_hive_federation.replication.dump import increment as increment_dump
 from airflow_hive_federation.replication.dump import retention
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
-from airflow_hive_federation.replication.dump.repair_plan import RepairPlan
 from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.manifest import RepairPlan
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -95,10 +94,10 @@ def load_dump(
     directory = DumpDirectory(dump, policy.storage_options)
     manifest = directory.manifest()
     refuse_changed(dump, manifest, policy)
-    increment = manifest["kind"] == increment_dump.KIND
+    increment = manifest.is_increment
     with CycleLock(target, policy, progress=progress) as lock:
         with target.client() as client:
-            _refuse_overtaken(client, policy, dump, previous=manifest["previous"] if increment else None)
+            _refuse_overtaken(client, policy, dump, previous=manifest.previous if increment else None)
         lock.write_ticket(f"{dump}/load")
 
         def step(name: str) -> None:

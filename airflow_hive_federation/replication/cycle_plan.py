@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
-from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.copying import TableCopy, files_there, plan_copy
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -131,10 +133,8 @@ def _plan_bootstrap(
         waits_for=start.transactions,
         skipped=dumped.skipped,
         tables=[
-            PlannedTable(
-                name=facts["name"], action="create", files=facts["files"], size_bytes=facts["size_bytes"]
-            )
-            for facts in manifest["tables"]
+            PlannedTable(name=entry.name, action="create", files=entry.files, size_bytes=entry.size_bytes)
+            for entry in manifest.tables
         ],
     )
 
@@ -183,24 +183,20 @@ class _Comparison:
         self._layout = find_layout(client, policy)
         TargetPlaces(directory, self._layout).check_others(client)
         self._position: TargetPosition = read_position(client, policy)
-        self._before = TableIndex(DumpDirectory(self._manifest["previous"], policy.storage_options))
+        self._before = TableIndex(DumpDirectory(self._manifest.previous, policy.storage_options))
 
     def tables(self) -> Iterator[PlannedTable]:
-        for facts in self._manifest["tables"]:
-            if facts["work"] != TableWork.NOTHING.value:
-                yield self._table(facts)
+        return map(self._table, self._manifest.changed_tables)
 
     def dropped(self) -> Iterator[PlannedTable]:
-        return (PlannedTable(name=name, action="drop") for name in self._manifest["dropped"])
+        return (PlannedTable(name=name, action="drop") for name in self._manifest.dropped)
 
-    def _table(self, facts: Mapping[str, Any]) -> PlannedTable:
-        name = facts["name"]
-        document = self._directory.read_json(table_file("tables", name, ".json"))
-        new = facts["work"] != TableWork.CONTINUE.value
+    def _table(self, entry: TableEntry) -> PlannedTable:
+        name = entry.name
+        document = self._directory.table(name)
+        new = entry.work is not TableWork.CONTINUE
         copy = self._copy(name, document, new=new)
-        partitions = {
-            line["name"] for line in self._directory.read_lines(table_file("partitions", name, ".jsonl"))
-        }
+        partitions = {line.name for line in self._directory.partitions(name)}
         changes: list[str] = []
         existing: set[str] = set()
         if not new:
@@ -211,7 +207,7 @@ class _Comparison:
             ]
             if current.partitionKeys:
                 existing = set(self._client.list_partition_names(self._policy.target_database, name))
-        action = facts["work"] if new or not changes else "alter"
+        action = (entry.work or TableWork.CREATE).value if new or not changes else "alter"
         return PlannedTable(
             name=name,
             action=action,
@@ -222,8 +218,8 @@ class _Comparison:
             changes=changes,
         )
 
-    def _copy(self, name: str, document: Mapping[str, Any], *, new: bool) -> TableCopy:
-        if not TableKind(document["kind"]).has_files:
+    def _copy(self, name: str, document: TableDocument, *, new: bool) -> TableCopy:
+        if not document.kind.has_files:
             return TableCopy()
         state = None if new else self._position.tables.get(name)
         return plan_copy(
@@ -233,11 +229,11 @@ class _Comparison:
             there=files_there(self._layout, document, self._policy.storage_options),
             visible=state.high_watermark if state else None,
             complete=state.complete if state else 0,
-            before={} if new or TableKind(document["kind"]).transactional else self._files_before(name),
+            before={} if new or document.kind.transactional else self._files_before(name),
         )
 
     def _files_before(self, name: str) -> Mapping[str, tuple[int, int]]:
         if name not in self._before:
             return {}
-        files = dumped_files(self._before.of(name), name)
+        files = self._before.of(name).files(name)
         return {file.uri: (file.size_bytes, file.modified_ns) for file in files}

@@ -38,6 +38,7 @@ from airflow_hive_federation.replication.cycle import dump_next_increment
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import abort_remaining, begin_drain, has_drained
 from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.manifest import FinishedLoad
 from airflow_hive_federation.replication.metadata.spark_tables import data_location
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
@@ -331,12 +332,12 @@ class _Switch:
     def _demote(self, baseline: DumpDirectory) -> None:
         markings = {
             **markers.database_markers(self.back.name, baseline.uri),
-            markers.LAST_ID: str(baseline.manifest()["event_id"]),
+            markers.LAST_ID: str(baseline.manifest().event_id),
             markers.CYCLES: None,
         }
         with self.source.client() as client:
             _alter(client, self.policy.source_database, markings)
-        baseline.finish_load({"database": self.policy.source_database, "adopted": True})
+        baseline.finish_load(FinishedLoad(database=self.policy.source_database, adopted=True))
 
     def _promote(self) -> None:
         if not is_switched(self.source, self.policy):

@@ -245,10 +245,6 @@ class ReplicationPolicy:
         values["allowed_source_roots"] = list(self.allowed_source_roots)
         return values
 
-    def as_dumped(self) -> dict[str, Any]:
-        """Return the policy for the manifest of a dump: its fields, and the directory of its functions."""
-        return {**self.to_json(), "functions_directory": self.functions_directory}
-
     @classmethod
     def from_options(cls, *, options: Mapping[str, str], **fields: Any) -> ReplicationPolicy:
         """Build a policy from fields and from settings under Hive's own names (``hive.repl.*``).

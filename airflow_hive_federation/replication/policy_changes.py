@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
+from airflow_hive_federation.replication.format.manifest import Manifest
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 
@@ -28,34 +29,31 @@ class PolicyChanges:
     renamed: frozenset[str] = frozenset()
 
 
-def policy_changes(before: Mapping[str, Any], policy: ReplicationPolicy) -> PolicyChanges:
+def policy_changes(before: DumpedPolicy, policy: ReplicationPolicy) -> PolicyChanges:
     """Compare a policy with the one in the manifest of the target's dump.
 
-    :param before: the policy in the manifest of the target's dump (:meth:`ReplicationPolicy.as_dumped`).
+    :param before: the policy in the manifest of the target's dump.
     :raises ConfigurationError: the policy names another source database than the one the target was made
         from.
     """
-    source_before = before["source_database"]
-    if source_before != policy.source_database:
+    if before.source_database != policy.source_database:
         raise ConfigurationError(
             f"Policy {policy.name!r} replicates database {policy.source_database} now; target database "
-            f"{policy.target_database} was made of {source_before}.",
+            f"{policy.target_database} was made of {before.source_database}.",
             remedy="Give the other database a policy of its own name and target; or drop the target "
             "database, and it is made anew.",
             policy=policy.name,
         )
     return PolicyChanges(
-        external_base=any(
-            _place(before.get(name)) != _place(getattr(policy, name))
-            for name in ("external_base", "external_prefix")
-        )
-        or before.get("external_authority", False) != policy.external_authority,
-        functions_root=_functions(before) != policy.functions_directory,
-        renamed=_renamed(before.get("table_names", {}), policy.table_names),
+        external_base=_place(before.external_base) != _place(policy.external_base)
+        or _place(before.external_prefix) != _place(policy.external_prefix)
+        or before.external_authority != policy.external_authority,
+        functions_root=_place(before.functions_directory) != policy.functions_directory,
+        renamed=_renamed(before.table_names, policy.table_names),
     )
 
 
-def refuse_changed(dump: str, manifest: Mapping[str, Any], policy: ReplicationPolicy) -> None:
+def refuse_changed(dump: str, manifest: Manifest, policy: ReplicationPolicy) -> None:
     """Refuse to load a dump if the policy has since changed the places of tables or functions.
 
     The dump of an increment lists the tables that move because of such a change. A bootstrap that was killed
@@ -65,7 +63,7 @@ def refuse_changed(dump: str, manifest: Mapping[str, Any], policy: ReplicationPo
     :param manifest: the manifest of the dump.
     :raises ConfigurationError: the policy has changed in that way, or names another source database.
     """
-    changes = policy_changes(manifest["policy"], policy)
+    changes = policy_changes(manifest.policy, policy)
     changed = [
         name
         for name, is_changed in (
@@ -100,9 +98,3 @@ def _renamed(before: Mapping[str, str], now: Mapping[str, str]) -> frozenset[str
 
 def _place(uri: str | None) -> str:
     return (uri or "").rstrip("/")
-
-
-def _functions(before: Mapping[str, Any]) -> str:
-    # Dumps of versions whose policies shared one directory lack ``functions_directory``.
-    root = before.get("functions_root") or f"{_place(before['dump_root'])}/functions"
-    return _place(before.get("functions_directory") or root)

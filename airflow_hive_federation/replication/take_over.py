@@ -24,7 +24,7 @@ from airflow_hive_federation.acid.names import is_acid_directory, parse_director
 from airflow_hive_federation.errors import FailoverError, NoSuchObjectError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.failover import SILENCE, let_go
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unfinished_loads
 from airflow_hive_federation.replication.load.increment import load_increment
@@ -163,7 +163,7 @@ def _end_load(
 ) -> None:
     target, manifest = lock.target, dump.manifest()
     with target.client() as client:
-        if loaded_dump(client, policy) != manifest["previous"]:
+        if loaded_dump(client, policy) != manifest.previous:
             return  # Another load from the same position has been finished.
     refuse_changed(dump.uri, manifest, policy)
     try:
@@ -207,16 +207,15 @@ def _remove_orphans(client: MetastoreClient, removing: _Removing, dump: DumpDire
     policy = removing.policy
     layout, removed = find_layout(client, policy), 0
     existing = set(client.list_tables(policy.target_database))
-    for facts in dump.manifest()["tables"]:
-        kind = TableKind(facts["kind"])
+    for entry in dump.manifest().tables:
         # A load that continues a table copies into one that existed before: even if the table is not listed
         # now, its files are no orphans.
-        makes_table = facts["work"] in {TableWork.CREATE.value, TableWork.REPLACE.value}
-        if facts["name"] in existing or not makes_table or not kind.has_files:
+        makes_table = entry.work in {TableWork.CREATE, TableWork.REPLACE}
+        if entry.name in existing or not makes_table or not entry.kind.has_files:
             continue
-        if kind is not TableKind.EXTERNAL:
-            document = dump.read_json(table_file("tables", facts["name"], ".json"))
-            root = layout.directory(document, document["table"]["sd"]["location"], "")
+        if entry.kind is not TableKind.EXTERNAL:
+            document = dump.table(entry.name)
+            root = layout.directory(document, document.location, "")
             removed += _remove(removing, root, lambda _: True)
     return removed
 

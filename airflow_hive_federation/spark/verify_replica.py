@@ -12,11 +12,13 @@ import logging
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, FileVanishedError
 from airflow_hive_federation.model.files import FileEntry
-from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.verify.job_records import SidePlan, SideRows
 from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import write_atomically
@@ -52,37 +54,38 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
     )
     filesystem, path = open_filesystem(join(args.plan, "tables.jsonl"), options)
     with storage_errors(args.plan), filesystem.open(path, "rb") as lines:
-        tables = [json.loads(line) for line in lines]
+        plans = [SidePlan.from_json(json.loads(line)) for line in lines]
     with ThreadPoolExecutor(max_workers=_COUNTED_AT_ONCE, thread_name_prefix="count") as workers:
-        counts = list(workers.map(lambda table: _count(session, table, options), tables))
-    text = "".join(json.dumps(count, sort_keys=True) + "\n" for count in counts)
+        counts = list(workers.map(lambda plan: _count(session, plan, options), plans))
+    text = "".join(json.dumps(count.to_json(), sort_keys=True) + "\n" for count in counts)
     write_atomically(join(args.results, "rows.jsonl"), [text.encode()], options, private=True)
-    return {"files": digests.files, "size_bytes": digests.size_bytes, "tables": len(tables)}
+    return {"files": digests.files, "size_bytes": digests.size_bytes, "tables": len(plans)}
 
 
-def _count(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, Any] | None) -> dict[str, Any]:
+def _count(spark: SparkSession, plan: SidePlan, options: Mapping[str, Any] | None) -> SideRows:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    result: dict[str, Any] = {"table": plan["table"]["tableName"], "side": plan["side"], "rows": None}
+    uncounted = SideRows(table=plan.table.tableName or "", side=plan.side)
     try:
         rows = _rows(spark, plan, options)
-        if plan.get("row_digests"):
-            result["rows"], result["row_digest"] = _digested(rows)
-        else:
-            result["rows"] = rows.count()
+        if plan.row_digests:
+            count, digest = _digested(rows)
+            return replace(uncounted, rows=count, row_digest=digest)
+        return replace(uncounted, rows=rows.count())
     except ConfigurationError as error:
         # This package cannot read the format (Avro, a custom SerDe): only digests of the files are compared.
-        logger.warning("%s is compared by digests alone: %s", result["table"], error)
-        result["not_counted"] = f"rows are not compared, digests of files are: {error.message}"
+        logger.warning("%s is compared by digests alone: %s", uncounted.table, error)
+        reason = f"rows are not compared, digests of files are: {error.message}"
+        return replace(uncounted, not_counted=reason)
     except (AcidFormatError, FileVanishedError) as error:
-        result |= {"unreadable": error.message, "vanished": isinstance(error, FileVanishedError)}
+        vanished = isinstance(error, FileVanishedError)
+        return replace(uncounted, unreadable=error.message, vanished=vanished)
     except (PySparkException, Py4JJavaError) as error:
         match = _UNREADABLE.search(str(error))
         if match is None:
             raise
-        result |= {"unreadable": match[0].strip(), "vanished": match[0].startswith(_GONE)}
-    return result
+        return replace(uncounted, unreadable=match[0].strip(), vanished=match[0].startswith(_GONE))
 
 
 def _digested(rows: Any) -> tuple[int, str]:
@@ -95,38 +98,36 @@ def _digested(rows: Any) -> tuple[int, str]:
     return count, str(total)
 
 
-def _rows(spark: SparkSession, plan: Mapping[str, Any], options: Mapping[str, Any] | None) -> Any:
+def _rows(spark: SparkSession, plan: SidePlan, options: Mapping[str, Any] | None) -> Any:
     from airflow_hive_federation.acid.names import parse_directory
     from airflow_hive_federation.acid.snapshot import AcidState, acid_state
-    from airflow_hive_federation.metastore.idl import types
-    from airflow_hive_federation.metastore.wire import from_json
     from airflow_hive_federation.model.types import Column
     from airflow_hive_federation.tables.read.formats.plain import plain_table
     from airflow_hive_federation.tables.read.partition_scans import PartitionState
     from airflow_hive_federation.tables.read.reader import visible_rows
 
-    table: Any = from_json(types.Table, plan["table"])
+    table: Any = plan.table
     columns = [Column.of(column.name, column.type) for column in table.sd.cols]
-    write_ids = ValidWriteIds.parse(plan["write_ids"]) if plan["write_ids"] else None
+    write_ids = plan.write_ids
 
-    def state(files: Any) -> AcidState:
-        entries = tuple(FileEntry(path=path, size_bytes=size_bytes) for path, size_bytes in files)
+    def state(entries: tuple[FileEntry, ...]) -> AcidState:
         if write_ids is not None:
             # The plan has chosen the files already, so a base whose write id is aborted is from a compactor.
-            bases = {path.partition("/")[0] for path, _ in files if path.startswith("base_")}
+            bases = {entry.path.partition("/")[0] for entry in entries if entry.path.startswith("base_")}
             compacted = [base for base in bases if write_ids.is_aborted(parse_directory(base).max_write_id)]
             return acid_state(entries, write_ids, compacted_bases=compacted)
         return AcidState(base=None, originals=entries, deltas=(), delete_deltas=())
 
-    storages: list[Any] = [from_json(types.StorageDescriptor, storage) for storage in plan["storages"]]
     directories = [
         PartitionState(
-            location=location, state=state(files), storage=None if index is None else storages[index]
+            location=directory.location,
+            state=state(directory.files),
+            storage=None if directory.storage is None else plan.storages[directory.storage],
         )
-        for location, index, files in plan["directories"]
+        for directory in plan.directories
     ]
-    if plan["kind"] == "full_acid" and write_ids is not None:
-        only = [column.name for column in columns] if plan.get("row_digests") else None
+    if plan.kind is TableKind.FULL_ACID and write_ids is not None:
+        only = [column.name for column in columns] if plan.row_digests else None
         return visible_rows(
             spark, directories, columns, write_ids=write_ids, only=only, storage_options=options
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.storage.sources import SourceRoots
@@ -29,15 +30,15 @@ def check_places(sources: SourceRoots, database: str, table: Any, places: TableL
 
 
 def check_functions(
-    sources: SourceRoots, functions: Iterable[Mapping[str, Any]], *, written: bool = False
+    sources: SourceRoots, functions: Iterable[types.Function], *, written: bool = False
 ) -> None:
     """Refuse functions with a jar or file outside of the allowed roots.
 
-    :param functions: functions of the source, as a dump has them.
+    :param functions: wire ``Function`` objects of the source.
     :param written: check their URIs alone: a load may run without access to the source's disk.
     :raises SourceNotAllowedError: names the function and the jar.
     """
     check = sources.check_written if written else sources.check
     for function in functions:
-        for resource in function.get("resourceUris") or ():
-            check(resource["uri"], f"a jar or file of function {function['functionName']}")
+        for resource in function.resourceUris or ():
+            check(resource.uri or "", f"a jar or file of function {function.functionName}")

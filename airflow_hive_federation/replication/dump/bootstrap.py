@@ -10,13 +10,12 @@ be missing without an error.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
-from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_for_bootstrap, with_kept
@@ -27,11 +26,15 @@ from airflow_hive_federation.replication.dump.removals import refuse_missing
 from airflow_hive_federation.replication.dump.source_directories import Sightings, new_directories_missing
 from airflow_hive_federation.replication.dump.source_history import note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
+from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
+from airflow_hive_federation.replication.format.manifest import Manifest, TableEntry
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.metadata import external_tables, statistics
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
+from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
 from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
@@ -99,18 +102,22 @@ def dump_bootstrap(
         directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
         with pool.client() as client:
             last_event = note_event(client, start.event_id)
-        totals = _Dump(pool, policy, directory, progress, lease).write(threads)
+        tables, skipped = _Dump(pool, policy, directory, progress, lease).write(threads)
         held_lease.check()
         directory.finish_dump(
-            {
-                "kind": "BOOTSTRAP",
-                "policy": policy.as_dumped(),
-                "event_id": start.event_id,
-                "last_event": last_event,
-                "adopted": [facts["name"] for facts in totals["tables"]] if adopted else [],
-                "lease": lease,
-                **totals,
-            }
+            Manifest(
+                kind=DumpKind.BOOTSTRAP,
+                policy=DumpedPolicy.of(policy),
+                event_id=start.event_id,
+                last_event=last_event,
+                adopted=tuple(entry.name for entry in tables) if adopted else (),
+                lease=lease,
+                tables=tuple(tables),
+                skipped=skipped,
+                partitions=sum(entry.partitions for entry in tables),
+                dumped_files=sum(entry.files for entry in tables),
+                size_bytes=sum(entry.size_bytes for entry in tables),
+            )
         )
     return _summary(directory)
 
@@ -119,14 +126,27 @@ def _summary(directory: DumpDirectory) -> DumpSummary:
     manifest = directory.manifest()
     return DumpSummary(
         dump=directory.uri,
-        event_id=manifest["event_id"],
-        tables=len(manifest["tables"]),
-        partitions=manifest["partitions"],
-        files=manifest["dumped_files"],
-        size_bytes=manifest["size_bytes"],
-        lease=manifest["lease"],
-        skipped=asked_for(manifest["skipped"]),
+        event_id=manifest.event_id,
+        tables=len(manifest.tables),
+        partitions=manifest.partitions,
+        files=manifest.dumped_files,
+        size_bytes=manifest.size_bytes,
+        lease=manifest.lease,
+        skipped=asked_for(manifest.skipped),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DumpedTable:
+    """A table whose documents are written.
+
+    :param missing: directories that do not exist.
+    :param external: the directories of an external table.
+    """
+
+    entry: TableEntry
+    missing: Sequence[str]
+    external: Sequence[ExternalEntry]
 
 
 class _Dump:
@@ -148,12 +168,16 @@ class _Dump:
         self._progress = progress
         self._kept: Mapping[str, str] = {}
 
-    def write(self, threads: int) -> dict[str, Any]:
+    def write(self, threads: int) -> tuple[list[TableEntry], dict[str, str]]:
+        """Write all but the manifest.
+
+        :return: the entries of the tables, and for each of the others the reason for which it is left out.
+        """
         with self._pool.client() as client:
-            self._directory.write_json("database.json", to_json(client.get_database(self._database)))
-            functions = _functions(client, self._database)
+            self._directory.write_database(client.get_database(self._database))
+            functions = list(client.get_functions(self._database))
             check_functions(self._policy.sources, functions)
-            self._directory.write_lines("functions.jsonl", functions)
+            self._directory.write_functions(functions)
             tables, skipped = self._tables(client)
             client.keep_history(
                 self._lease,
@@ -172,20 +196,13 @@ class _Dump:
                 workers.submit(self._write_table, table, write_ids.get(table.tableName), transactions)
                 for table in tables
             ]
-            done = [facts for job in jobs if (facts := job.result())]
-        missing = {facts["name"]: directories for facts in done if (directories := facts.pop("missing"))}
-        refuse_missing(self._policy, missing)
-        external = [entry for facts in done for entry in facts.pop("external")]
+            dumped = [table for job in jobs if (table := job.result())]
+        refuse_missing(self._policy, {table.entry.name: table.missing for table in dumped if table.missing})
+        external = [entry for table in dumped for entry in table.external]
         if self._policy.external_base:
             check_external(self._policy, external)
         self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
-        return {
-            "tables": done,
-            "skipped": skipped,
-            "partitions": sum(facts["partitions"] for facts in done),
-            "dumped_files": sum(facts["files"] for facts in done),
-            "size_bytes": sum(facts["size_bytes"] for facts in done),
-        }
+        return [table.entry for table in dumped], skipped
 
     def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
         """Return the tables to dump, and for each of the others the reason for which it is left out."""
@@ -197,7 +214,7 @@ class _Dump:
 
     def _write_table(
         self, named: Any, write_ids: ValidWriteIds | None, transactions: ValidTxns
-    ) -> dict[str, Any] | None:
+    ) -> _DumpedTable | None:
         name = named.tableName
         kind = table_kind(named)
         text = write_ids.text() if write_ids else None
@@ -226,31 +243,29 @@ class _Dump:
         files = visible_files(table, places, write_ids, transactions, options=options, sightings=sightings)
         files = sources.watch(files, f"a file of table {self._database}.{name}")
         totals = write_files(self._directory, name, with_kept(files, self._kept))
-        self._directory.write_json(
-            table_file("tables", name, ".json"),
-            {
-                "table": to_json(table),
-                "kind": kind.value,
-                "constraints": to_json(constraints),
-                "write_ids": text,
-                "places": external_tables.listed_places(kind, places),
-            },
+        self._directory.write_table(
+            TableDocument(
+                table=table,
+                kind=kind,
+                constraints=constraints,
+                write_ids=write_ids,
+                places=external_tables.listed_places(kind, places),
+            )
         )
         self._progress(
             f"{self._database}.{name}: {places.partitions} partitions, {totals.files} files, "
             f"{totals.size_bytes} bytes"
         )
-        return {
-            "name": name,
-            "kind": kind.value,
-            "partitions": places.partitions,
-            "partition_names": names_digest(places.names()),
-            "reached": write_ids.high_watermark if write_ids else 0,
-            **asdict(totals),
-            "missing": new_directories_missing(sightings.bare(options), kind) if kind.has_files else [],
-            "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
-        }
-
-
-def _functions(client: MetastoreClient, database: str) -> list[dict[str, Any]]:
-    return [to_json(function) for function in client.get_functions(database)]
+        return _DumpedTable(
+            entry=TableEntry(
+                name=name,
+                kind=kind,
+                partitions=places.partitions,
+                partition_names=names_digest(places.names()),
+                reached=write_ids.high_watermark if write_ids else 0,
+                files=totals.files,
+                size_bytes=totals.size_bytes,
+            ),
+            missing=new_directories_missing(sightings.bare(options), kind) if kind.has_files else [],
+            external=external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
+        )

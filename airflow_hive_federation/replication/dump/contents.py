@@ -14,11 +14,11 @@ from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.source_directories import Sightings
-from airflow_hive_federation.replication.format.files import VisibleFile, target_file_path
+from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile, target_file_path
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.definitions import table_kind
-from airflow_hive_federation.replication.metadata.locations import DataLocation, relative_to
+from airflow_hive_federation.replication.metadata.locations import relative_to
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.replica.external_claims import is_external_claim
 from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location

@@ -7,19 +7,16 @@ from itertools import chain
 
 from airflow_hive_federation.replication.dump.increment_plan import EventFold
 from airflow_hive_federation.replication.dump.merging import Merging, leaders
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.tables import EndedTransaction
 from airflow_hive_federation.replication.format.unfinished import unfinished_loads
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-
-#: This file holds the transactions that ended, in the source's order: for each, whether it was committed, and
-#: its leader on the target (see :mod:`.merging`).
-ENDS = "ends.jsonl"
 
 
 def ends_of(
     policy: ReplicationPolicy, loaded: str, folded: EventFold, open_before: Collection[int]
-) -> Iterator[tuple[int, bool, int]]:
-    """Yield the lines of :data:`ENDS` for the transactions of the cycle's events.
+) -> Iterator[EndedTransaction]:
+    """Yield the transactions of the cycle's events that ended, each with its leader (see :mod:`.merging`).
 
     :param loaded: URI of the dump from which the target was last loaded.
     :param open_before: transactions that earlier cycles left open.
@@ -30,19 +27,14 @@ def ends_of(
     mergings = [merging_of(dump) for dump in unfinished]
     leaders_of_ends = leaders((txn for txn, _ in folded.ends), folded.writes, set(opened_alone), mergings)
     for (txn, committed), leader in zip(folded.ends, leaders_of_ends, strict=True):
-        yield txn, bool(committed), leader
+        yield EndedTransaction(txn, bool(committed), leader)
 
 
 def open_transactions(dump: DumpDirectory) -> Iterator[int]:
     """Yield the transactions of the source that had not ended at a dump."""
-    return (txn for txn, _ in dump.manifest().get("open_writes", ()))
+    return iter(dump.manifest().open_writes)
 
 
 def merging_of(dump: DumpDirectory) -> Merging:
     """Return the merging of the transactions that a dump lists as ended."""
-    return Merging((txn, leader) for txn, _, leader in dump.read_lines(ENDS))
-
-
-def writes_file(table: str) -> str:
-    """Return the name of a dump's file with a table's pairs of transaction and write id."""
-    return table_file("writes", table, ".jsonl")
+    return Merging((end.txn, end.leader) for end in dump.ends())

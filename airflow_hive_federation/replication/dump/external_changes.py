@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.replication.dump.contents import is_published, listed
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
@@ -20,18 +18,13 @@ def files_changed(home: DumpDirectory, table: str, options: Mapping[str, Any] | 
     :param table: name of the external table.
     :param options: storage options.
     """
-    document = home.read_json(table_file("tables", table, ".json"))
-    lines = home.read_lines(table_file("partitions", table, ".jsonl"))
-    partitions = (from_json(types.Partition, line["partition"]) for line in lines)
-    places = TableLocations(from_json(types.Table, document["table"]), partitions)
+    partitions = (line.partition() for line in home.partitions(table))
+    places = TableLocations(home.table(table).table, partitions)
     now = {
         (place.location, file.path, file.size_bytes, file.modified_ns)
         for place, files in listed(external_tables.roots(places), options)
         for file in files
         if is_published(file.path)
     }
-    then = {
-        (file["directory"], file["path"], file["size_bytes"], file["modified_ns"])
-        for file in home.read_lines(table_file("files", table, ".jsonl"))
-    }
+    then = {(file.directory, file.path, file.size_bytes, file.modified_ns) for file in home.files(table)}
     return now != then

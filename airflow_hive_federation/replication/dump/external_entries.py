@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
 
-from airflow_hive_federation.replication.format import documents
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
@@ -35,7 +33,7 @@ def listed_entries(directory: DumpDirectory) -> list[ExternalEntry]:
     parsed = external_tables.parse(directory.read_text(external_tables.FILE_NAME))
     for number, entry in enumerate(parsed, 1):
         try:
-            documents.check_external_entry(asdict(entry))
+            entry.check()
         except ValueError as error:
             directory.refuse(external_tables.FILE_NAME, str(error), number)
     return parsed

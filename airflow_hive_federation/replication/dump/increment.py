@@ -22,21 +22,19 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
-from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import from_json, to_json
 from airflow_hive_federation.model.events import Event, TableEvent, read_event
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump import external_changes
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source, with_kept
 from airflow_hive_federation.replication.dump.contents import visible_files
-from airflow_hive_federation.replication.dump.ends import ENDS, ends_of, writes_file
+from airflow_hive_federation.replication.dump.ends import ends_of
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
 from airflow_hive_federation.replication.dump.increment_plan import (
@@ -52,18 +50,27 @@ from airflow_hive_federation.replication.dump.increment_summary import Increment
 from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
 from airflow_hive_federation.replication.dump.removals import (
+    Losses,
     Unexplained,
     losses_of,
     partitions_before,
     settle,
 )
-from airflow_hive_federation.replication.dump.repair_plan import RepairPlan
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
 from airflow_hive_federation.replication.dump.unreadable_events import described, warn_of_unreadable
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
+from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
+from airflow_hive_federation.replication.format.manifest import (
+    Manifest,
+    RepairPlan,
+    SourceEvent,
+    TableChanges,
+    TableEntry,
+)
+from airflow_hive_federation.replication.format.tables import EndedTransaction, TableDocument
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.database_properties import database_claims
 from airflow_hive_federation.replication.metadata.definitions import table_kind
@@ -85,8 +92,6 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
 logger = logging.getLogger(__name__)
-
-KIND = "INCREMENT"
 
 
 def dump_increment(
@@ -138,27 +143,33 @@ def dump_increment(
         dump = _Dump(
             pool, policy, position, moment=moment, events=spool, directory=directory, progress=progress
         )
-        facts = dump.write(threads)
-        manifest = {
-            "kind": KIND,
-            "policy": policy.as_dumped(),
-            "from_id": folded.from_id,
-            "event_id": folded.to_id,
-            "previous": position.dump,
-            "lease": lease,
-            "transactions": dump.write_ends(),
-            "last_event": moment.last_event,
-            "open_writes": [[txn, dict(writes)] for txn, writes in sorted(folded.open_writes.items())],
-            "functions_changed": folded.functions_changed,
-            "lost": folded.lost,
-            "unreadable": described(folded.unreadable),
-            "mend": moment.mend.to_json(),
-            "adopted": moment.adopted,
-            **facts,
-        }
+        contents = dump.write(threads)
+        manifest = Manifest(
+            kind=DumpKind.INCREMENT,
+            policy=DumpedPolicy.of(policy),
+            from_id=folded.from_id,
+            event_id=folded.to_id,
+            previous=position.dump,
+            lease=lease,
+            events=moment.events,
+            transactions=dump.write_ends(),
+            last_event=moment.last_event,
+            open_writes=folded.open_writes,
+            functions_changed=folded.functions_changed,
+            lost=folded.lost,
+            unreadable=tuple(described(folded.unreadable)),
+            mend=moment.mend,
+            adopted=moment.adopted,
+            tables=tuple(contents.tables),
+            skipped=moment.skipped,
+            retained=tuple(sorted(moment.absent.kept)),
+            dropped=tuple(contents.dropped),
+            functions_gone=tuple(contents.functions_gone),
+            partitions=sum(entry.partitions for entry in contents.tables),
+        )
         held_lease.check()
-        directory.finish_dump(manifest)
-    return summary_of(uri, manifest)
+        sealed = directory.finish_dump(manifest)
+    return summary_of(uri, sealed)
 
 
 def _idle_summary(moment: _Moment, position: TargetPosition) -> IncrementSummary:
@@ -193,8 +204,8 @@ class _Moment:
     homes: TableIndex
     open_before: Mapping[int, Mapping[str, int]]
     mend: RepairPlan
-    last_event: Mapping[str, Any] | None
-    adopted: Sequence[str]
+    last_event: SourceEvent | None
+    adopted: tuple[str, ...]
     kept: Mapping[str, str]
 
     def report(self, policy: ReplicationPolicy, progress: Callable[[str], None]) -> None:
@@ -232,31 +243,31 @@ class _Moment:
     ) -> _Moment:
         last = DumpDirectory(position.dump, policy.storage_options)
         previous = last.manifest()
-        homes, changes = TableIndex(last), policy_changes(previous["policy"], policy)
+        homes, changes = TableIndex(last), policy_changes(previous.policy, policy)
         database, from_id = policy.source_database, position.last_id
         client.keep_history(lease, [f"{database}.{table}" for table in client.list_tables(database)])
         transactions = valid_transactions(client.get_open_txns())
         source_id = client.get_current_notification_event_id()
         check_source(from_id, source_id)
-        check_history(client, previous.get("last_event"))
+        check_history(client, previous.last_event)
         events = (
             named_event(policy, read_event(raw))
             for raw in client.iter_notification_events(from_id, up_to=source_id)
         )
         reading = EventReading(events, from_id, transactions, lambda event: spool.write(_event_line(event)))
-        open_before = dict(previous.get("open_writes", ()))
+        open_before = previous.open_writes
         folded = fold(
             reading,
             database,
             source_id=source_id,
             open_writes=open_before,
             transactions=transactions,
-            lost_before=bool(previous.get("lost")),
+            lost_before=previous.lost,
         )
         warn_of_unreadable(folded.unreadable, database, folded.doubtful)
         # This call fails if the database is gone, which would otherwise look like one without tables.
         properties = database_claims(client.get_database(database))
-        before = database_claims(from_json(types.Database, last.read_json("database.json")))
+        before = database_claims(last.database())
         folded = replace(
             folded,
             functions_changed=folded.functions_changed or changes.functions_root,
@@ -295,7 +306,7 @@ class _Moment:
         def begun(table: str) -> bool:
             """Return whether a killed load has brought the target's table beyond the state in its dump."""
             state = position.tables.get(table)
-            return bool(state and table in homes and state.high_watermark > homes.facts[table]["reached"])
+            return bool(state and table in homes and state.high_watermark > homes.entries[table].reached)
 
         return cls(
             transactions=transactions,
@@ -323,10 +334,32 @@ class _Moment:
             homes=homes,
             open_before=open_before,
             mend=mend,
-            last_event=note_event(client, folded.to_id) or previous.get("last_event"),
-            adopted=previous.get("adopted", ()),
+            last_event=note_event(client, folded.to_id) or previous.last_event,
+            adopted=previous.adopted,
             kept=kept_by_source(client, database, folded),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _DumpedTable:
+    """A table whose documents are written, or which an earlier dump describes.
+
+    :param losses: the losses of the target without an explanation.
+    :param external: the directories of an external table that this dump describes.
+    """
+
+    entry: TableEntry
+    losses: Losses | None = None
+    external: Sequence[ExternalEntry] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Contents:
+    """The entries of a dump's tables, and the names of tables and functions that the target loses."""
+
+    tables: Sequence[TableEntry]
+    dropped: Sequence[str]
+    functions_gone: Sequence[str]
 
 
 class _Dump:
@@ -350,66 +383,65 @@ class _Dump:
         self._directory = directory
         self._progress = progress
 
-    def write(self, threads: int) -> dict[str, Any]:
+    def write(self, threads: int) -> _Contents:
         moment = self._moment
         self._events.seek(0)
         self._directory.write_text("events.jsonl", self._events)
         with self._pool.client() as client:
-            self._directory.write_json("database.json", to_json(client.get_database(self._database)))
-            functions = [to_json(function) for function in client.get_functions(self._database)]
+            self._directory.write_database(client.get_database(self._database))
+            functions = list(client.get_functions(self._database))
             check_functions(self._policy.sources, functions)
-            self._directory.write_lines("functions.jsonl", functions)
+            self._directory.write_functions(functions)
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
             jobs = [workers.submit(self._table, table) for table in moment.tables]
-            tables = [facts for job in jobs if (facts := job.result())]
-        external = [entry for facts in tables for entry in facts.pop("external", ())]
+            dumped = [table for job in jobs if (table := job.result())]
+        tables = [table.entry for table in dumped]
+        external = [entry for table in dumped for entry in table.external]
         self._check_external(tables, external)
         self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
-        names = {facts["name"] for facts in tables}
+        names = {entry.name for entry in tables}
         vanished = {
             wire_table.tableName
             for wire_table in moment.tables
             if wire_table.tableName in self._position.tables
         } - names
-        losses = {facts["name"]: lost for facts in tables if (lost := facts.pop("losses", None))}
+        losses = {table.entry.name: table.losses for table in dumped if table.losses}
         with self._pool.client() as client:
             unexplained = Unexplained(tables=vanished, losses=losses)
             settle(client, self._policy, unexplained, moment.folded.to_id)
-        return {
-            "events": moment.events,
-            "tables": tables,
-            "skipped": dict(moment.skipped),
-            "retained": sorted(moment.absent.kept),
-            "dropped": sorted(moment.absent.dropped | vanished),
-            "functions_gone": self._functions_gone({values["functionName"] for values in functions}),
-            "partitions": sum(facts["partitions"] for facts in tables),
-        }
+        return _Contents(
+            tables=tables,
+            dropped=sorted(moment.absent.dropped | vanished),
+            functions_gone=self._functions_gone({str(function.functionName) for function in functions}),
+        )
 
-    def _check_external(self, tables: Iterable[Mapping[str, Any]], external: Sequence[ExternalEntry]) -> None:
+    def _check_external(self, tables: Iterable[TableEntry], external: Sequence[ExternalEntry]) -> None:
         """Check the directories of all external tables, including those that an earlier dump describes."""
         if not self._policy.external_base:
             return
         dumped_here = {entry.table for entry in external}
         homes = {
-            facts["name"]: facts["dump"]
-            for facts in tables
-            if facts["kind"] == TableKind.EXTERNAL.value and facts["name"] not in dumped_here
+            entry.name: entry.dump
+            for entry in tables
+            if entry.kind is TableKind.EXTERNAL and entry.name not in dumped_here
         }
         check_external(self._policy, [*external, *dumped_entries(homes, self._policy.storage_options)])
 
     def write_ends(self) -> int:
         """Write the transactions that ended, in their order, with their leaders; return their number."""
         moment = self._moment
-        lost = ([txn, True, txn] for txn, _ in lost_ends(moment.plans.values()))
+        lost = (EndedTransaction(txn, True, txn) for txn, _ in lost_ends(moment.plans.values()))
         ends = ends_of(self._policy, self._position.dump, moment.folded, moment.open_before.keys())
-        return self._directory.write_lines(ENDS, chain(lost, ends))
+        return self._directory.write_ends(chain(lost, ends))
 
-    def _table(self, named: Any) -> dict[str, Any] | None:
+    def _table(self, named: Any) -> _DumpedTable | None:
         name = named.tableName
         plan = self._moment.plans[name]
         if plan.work is TableWork.NOTHING:
-            before = dict(self._moment.homes.facts[name])
-            return {**before, "dump": before.get("dump", self._position.dump), "work": plan.work.value}
+            before = self._moment.homes.entries[name]
+            return _DumpedTable(
+                entry=replace(before, dump=before.dump or self._position.dump, work=plan.work)
+            )
         try:
             return self._write_table(name, plan)
         except NoSuchObjectError:
@@ -417,7 +449,7 @@ class _Dump:
             self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
             return None
 
-    def _write_table(self, name: str, plan: TablePlan) -> dict[str, Any]:
+    def _write_table(self, name: str, plan: TablePlan) -> _DumpedTable:
         text = plan.write_ids.text() if plan.write_ids else None
         with self._pool.client() as client:
             table = at_its_data(
@@ -452,51 +484,56 @@ class _Dump:
         bare = sightings.bare(options) if kind.has_files else []
         losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence, kind=kind)
         if plan.writes:
-            self._directory.write_lines(writes_file(name), plan.writes)
-        document = {
-            "table": to_json(table),
-            "kind": kind.value,
-            "constraints": to_json(constraints),
-            "write_ids": text,
-            "places": external_tables.listed_places(kind, places),
-        }
-        self._directory.write_json(table_file("tables", name, ".json"), document)
+            self._directory.write_writes(name, plan.writes)
+        self._directory.write_table(
+            TableDocument(
+                table=table,
+                kind=kind,
+                constraints=constraints,
+                write_ids=plan.write_ids,
+                places=external_tables.listed_places(kind, places),
+            )
+        )
         self._progress(
             f"{self._database}.{name}: {plan.work.value}, {totals.files} files, {totals.size_bytes} bytes"
         )
-        return {
-            "name": name,
-            "kind": kind.value,
-            "partitions": places.partitions,
-            **asdict(totals),
-            "dump": self._directory.uri,
-            "work": plan.work.value,
-            "seed": plan.seed,
-            "writes": len(plan.writes),
-            "renewed": self._renewed(name, places) if plan.work is TableWork.CONTINUE else [],
-            "gone": sorted({*before, *evidence.partitions(name)}.difference(places.names())),
-            "losses": losses,
-            "reached": plan.reached,
-            "partition_names": names_digest(places.names()),
-            "external": external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
-        }
+        changes = TableChanges(
+            seed=plan.seed,
+            writes=len(plan.writes),
+            renewed=self._renewed(name, places) if plan.work is TableWork.CONTINUE else (),
+            gone=tuple(sorted({*before, *evidence.partitions(name)}.difference(places.names()))),
+        )
+        return _DumpedTable(
+            entry=TableEntry(
+                name=name,
+                kind=kind,
+                partitions=places.partitions,
+                files=totals.files,
+                size_bytes=totals.size_bytes,
+                dump=self._directory.uri,
+                work=plan.work,
+                recorded_changes=changes,
+                reached=plan.reached,
+                partition_names=names_digest(places.names()),
+            ),
+            losses=losses,
+            external=external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
+        )
 
     def _functions_gone(self, there: Collection[str]) -> list[str]:
         """Return the functions that the source no longer has and whose drop an event records."""
-        before = self._moment.homes.directory.read_lines("functions.jsonl")
-        names = {
-            str(function["functionName"]) for function in before
-        } | self._moment.folded.evidence.functions
+        before = self._moment.homes.directory.functions()
+        names = {str(function.functionName) for function in before} | self._moment.folded.evidence.functions
         return [name for name in sorted(names - set(there)) if self._moment.folded.evidence.of_function(name)]
 
-    def _renewed(self, name: str, places: TableLocations) -> list[str]:
+    def _renewed(self, name: str, places: TableLocations) -> tuple[str, ...]:
         """Return the partitions whose names stood for others on the target."""
         folded = self._moment.folded
         gone = set(folded.partitions_gone.get(name, ()))
         if folded.is_doubtful(name) and places.partitions:
             homes = self._moment.homes
             gone |= other_partitions(homes.of(name), self._directory, name) if name in homes else set()
-        return sorted(gone.intersection(places.names())) if gone else []
+        return tuple(sorted(gone.intersection(places.names()))) if gone else ()
 
 
 def _event_line(event: Event) -> str:

@@ -19,11 +19,9 @@ from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.dump.pairs import Pairs
 from airflow_hive_federation.replication.dump.unreadable_events import Concern, concern_of
 from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.manifest import OpenWrites
 from airflow_hive_federation.replication.replica.position import TableState
 from airflow_hive_federation.storage.filesystem import canonical
-
-#: The write ids of open transactions: transaction → table → write id.
-OpenWrites = Mapping[int, Mapping[str, int]]
 
 #: Stand-ins for transactions whose events are lost have ids from here on, above all transactions of a source.
 _LOST = 1 << 62

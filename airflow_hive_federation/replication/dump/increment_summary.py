@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.manifest import Manifest
 from airflow_hive_federation.replication.metadata.table_names import asked_for
 
 
@@ -48,22 +47,22 @@ class IncrementSummary:
     unreadable: Sequence[str] = ()
 
 
-def summary_of(uri: str, manifest: Mapping[str, Any]) -> IncrementSummary:
+def summary_of(uri: str, manifest: Manifest) -> IncrementSummary:
     """Return the summary of an incremental dump."""
-    concerned = [facts for facts in manifest["tables"] if facts["work"] != TableWork.NOTHING.value]
+    concerned = manifest.changed_tables
     return IncrementSummary(
         dump=uri,
-        from_id=manifest["from_id"],
-        event_id=manifest["event_id"],
-        events=manifest["events"],
+        from_id=manifest.from_id,
+        event_id=manifest.event_id,
+        events=manifest.events,
         tables=len(concerned),
-        files=sum(facts["files"] for facts in concerned),
-        size_bytes=sum(facts["size_bytes"] for facts in concerned),
-        transactions=manifest["transactions"],
-        lease=manifest["lease"],
-        lost=manifest["lost"],
-        skipped=asked_for(manifest["skipped"]),
-        retained=list(manifest["retained"]),
-        dropped=list(manifest["dropped"]),
-        unreadable=manifest.get("unreadable", ()),
+        files=sum(entry.files for entry in concerned),
+        size_bytes=sum(entry.size_bytes for entry in concerned),
+        transactions=manifest.transactions,
+        lease=manifest.lease,
+        lost=manifest.lost,
+        skipped=asked_for(manifest.skipped),
+        retained=list(manifest.retained),
+        dropped=list(manifest.dropped),
+        unreadable=list(manifest.unreadable),
     )

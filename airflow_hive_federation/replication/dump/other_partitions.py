@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
 
 
@@ -16,19 +16,17 @@ def other_partitions(before: DumpDirectory, now: DumpDirectory, table: str) -> s
     :param before: the dump that describes the table as the target has it.
     :param now: the dump that is being written, with the table's partitions and files.
     """
-    lines, files = (table_file(kind, table, ".jsonl") for kind in ("partitions", "files"))
-    created = {line["name"]: line["partition"].get("createTime") for line in before.read_lines(lines)}
+    created = {line.name: line.created_s for line in before.partitions(table)}
     versions = {
         dumped_file.uri: _version(dumped_file)
-        for dumped_file in dumped_files(before, table)
+        for dumped_file in before.files(table)
         if not _may_grow(dumped_file)
     }
     replaced = set()
-    for line in now.read_report(lines):
-        if line["name"] in created and line["partition"].get("createTime") != created[line["name"]]:
-            replaced.add(line["name"])
-    for line in now.read_report(files):
-        file = VisibleFile(**line)
+    for line in now.partitions(table, sealed=False):
+        if line.name in created and line.created_s != created[line.name]:
+            replaced.add(line.name)
+    for file in now.files(table, sealed=False):
         if not _may_grow(file) and versions.get(file.uri, _version(file)) != _version(file):
             replaced.add(file.partition)
     return replaced

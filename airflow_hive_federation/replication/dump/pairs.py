@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import overload
 
 _LONG = "q"
 
@@ -52,7 +52,7 @@ class Pairs(Sequence[tuple[int, int]]):
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return zip(self._firsts, self._seconds, strict=True)
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
             return NotImplemented
         return len(self) == len(other) and all(

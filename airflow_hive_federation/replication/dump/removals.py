@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import SourceDirectoryMissingError, UnexplainedRemovalError
 from airflow_hive_federation.model.events import read_event
@@ -20,7 +20,7 @@ from airflow_hive_federation.replication.dump.source_directories import (
     lost_files,
     new_directories_missing,
 )
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.metadata.table_names import named_event
@@ -86,7 +86,7 @@ def partitions_before(home: DumpDirectory | None, table: str) -> Sequence[str]:
     """
     if home is None:
         return ()
-    return [line["name"] for line in home.read_lines(table_file("partitions", table, ".jsonl"))]
+    return [line.name for line in home.partitions(table)]
 
 
 def losses_of(
@@ -222,6 +222,6 @@ def _lines(tables: Sequence[str], losses: Mapping[str, Losses]) -> list[str]:
     return lines
 
 
-def _several(names: Sequence[Any]) -> str:
+def _several(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(map(str, names[:_NAMES_SHOWN])) + more
+    return ", ".join(names[:_NAMES_SHOWN]) + more

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable
 
+from airflow_hive_federation.replication.format.manifest import RepairPlan
 from airflow_hive_federation.replication.replica.differences import (
     OWNER,
     RETAINED,
@@ -21,37 +20,6 @@ _FIXED = frozenset(
 #: A table is made anew if it differs in one of these. Either the table or its write ids are somebody else's,
 #: or rows are missing that no file accounts for, because the target has compacted the rest.
 _REPLACED = _FIXED | {OWNER, WRITE_IDS, ROW_DIGEST, "rows"}
-_NAMES = ("tables", "replaced", "files")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepairPlan:
-    """The repairs that a cycle makes in addition to bringing changes of the source.
-
-    :param tables: tables that are examined whether or not events name them.
-    :param replaced: those of them that are copied anew, as a whole.
-    :param files: canonical URIs of the target's files that differ from their copies: files that belong there
-        are copied again over the present ones; the others are removed.
-    :param database: properties of the database differ, or functions; any cycle corrects these.
-    """
-
-    tables: frozenset[str] = frozenset()
-    replaced: frozenset[str] = frozenset()
-    files: frozenset[str] = frozenset()
-    database: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.tables) or self.database
-
-    def to_json(self) -> dict[str, Any]:
-        values = asdict(self)
-        return {**{name: sorted(values[name]) for name in _NAMES}, "database": self.database}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any] | None) -> RepairPlan:
-        given = values or {}
-        names = {name: frozenset(given.get(name, ())) for name in _NAMES}
-        return cls(**names, database=bool(given.get("database", False)))
 
 
 def repair_plan_of(differences: Iterable[Difference], *, again: Iterable[str] = ()) -> RepairPlan:

@@ -14,11 +14,12 @@ from typing import Any
 
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.replication.dump.evidence import Evidence
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.files import DataLocation
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.metadata.locations import DataLocation, relative_to
+from airflow_hive_federation.replication.metadata.locations import relative_to
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
-from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location
+from airflow_hive_federation.storage.filesystem import OBJECT_STORES, parse_location
 from airflow_hive_federation.storage.listing import has_entries, is_there
 
 
@@ -130,19 +131,14 @@ def lost_files(
     :return: files whose loss nothing explains; and directories that are missing although no files were known
         to lie in them.
     """
-    document = home.read_json(table_file("tables", table, ".json"))
-    root = (document["table"].get("sd") or {}).get("location") or ""
+    root = home.table(table).location
     counted: Counter[str] = Counter()
     total = 0
     explained = _explained_places(home, table, evidence)
-    for file in home.read_lines(table_file("files", table, ".jsonl")):
+    for file in home.files(table):
         total += 1
-        directory, partition = file["directory"], file["partition"]
-        if not (
-            evidence.of_files(table, partition)
-            or explained.intersection(_parents(join(directory, file["path"])))
-        ):
-            counted[root if relative_to(directory, root) is not None else directory] += 1
+        if not (evidence.of_files(table, file.partition) or explained.intersection(_parents(file.uri))):
+            counted[root if relative_to(file.directory, root) is not None else file.directory] += 1
     lost = [
         LostFiles(
             location=bare_directory.location,
@@ -178,11 +174,7 @@ def _explained_places(home: DumpDirectory, table: str, evidence: Evidence) -> se
     """Return the locations of partitions whose rows were removed according to events."""
     if not evidence.speaks_of_partitions(table):
         return set()
-    return {
-        line["partition"]["sd"]["location"]
-        for line in home.read_lines(table_file("partitions", table, ".jsonl"))
-        if evidence.of_files(table, line["name"])
-    }
+    return {line.location for line in home.partitions(table) if evidence.of_files(table, line.name)}
 
 
 def _parents(uri: str) -> Iterator[str]:

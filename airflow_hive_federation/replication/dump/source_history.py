@@ -7,43 +7,43 @@ events. So each dump records its last event, and the next dump checks that the s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import SourceWentBackError
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.manifest import SourceEvent
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
 
-def note_event(client: MetastoreClient, event_id: int) -> dict[str, Any] | None:
+def note_event(client: MetastoreClient, event_id: int) -> SourceEvent | None:
     """Return a record that identifies one event; ``None`` if the source has forgotten the event.
 
     :param client: client of the source.
     """
     for raw in client.iter_notification_events(event_id - 1, up_to=event_id, batch=1):
         message = hashlib.sha256((raw.message or "").encode()).hexdigest()
-        return {"id": raw.eventId, "time": raw.eventTime, "type": raw.eventType, "message": message}
+        return SourceEvent(id=event_id, time=raw.eventTime or 0, type=raw.eventType or "", message=message)
     return None
 
 
-def check_history(client: MetastoreClient, noted: Mapping[str, Any] | None) -> None:
+def check_history(client: MetastoreClient, noted: SourceEvent | None) -> None:
     """Refuse a source with another history than the one from which the target was made.
 
     :param noted: the record that :func:`note_event` made of an event of that history. Once the source has
         forgotten the event, the check passes.
     :raises SourceWentBackError: the event of that id is another one.
     """
-    current = note_event(client, noted["id"]) if noted else None
-    if noted and current and current != dict(noted):
+    current = note_event(client, noted.id) if noted else None
+    if noted and current and current != noted:
         raise SourceWentBackError(
-            f"The source's event {noted['id']} is a {current['type']} of {current['time']} now; it was a "
-            f"{noted['type']} of {noted['time']} when the target was loaded.",
+            f"The source's event {noted.id} is a {current.type} of {current.time} now; it was a "
+            f"{noted.type} of {noted.time} when the target was loaded.",
             remedy="The source was restored from a backup, and has gone on since: drop the target database, "
             "and the next cycle bootstraps it anew.",
-            event_id=noted["id"],
-            seen_id=noted["id"],
+            event_id=noted.id,
+            seen_id=noted.id,
         )
 
 
@@ -53,7 +53,7 @@ def is_another(table: Any, home: DumpDirectory) -> bool:
     :param table: wire ``Table`` as it is now.
     :param home: the dump that describes the table of that name.
     """
-    before = home.read_json(table_file("tables", table.tableName, ".json"))["table"]
-    ids = before.get("id"), table.id
+    before = home.table(table.tableName).table
+    ids = before.id, table.id
     # Before Hive 4, metastores send no ids of tables.
-    return before.get("createTime") != table.createTime or (all(ids) and ids[0] != ids[1])
+    return before.createTime != table.createTime or (all(ids) and ids[0] != ids[1])

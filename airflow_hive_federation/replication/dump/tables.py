@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.tables import PartitionLine
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
 
@@ -28,9 +28,8 @@ def write_partitions(directory: DumpDirectory, table: Any, partitions: Iterable[
     :param partitions: its wire ``Partition`` objects.
     """
     places = TableLocations(table)
-    directory.write_lines(
-        table_file("partitions", table.tableName, ".jsonl"),
-        ({"name": places.add(partition), "partition": to_json(partition)} for partition in partitions),
+    directory.write_partitions(
+        table.tableName, (PartitionLine.of(places.add(partition), partition) for partition in partitions)
     )
     return places
 
@@ -39,11 +38,11 @@ def write_files(directory: DumpDirectory, table: str, files: Iterable[VisibleFil
     """Write the list of a table's files, and return their number and size."""
     size_bytes = 0
 
-    def lines() -> Iterator[dict[str, Any]]:
+    def measured() -> Iterator[VisibleFile]:
         nonlocal size_bytes
         for file in files:
             size_bytes += file.size_bytes
-            yield asdict(file)
+            yield file
 
-    count = directory.write_lines(table_file("files", table, ".jsonl"), lines())
+    count = directory.write_files(table, measured())
     return FileTotals(files=count, size_bytes=size_bytes)

@@ -25,21 +25,40 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
-from typing import Any, NoReturn
-from urllib.parse import quote
+from typing import Any, NoReturn, TypeVar
 
 from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model import bounded_json
-from airflow_hive_federation.replication.format import documents
-from airflow_hive_federation.replication.format.documents import Check
-from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.files import CopiedFile, PlacedTime, VisibleFile
+from airflow_hive_federation.replication.format.manifest import (
+    FORMAT_VERSION,
+    MAX_MANIFEST_VALUES,
+    FinishedLoad,
+    Manifest,
+    UnknownFormatError,
+)
+from airflow_hive_federation.replication.format.tables import (
+    EndedTransaction,
+    PartitionLine,
+    TableDocument,
+    read_database,
+    read_function,
+    read_write,
+    table_file,
+)
+from airflow_hive_federation.replication.format.values import Reader
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_private, publishing
 
-#: This number is raised when an older reader would misread a newer dump.
-FORMAT_VERSION = 1
+T = TypeVar("T")
 
+_DATABASE = "database.json"
+_FUNCTIONS = "functions.jsonl"
+_ENDS = "ends.jsonl"
 _MANIFEST = "_manifest.json"
 _FINISHED_DUMP = "_finished_dump"
 _FINISHED_LOAD = "_finished_load"
@@ -59,16 +78,52 @@ class DumpDirectory:
         self.options = options
         self._filesystem, self._path = open_filesystem(self.uri, options)
         self._digests: dict[str, str] = {}
-        self._expected: dict[str, str] | None = None
+        self._expected: Mapping[str, str] | None = None
         self._is_private = False
 
     # -- writing ---------------------------------------------------------------------------------------
 
-    def write_json(self, name: str, value: Any) -> None:
+    def write_database(self, database: types.Database) -> None:
+        """Write the database itself."""
+        self.write_json(_DATABASE, to_json(database))
+
+    def write_functions(self, functions: Iterable[types.Function]) -> None:
+        """Write the permanent functions of the database."""
+        self.write_lines(_FUNCTIONS, map(to_json, functions))
+
+    def write_table(self, document: TableDocument) -> None:
+        """Write the document of a table."""
+        self.write_json(table_file("tables", document.name, ".json"), document.to_json())
+
+    def write_partitions(self, table: str, lines: Iterable[PartitionLine]) -> None:
+        """Write the partitions of a table."""
+        self.write_lines(table_file("partitions", table, ".jsonl"), (line.to_json() for line in lines))
+
+    def write_files(self, table: str, files: Iterable[VisibleFile]) -> int:
+        """Write the files of a table, and return their number."""
+        return self.write_lines(table_file("files", table, ".jsonl"), (file.to_json() for file in files))
+
+    def write_ends(self, ends: Iterable[EndedTransaction]) -> int:
+        """Write the transactions that ended, in the source's order, and return their number."""
+        return self.write_lines(_ENDS, ends)
+
+    def write_writes(self, table: str, writes: Iterable[tuple[int, int]]) -> None:
+        """Write a table's pairs of transaction and write id."""
+        self.write_lines(table_file("writes", table, ".jsonl"), writes)
+
+    def add_digests(self, table: str, files: Iterable[CopiedFile]) -> None:
+        """Record the digests of all files of a table, beside the finished dump."""
+        self.add_lines(_digests_file(table), (file.to_json() for file in files))
+
+    def add_placed(self, table: str, files: Iterable[PlacedTime]) -> None:
+        """Record the times of the files of a table without transactions, beside the finished dump."""
+        self.add_lines(_placed_file(table), (file.to_json() for file in files))
+
+    def write_json(self, name: str, value: object) -> None:
         """Write one JSON document, which becomes part of the manifest."""
         self._write(name, [json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"])
 
-    def write_lines(self, name: str, values: Iterable[Any]) -> int:
+    def write_lines(self, name: str, values: Iterable[object]) -> int:
         """Write JSON lines, and return their number."""
         count = 0
 
@@ -81,7 +136,7 @@ class DumpDirectory:
         self._write(name, lines())
         return count
 
-    def add_lines(self, name: str, values: Iterable[Any]) -> None:
+    def add_lines(self, name: str, values: Iterable[object]) -> None:
         """Write JSON lines beside a finished dump, outside of its manifest."""
         self._write(name, (json.dumps(value, sort_keys=True, ensure_ascii=False) + "\n" for value in values))
 
@@ -89,16 +144,20 @@ class DumpDirectory:
         """Write a text file, given as a whole or in parts, which becomes part of the manifest."""
         self._write(name, [text] if isinstance(text, str) else text)
 
-    def finish_dump(self, facts: Mapping[str, Any]) -> None:
-        """Seal the dump: write the manifest, then the acknowledgement."""
-        manifest = {**facts, "format": FORMAT_VERSION, "files": dict(sorted(self._digests.items()))}
-        text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    def finish_dump(self, manifest: Manifest) -> Manifest:
+        """Seal the dump: write the manifest, with the digests of the files, then the acknowledgement.
+
+        :return: the manifest as it was written.
+        """
+        sealed = replace(manifest, files=self._digests)
+        text = json.dumps(sealed.to_json(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         self._write(_MANIFEST, [text])
         self._write(_FINISHED_DUMP, [_digest(text) + "\n"])
+        return sealed
 
-    def finish_load(self, facts: Mapping[str, Any]) -> None:
+    def finish_load(self, acknowledgement: FinishedLoad) -> None:
         """Acknowledge that the dump is loaded and published."""
-        self._write(_FINISHED_LOAD, [json.dumps(facts, sort_keys=True) + "\n"])
+        self._write(_FINISHED_LOAD, [json.dumps(acknowledgement.to_json(), sort_keys=True) + "\n"])
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -111,17 +170,15 @@ class DumpDirectory:
     def loaded_into(self) -> str:
         """Return the database that the dump was loaded into; empty without a readable acknowledgement."""
         try:
-            acknowledgement = bounded_json.loads(self._read(_FINISHED_LOAD))
-            documents.check_finished_load(acknowledgement)
+            return FinishedLoad.from_json(bounded_json.loads(self._read(_FINISHED_LOAD))).database
         except (DumpCorruptError, ValueError):
             return ""
-        return str(acknowledgement["database"])
 
     def exists(self, name: str) -> bool:
         with storage_errors(f"{self.uri}/{name}"):
             return bool(self._filesystem.exists(f"{self._path}/{name}"))
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """Return the manifest that :meth:`finish_dump` recorded.
 
         :raises DumpIncompleteError: the dump has no acknowledgement.
@@ -139,35 +196,117 @@ class DumpDirectory:
         if _digest(text) != self._read(_FINISHED_DUMP).strip():
             raise self._corrupt(_MANIFEST, "its digest is not the one acknowledged")
         try:
-            manifest: dict[str, Any] = bounded_json.loads(text, max_values=documents.MAX_MANIFEST_VALUES)
+            value: object = bounded_json.loads(text, max_values=MAX_MANIFEST_VALUES)
         except ValueError as error:
             raise self._corrupt(_MANIFEST, f"it is not JSON ({error})") from error
-        if not isinstance(manifest, dict):
+        if not isinstance(value, dict):
             raise self._corrupt(_MANIFEST, "it is no JSON object")
-        if manifest.get("format") != FORMAT_VERSION:
+        try:
+            manifest = Manifest.from_json(value)
+        except UnknownFormatError as error:
             raise DumpCorruptError(
-                f"Dump {self.uri} has format {manifest.get('format')}; this version reads {FORMAT_VERSION}.",
+                f"Dump {self.uri} has format {error.version}; this version reads {FORMAT_VERSION}.",
                 remedy="Load it with the version that wrote it, or dump again.",
                 dump=self.uri,
-            )
-        self._checked(documents.check_manifest, _MANIFEST, manifest)
-        self._expected = manifest["files"]
+            ) from error
+        except ValueError as error:
+            self.refuse(_MANIFEST, str(error))
+        self._expected = manifest.files
         return manifest
 
-    def read_json(self, name: str) -> Any:
+    def database(self) -> types.Database:
+        """Return the database.
+
+        :raises DumpCorruptError: as :meth:`read_json`.
+        """
+        return self.read_json(_DATABASE, read_database)
+
+    def functions(self) -> Iterator[types.Function]:
+        """Yield the permanent functions of the database.
+
+        :raises DumpCorruptError: as :meth:`read_lines`.
+        """
+        return self.read_lines(_FUNCTIONS, read_function)
+
+    def table(self, name: str) -> TableDocument:
+        """Return the document of a table.
+
+        :raises DumpCorruptError: as :meth:`read_json`.
+        """
+        return self.read_json(table_file("tables", name, ".json"), TableDocument.of_table(name))
+
+    def partitions(self, table: str, *, sealed: bool = True) -> Iterator[PartitionLine]:
+        """Yield the partitions of a table.
+
+        :param sealed: check them against the manifest, which a dump that is being written lacks.
+        :raises DumpCorruptError: as :meth:`read_lines`.
+        """
+        read = self.read_lines if sealed else self.read_report
+        return read(table_file("partitions", table, ".jsonl"), PartitionLine.from_json)
+
+    def files(self, table: str, *, sealed: bool = True) -> Iterator[VisibleFile]:
+        """Yield the files of a table.
+
+        :param sealed: check them against the manifest, which a dump that is being written lacks.
+        :raises DumpCorruptError: as :meth:`read_lines`.
+        """
+        read = self.read_lines if sealed else self.read_report
+        return read(table_file("files", table, ".jsonl"), VisibleFile.from_json)
+
+    def ends(self) -> Iterator[EndedTransaction]:
+        """Yield the transactions that ended, in the source's order.
+
+        :raises DumpCorruptError: as :meth:`read_lines`.
+        """
+        return self.read_lines(_ENDS, EndedTransaction.from_json)
+
+    def writes(self, table: str) -> Iterator[tuple[int, int]]:
+        """Yield a table's pairs of transaction and write id.
+
+        :raises DumpCorruptError: as :meth:`read_lines`.
+        """
+        return self.read_lines(table_file("writes", table, ".jsonl"), read_write)
+
+    def digests(self, table: str) -> dict[str, str] | None:
+        """Return the digests that the dump's load recorded of a table's files; ``None`` without a record.
+
+        An increment copies only the new files. Because it keeps the digests of the older files beside those
+        of the new ones, a verification of the table needs no earlier dump.
+
+        :raises DumpCorruptError: as :meth:`read_report`.
+        """
+        name = _digests_file(table)
+        if not self.exists(name):
+            return None
+        return {file.uri: file.digest for file in self.read_report(name, CopiedFile.from_json)}
+
+    def placed_times(self, table: str) -> dict[str, int]:
+        """Return the modification times that files of a table had when they were placed, by canonical URI.
+
+        :raises DumpCorruptError: as :meth:`read_report`.
+        """
+        name = _placed_file(table)
+        if not self.exists(name):
+            return {}
+        return {file.uri: file.modified_ns for file in self.read_report(name, PlacedTime.from_json)}
+
+    def read_json(self, name: str, read: Reader[T]) -> T:
         """Return one JSON document of the dump, checked against the manifest.
 
+        :param read: makes the document of its JSON value.
         :raises DumpCorruptError: the document is missing, truncated or changed, or has names or paths that
-            lead elsewhere (see :mod:`.documents`).
+            lead elsewhere (see :mod:`.values`).
         """
         self._check(name)
         text = self._read(name)
         try:
-            document = bounded_json.loads(text)
+            value: object = bounded_json.loads(text)
         except ValueError as error:
             raise self._corrupt(name, f"it is not JSON ({error})") from error
-        self._checked(documents.check_of(name), name, document)
-        return document
+        try:
+            return read(value)
+        except ValueError as error:
+            self.refuse(name, str(error))
 
     def read_text(self, name: str) -> str:
         """Return one text file of the dump, checked against the manifest.
@@ -177,20 +316,21 @@ class DumpDirectory:
         self._check(name)
         return self._read(name)
 
-    def read_lines(self, name: str) -> Iterator[Any]:
+    def read_lines(self, name: str, read: Reader[T]) -> Iterator[T]:
         """Yield JSON lines of the dump, checked against the manifest.
 
+        :param read: makes a line of its JSON value.
         :raises DumpCorruptError: as :meth:`read_json`.
         """
         self._check(name)
-        yield from self.read_report(name)
+        yield from self.read_report(name, read)
 
-    def read_report(self, name: str) -> Iterator[Any]:
+    def read_report(self, name: str, read: Reader[T]) -> Iterator[T]:
         """Yield JSON lines that a later step wrote into the dump's directory, outside of the manifest.
 
+        :param read: makes a line of its JSON value.
         :raises DumpCorruptError: a line is not JSON, or has names or paths that lead elsewhere.
         """
-        check = documents.check_of(name)
         with (
             storage_errors(f"{self.uri}/{name}"),
             self._filesystem.open(f"{self._path}/{name}", "rb") as file,
@@ -199,8 +339,11 @@ class DumpDirectory:
             while batch := list(islice(lines, _LINES_AT_A_TIME)):
                 values = _parsed_together(batch) or self._parsed_singly(name, batch, number)
                 for line, value in enumerate(values, number + 1):
-                    self._checked(check, name, value, line)
-                    yield value
+                    try:
+                        made = read(value)
+                    except ValueError as error:
+                        self.refuse(name, str(error), line)
+                    yield made
                 number += len(batch)
 
     def refuse(self, name: str, why: str, line: int = 0) -> NoReturn:
@@ -222,20 +365,12 @@ class DumpDirectory:
 
     # -- inside ----------------------------------------------------------------------------------------
 
-    def _parsed_singly(self, name: str, lines: Sequence[bytes], before: int) -> Iterator[Any]:
+    def _parsed_singly(self, name: str, lines: Sequence[bytes], before: int) -> Iterator[object]:
         for number, line in enumerate(lines, before + 1):
             try:
                 yield bounded_json.loads(line)
             except ValueError as error:
                 raise self._corrupt(name, f"line {number} is not JSON ({error})") from error
-
-    def _checked(self, check: Check | None, name: str, value: Any, line: int = 0) -> None:
-        if check is None:
-            return
-        try:
-            check(value)
-        except ValueError as error:
-            self.refuse(name, str(error), line)
 
     def _write(self, name: str, chunks: Iterable[str]) -> None:
         uri, digest = f"{self.uri}/{name}", hashlib.sha256()
@@ -285,20 +420,18 @@ class DumpDirectory:
         )
 
 
-def table_file(folder: str, table: str, suffix: str) -> str:
-    """Return the name of a table's file in a dump; characters that file systems do not accept are quoted."""
-    return f"{folder}/{quote(table, safe='')}{suffix}"
+def _digests_file(table: str) -> str:
+    return table_file("load/digests", table, ".jsonl")
 
 
-def dumped_files(directory: DumpDirectory, table: str) -> Iterator[VisibleFile]:
-    """Yield the files of one table of a dump."""
-    return (VisibleFile(**line) for line in directory.read_lines(table_file("files", table, ".jsonl")))
+def _placed_file(table: str) -> str:
+    return table_file("load/placed", table, ".jsonl")
 
 
-def _parsed_together(lines: Sequence[bytes]) -> list[Any]:
+def _parsed_together(lines: Sequence[bytes]) -> list[object]:
     """Parse lines of JSON as one array; return an empty list if that array has another number of values."""
     try:
-        values: list[Any] = bounded_json.loads(b"[" + b",".join(lines) + b"]")
+        values: list[object] = bounded_json.loads(b"[" + b",".join(lines) + b"]")
     except ValueError:
         return []
     return values if len(values) == len(lines) else []

@@ -5,7 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
+from airflow_hive_federation.replication.format import values
+from airflow_hive_federation.replication.format.values import Fields, JsonObject
 from airflow_hive_federation.storage.filesystem import join
+
+_FIELDS = frozenset(
+    {"directory", "partition", "path", "target_path", "size_bytes", "modified_ns"}
+    | {"filtered", "side_file", "kept"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataLocation:
+    """A directory that holds data of the table itself (``partition`` empty) or of a partition.
+
+    :param partition: the partition's name, as :func:`~.partitions.partition_name` makes it.
+    :param location: URI of the directory.
+    """
+
+    partition: str
+    location: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +55,93 @@ class VisibleFile:
     @property
     def uri(self) -> str:
         return join(self.directory, self.path)
+
+    @classmethod
+    def from_json(cls, value: object) -> VisibleFile:
+        """Read a line.
+
+        :raises ValueError: a field is missing, is not known, has another type, or has a name or path that
+            leads elsewhere.
+        """
+        fields = Fields(value)
+        file = cls(
+            directory=fields.needed("directory", values.location),
+            partition=fields.needed("partition", values.partition_or_table),
+            path=fields.needed("path", values.path),
+            target_path=fields.needed("target_path", values.path),
+            size_bytes=fields.needed("size_bytes", values.count),
+            modified_ns=fields.needed("modified_ns", values.whole),
+            filtered=fields.optional("filtered", values.flag, default=False),
+            side_file=fields.optional("side_file", values.path_or_none, default=""),
+            kept=fields.optional("kept", values.location_or_none, default=""),
+        )
+        fields.refuse_others(_FIELDS)
+        if file.path != file.target_path and target_file_path(file.path) != file.target_path:
+            raise ValueError(f"the file {file.path!r} does not belong at {file.target_path!r} of the target")
+        return file
+
+    def to_json(self) -> JsonObject:
+        return {
+            "directory": self.directory,
+            "partition": self.partition,
+            "path": self.path,
+            "target_path": self.target_path,
+            "size_bytes": self.size_bytes,
+            "modified_ns": self.modified_ns,
+            "filtered": self.filtered,
+            "side_file": self.side_file,
+            "kept": self.kept,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopiedFile:
+    """The record that a load keeps of a file on the target.
+
+    :param uri: canonical URI of the file.
+    :param digest: lower-case hexadecimal SHA-256 of its bytes.
+    """
+
+    uri: str
+    digest: str
+
+    @classmethod
+    def from_json(cls, value: object) -> CopiedFile:
+        """Read a line.
+
+        :raises ValueError: a field is missing, or has another type, or the URI leads elsewhere.
+        """
+        fields = Fields(value)
+        return cls(uri=fields.needed("uri", values.location), digest=fields.needed("digest", values.digest))
+
+    def to_json(self) -> JsonObject:
+        return {"uri": self.uri, "digest": self.digest}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlacedTime:
+    """The time that a file of a table without transactions had when a load had placed it.
+
+    :param uri: canonical URI of the file.
+    :param modified_ns: its modification time.
+    """
+
+    uri: str
+    modified_ns: int
+
+    @classmethod
+    def from_json(cls, value: object) -> PlacedTime:
+        """Read a line.
+
+        :raises ValueError: a field is missing, or has another type, or the URI leads elsewhere.
+        """
+        fields = Fields(value)
+        return cls(
+            uri=fields.needed("uri", values.location), modified_ns=fields.needed("modified_ns", values.whole)
+        )
+
+    def to_json(self) -> JsonObject:
+        return {"uri": self.uri, "modified_ns": self.modified_ns}
 
 
 def target_file_path(path: str) -> str:

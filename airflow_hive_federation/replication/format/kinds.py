@@ -1,8 +1,15 @@
-"""Defines the kinds of tables, and of the work that a cycle does on them, as a dump writes them."""
+"""Defines the kinds of dumps, of tables, and of the work of a cycle on them, as a dump writes them."""
 
 from __future__ import annotations
 
 from enum import Enum
+
+
+class DumpKind(Enum):
+    """The kind of a dump."""
+
+    BOOTSTRAP = "BOOTSTRAP"
+    INCREMENT = "INCREMENT"
 
 
 class TableWork(Enum):

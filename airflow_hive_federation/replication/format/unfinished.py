@@ -26,4 +26,4 @@ def unfinished_loads(policy: ReplicationPolicy, loaded: str) -> Iterator[DumpDir
 
     :param loaded: URI of the dump from which the target was last loaded.
     """
-    return (dump for dump in begun_loads(policy) if dump.manifest().get("previous") == loaded)
+    return (dump for dump in begun_loads(policy) if dump.manifest().previous == loaded)

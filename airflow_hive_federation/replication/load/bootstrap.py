@@ -28,11 +28,12 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.calls.partition_pages import page_size
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.manifest import FinishedLoad
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN
 from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.load.creating import create_table, keep_managed
@@ -155,7 +156,7 @@ def acknowledge(
     """End a load, whether published now or before: release the source's cleaner, and acknowledge the load."""
     on_step("end_lease")
     end_lease(source, lease)
-    directory.finish_load({"event_id": summary.event_id, "database": summary.database})
+    directory.finish_load(FinishedLoad(database=summary.database, event_id=summary.event_id))
     return summary
 
 
@@ -175,15 +176,15 @@ class _Load:
         self._manifest = directory.manifest()
         self._progress = progress
         self._on_step = on_step
-        self._event_id = int(self._manifest["event_id"])
-        self._functions = list(directory.read_lines("functions.jsonl"))
+        self._event_id = self._manifest.event_id
+        self._functions = list(directory.functions())
         self._layout = TargetLayout(policy=policy, managed="")
         self._places: TargetPlaces
         self._began_s = time.time()
 
     @property
     def lease(self) -> int:
-        return int(self._manifest["lease"])
+        return self._manifest.lease
 
     @property
     def _copy_plan(self) -> str:
@@ -226,7 +227,7 @@ class _Load:
 
     def reserve(self) -> None:
         self._on_step("reserve")
-        source = from_json(types.Database, self._directory.read_json("database.json"))
+        source = self._directory.database()
         with self._pool.client() as client:
             target.reserve_target(client, self._policy, source, checkpoint=self._directory.uri)
             self._layout = target.find_layout(client, self._policy)
@@ -285,21 +286,21 @@ class _Load:
         with self._pool.client() as client:
             for function in self._functions:
                 put_function(client, target_function(function, self._layout))
-        tables = [facts for facts in self._manifest["tables"] if facts["kind"] not in _VIEWS]
-        views = [facts for facts in self._manifest["tables"] if facts["kind"] in _VIEWS]
+        tables = [entry for entry in self._manifest.tables if entry.kind.has_files]
+        views = [entry for entry in self._manifest.tables if not entry.kind.has_files]
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="load") as workers:
             for make, group in (
                 (self._create_table, tables),
                 (self._add_foreign_keys, tables),
                 (self._create_table, views),
             ):
-                for job in [workers.submit(make, facts["name"]) for facts in group]:
+                for job in [workers.submit(make, entry.name) for entry in group]:
                     job.result()
 
     def publish(self) -> None:
-        for facts in self._manifest["tables"]:
-            if is_noted(facts["kind"]):
-                document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
+        for entry in self._manifest.tables:
+            if is_noted(entry.kind):
+                document = self._directory.table(entry.name)
                 note_placed(self._directory, self._layout, document)
         self._on_step("publish")
         with self._pool.client() as client:
@@ -313,9 +314,9 @@ class _Load:
             event_id=self._event_id,
             ended_s=int(now_s),
             seconds=round(now_s - self._began_s, 1),
-            tables=len(self._manifest["tables"]),
-            files=self._manifest["dumped_files"],
-            size_bytes=self._manifest["size_bytes"],
+            tables=len(self._manifest.tables),
+            files=self._manifest.dumped_files,
+            size_bytes=self._manifest.size_bytes,
         )
 
     def summary(self) -> LoadSummary:
@@ -323,8 +324,8 @@ class _Load:
             dump=self._directory.uri,
             database=self._policy.target_database,
             event_id=self._event_id,
-            tables=len(self._manifest["tables"]),
-            partitions=self._manifest["partitions"],
+            tables=len(self._manifest.tables),
+            partitions=self._manifest.partitions,
             functions=len(self._functions),
             skipped=TableIndex(self._directory).skipped,
         )
@@ -332,9 +333,9 @@ class _Load:
     # -- items and plans -------------------------------------------------------------------------------
 
     def _copy_items(self) -> Iterator[CopyItem]:
-        for facts in self._manifest["tables"]:
-            document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
-            for file in dumped_files(self._directory, facts["name"]):
+        for entry in self._manifest.tables:
+            document = self._directory.table(entry.name)
+            for file in self._directory.files(entry.name):
                 yield self._layout.item(document, file)
         for function in self._functions:
             yield from function_items(function, self._layout)
@@ -374,9 +375,9 @@ class _Load:
         foreign: list[ForeignWrite] = []
         with self._pool.client() as client:
             survey = Survey(client, self._layout, self._directory, None)
-        for facts in self._manifest["tables"]:
-            if TableKind(facts["kind"]).has_files:
-                document = self._directory.read_json(table_file("tables", facts["name"], ".json"))
+        for entry in self._manifest.tables:
+            if entry.kind.has_files:
+                document = self._directory.table(entry.name)
                 present = files_there(self._layout, document, self._policy.storage_options)
                 foreign += survey.files(document, present)
         if foreign:
@@ -391,37 +392,38 @@ class _Load:
 
     def _create_table(self, name: str) -> None:
         self._on_step(f"table {name}")
-        document = self._directory.read_json(table_file("tables", name, ".json"))
+        document = self._directory.table(name)
         target_table = statistics.without_stale_statistics(
             self._layout.table(
                 document, markers.object_markers(self._policy.name, self._directory.uri, self._event_id)
             )
         )
         with self._pool.client() as client:
-            if document["write_ids"]:
-                self._seed_write_ids(client, name, document["write_ids"])
+            if document.write_ids:
+                self._seed_write_ids(client, name, document.write_ids)
             self._on_step(f"create {name}")
-            self._create_or_keep(client, target_table, document["constraints"])
+            self._create_or_keep(client, target_table, document.constraints)
             self._on_step(f"partitions {name}")
             count = self._add_partitions(client, document)
         self._progress(f"{self._policy.target_database}.{name}: created with {count} partitions")
 
-    def _seed_write_ids(self, client: MetastoreClient, name: str, write_ids: str) -> None:
-        if ValidWriteIds.parse(write_ids).high_watermark > 0:
+    def _seed_write_ids(self, client: MetastoreClient, name: str, write_ids: ValidWriteIds) -> None:
+        if write_ids.high_watermark > 0:
             database = self._policy.target_database
             client.repl_tbl_writeid_state(database, name, self._seed(name, write_ids))
 
-    def _seed(self, name: str, write_ids: str) -> str:
+    def _seed(self, name: str, write_ids: ValidWriteIds) -> str:
         """Return the target's write ids of a table, in Hive's text form.
 
         They leave out aborted ids: with those in the seed, readers see a lower watermark for up to a minute,
         and the metastore forgets them anyway. The copy leaves out the rows of aborted ids instead.
         """
-        high_watermark = ValidWriteIds.parse(write_ids).high_watermark
         table = f"{self._policy.target_database}.{name}"
-        return ValidWriteIds(table=table, high_watermark=high_watermark).text()
+        return ValidWriteIds(table=table, high_watermark=write_ids.high_watermark).text()
 
-    def _create_or_keep(self, client: MetastoreClient, made: Any, constraints: Mapping[str, Any]) -> None:
+    def _create_or_keep(
+        self, client: MetastoreClient, made: Any, constraints: types.SQLAllTableConstraints
+    ) -> None:
         try:
             create_table(client, made, target_constraints(constraints, self._policy))
         except AlreadyExistsError:
@@ -435,43 +437,41 @@ class _Load:
             made.id = current.id
             client.alter_table(made.dbName, made.tableName, made, environment=statistics.KEEP_STATISTICS)
 
-    def _add_partitions(self, client: MetastoreClient, document: Mapping[str, Any]) -> int:
-        name, count = document["table"]["tableName"], 0
+    def _add_partitions(self, client: MetastoreClient, document: TableDocument) -> int:
+        name, count = document.name, 0
         waiting = counted(
             self._partitions(document),
             f"{self._policy.target_database}.{name}: partitions created",
             self._progress,
         )
-        storage = document["table"].get("sd") or {}
-        size = page_size(len(storage.get("cols") or ()), with_column_stats=True)
+        storage = document.table.sd
+        size = page_size(len(storage.cols or ()) if storage else 0, with_column_stats=True)
         while batch := list(islice(waiting, size)):
             count += len(batch)
             statistics.add_partitions(
                 client,
                 batch,
-                valid_write_ids=self._seed(name, document["write_ids"]) if document["write_ids"] else None,
-                insert_only=document["kind"] == TableKind.INSERT_ONLY.value,
+                valid_write_ids=self._seed(name, document.write_ids) if document.write_ids else None,
+                insert_only=document.kind is TableKind.INSERT_ONLY,
                 # Existing partitions keep their data if it is identical, and take the dump's definition.
                 replace=self._policy.into_existing,
             )
         return count
 
-    def _partitions(self, document: Mapping[str, Any]) -> Iterator[Any]:
-        table = document["table"]["tableName"]
-        for line in self._directory.read_lines(table_file("partitions", table, ".jsonl")):
-            partition: Any = from_json(types.Partition, line["partition"])
+    def _partitions(self, document: TableDocument) -> Iterator[Any]:
+        for line in self._directory.partitions(document.name):
             target_partition = definitions.target_partition(
-                partition,
+                line.partition(),
                 database=self._policy.target_database,
-                location=self._layout.directory(document, partition.sd.location, line["name"]),
+                location=self._layout.directory(document, line.location, line.name),
                 parameters=markers.object_markers(self._policy.name, self._directory.uri, self._event_id),
             )
-            yield definitions.with_honest_statistics(target_partition, document["write_ids"])
+            yield definitions.with_honest_statistics(target_partition, document.write_ids)
 
     def _add_foreign_keys(self, table: str) -> None:
         """Add the foreign keys that a table lacks: every table to which they can refer exists now."""
-        document = self._directory.read_json(table_file("tables", table, ".json"))
-        wanted = target_constraints(document["constraints"], self._policy)
+        document = self._directory.table(table)
+        wanted = target_constraints(document.constraints, self._policy)
         if not wanted.foreignKeys:
             return
         self._on_step(f"foreign keys {table}")
@@ -486,6 +486,3 @@ def _changed(what: str, differences: Sequence[Difference]) -> TargetChangedError
         remedy="Undo the changes, or drop the target database and bootstrap it anew.",
         differences=[str(difference) for difference in differences],
     )
-
-
-_VIEWS = {TableKind.VIEW.value, TableKind.MATERIALIZED_VIEW.value}

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError, TargetChangedError
 from airflow_hive_federation.metastore.calls.partition_pages import page_size
-from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import from_json, to_json
+from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import is_side_parameter
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
 from airflow_hive_federation.replication.load.creating import create_table
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
@@ -61,7 +61,7 @@ class TableConvergence:
         layout: TargetLayout,
         directory: DumpDirectory,
         *,
-        document: Mapping[str, Any],
+        document: TableDocument,
         parameters: Mapping[str, str],
         progress: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -72,10 +72,9 @@ class TableConvergence:
         self._parameters = parameters
         self._progress = progress
         self._database = layout.policy.target_database
-        self._name: str = document["table"]["tableName"]
-        self._constraints = target_constraints(document["constraints"], layout.policy)
-        text = document["write_ids"]
-        self._write_ids = ValidWriteIds.parse(text) if text else None
+        self._name = document.name
+        self._constraints = target_constraints(document.constraints, layout.policy)
+        self._write_ids = document.write_ids
         self._surplus: list[str] = []
 
     def keep_shape(self) -> bool:
@@ -109,12 +108,12 @@ class TableConvergence:
         else:
             self._alter(current, wanted)
             converge_constraints(self._client, self._layout.policy, self._name, self._constraints)
-        if wanted.partitionKeys and TableKind(self._document["kind"]).has_files:
+        if wanted.partitionKeys and self._document.kind.has_files:
             self._shape_partitions()
 
     def describe(self) -> None:
         """Write the statistics of the table and its partitions that differ from the present ones."""
-        if not TableKind(self._document["kind"]).has_files:
+        if not self._document.kind.has_files:
             return
         valid = self._valid_write_ids()
         wanted = statistics.without_stale_statistics(self._table())
@@ -137,7 +136,7 @@ class TableConvergence:
         """
         names = [name for name in self._surplus if gone is None or name in gone]
         if names:
-            managed = self._document["kind"] != TableKind.EXTERNAL.value
+            managed = self._document.kind is not TableKind.EXTERNAL
             self._client.drop_partitions(self._database, self._name, names, delete_data=managed)
 
     def constrain(self) -> None:
@@ -260,7 +259,7 @@ class TableConvergence:
         :return: ``None`` if some do not keep their shape. Most often one was added: names alone show that.
         """
         present = self._names_there()
-        if present != {line["name"] for line in self._partition_lines()}:
+        if present != {line.name for line in self._partition_lines()}:
             return None
         stale = set()
         for batch in self._side_by_side(present):
@@ -333,7 +332,7 @@ class TableConvergence:
         :param only: names of the wanted partitions; all by default.
         :param reading: options for reading the target's partitions.
         """
-        table: Any = from_json(types.Table, self._document["table"])
+        table: Any = self._document.table
         heading = f"{self._database}.{self._name}: partitions compared, and altered where they differ"
         waiting = counted(self._partitions(only), heading, self._progress)
         size = page_size(len(table.sd.cols or ()), with_column_stats=True)
@@ -345,19 +344,18 @@ class TableConvergence:
 
     def _partitions(self, only: Collection[str] | None) -> Iterator[tuple[str, Any]]:
         for line in self._partition_lines():
-            if only is not None and line["name"] not in only:
+            if only is not None and line.name not in only:
                 continue
-            source: Any = from_json(types.Partition, line["partition"])
             target = definitions.target_partition(
-                source,
+                line.partition(),
                 database=self._database,
-                location=self._layout.directory(self._document, source.sd.location, line["name"]),
+                location=self._layout.directory(self._document, line.location, line.name),
                 parameters=self._parameters,
             )
-            yield line["name"], self._with_readable_statistics(target)
+            yield line.name, self._with_readable_statistics(target)
 
-    def _partition_lines(self) -> Iterator[Mapping[str, Any]]:
-        return self._directory.read_lines(table_file("partitions", self._name, ".jsonl"))
+    def _partition_lines(self) -> Iterator[PartitionLine]:
+        return self._directory.partitions(self._name)
 
 
 def _without_statistics(made: Any) -> Any:

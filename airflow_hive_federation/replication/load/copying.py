@@ -21,9 +21,10 @@ from airflow_hive_federation.acid.names import (
     parse_directory,
 )
 from airflow_hive_federation.model.files import CopyItem, FileEntry
-from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.replica.external_claims import is_external_claim
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
 from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
@@ -46,7 +47,7 @@ class TableCopy:
 
 
 def files_there(
-    layout: TargetLayout, document: Mapping[str, Any], options: Mapping[str, Any] | None = None
+    layout: TargetLayout, document: TableDocument, options: Mapping[str, Any] | None = None
 ) -> dict[str, FileEntry]:
     """List the files in the target's directories of a dump's table, by canonical URI.
 
@@ -64,7 +65,7 @@ def files_there(
 def plan_copy(
     directory: DumpDirectory,
     layout: TargetLayout,
-    document: Mapping[str, Any],
+    document: TableDocument,
     *,
     there: Mapping[str, FileEntry],
     visible: int | None,
@@ -84,11 +85,11 @@ def plan_copy(
     :param complete: write id up to which the target has every write id, with none open.
     :param mended: canonical URIs of files of the target that differ from their copies.
     """
-    transactional = TableKind(document["kind"]).transactional
+    transactional = document.kind.transactional
     directories = _directories(there)
     copy = TableCopy()
     wanted = set()
-    for file in dumped_files(directory, document["table"]["tableName"]):
+    for file in directory.files(document.name):
         target = layout.file(document, file)
         key = canonical(target)
         wanted.add(key)
@@ -150,16 +151,16 @@ def remove_extraneous(
         remove_file(uri, options)
 
 
-def _roots(layout: TargetLayout, document: Mapping[str, Any]) -> Iterator[str]:
-    if TableKind(document["kind"]) is TableKind.EXTERNAL:
-        for partition, location in document["places"]:
-            yield layout.directory(document, location, partition)
+def _roots(layout: TargetLayout, document: TableDocument) -> Iterator[str]:
+    if document.kind is TableKind.EXTERNAL:
+        for place in document.places:
+            yield layout.directory(document, place.location, place.partition)
     else:
         # Partitions of a replica lie below their table.
-        yield layout.directory(document, document["table"]["sd"]["location"], "")
+        yield layout.directory(document, document.location, "")
 
 
-def _stage(layout: TargetLayout, document: Mapping[str, Any], file: VisibleFile) -> str | None:
+def _stage(layout: TargetLayout, document: TableDocument, file: VisibleFile) -> str | None:
     first, slash, _ = file.target_path.partition("/")
     if not slash or not is_acid_directory(first):
         return None

@@ -29,15 +29,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.dump.ends import ENDS, merging_of, writes_file
+from airflow_hive_federation.replication.dump.ends import merging_of
 from airflow_hive_federation.replication.dump.merging import Merging
 from airflow_hive_federation.replication.dump.pairs import Pairs
-from airflow_hive_federation.replication.dump.repair_plan import RepairPlan
-from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
-from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.files import CopiedFile
+from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.load.copying import (
@@ -69,7 +70,7 @@ from airflow_hive_federation.replication.replica.position import (
     read_position,
     refuse_later_writes,
 )
-from airflow_hive_federation.replication.replica.table_index import TableIndex, digests_file
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import write_bound_plan
 from airflow_hive_federation.transactions.lease import LeaseKeeper
@@ -111,11 +112,11 @@ def load_increment(
     with target_pool.client() as client:
         load = _Load(client, policy, directory, progress=progress, on_step=on_step, check=check)
         if load.is_published():
-            progress(f"{policy.target_database} is published at event {manifest['event_id']} already.")
+            progress(f"{policy.target_database} is published at event {manifest.event_id} already.")
         else:
             check_dump(directory, policy.sources)
             load.check_places()
-            with LeaseKeeper(source, manifest["lease"]):
+            with LeaseKeeper(source, manifest.lease):
                 load.survey()
                 load.make_room()
                 load.copy(run_copy)
@@ -126,7 +127,7 @@ def load_increment(
             load.sweep()
             load.note_digests()
             load.publish()
-    return acknowledge(source, directory, manifest["lease"], load.summary(), on_step=on_step)
+    return acknowledge(source, directory, manifest.lease, load.summary(), on_step=on_step)
 
 
 class _Load:
@@ -146,17 +147,15 @@ class _Load:
         self._database = policy.target_database
         self._directory = directory
         self._manifest = directory.manifest()
-        self._mend = RepairPlan.from_json(self._manifest.get("mend"))
+        self._mend = self._manifest.mend
         self._progress = progress
         self._on_step = on_step
         self._layout = find_layout(client, policy)
         self._replay = Replay(client, policy)
-        concerned = [facts for facts in self._manifest["tables"] if facts["work"] != TableWork.NOTHING.value]
         # Views come last, because Hive reads them through the tables.
-        self._concerned = sorted(concerned, key=lambda facts: not TableKind(facts["kind"]).has_files)
-        self._documents: dict[str, Mapping[str, Any]] = {
-            facts["name"]: directory.read_json(table_file("tables", facts["name"], ".json"))
-            for facts in concerned
+        self._concerned = sorted(self._manifest.changed_tables, key=lambda entry: not entry.kind.has_files)
+        self._documents: dict[str, TableDocument] = {
+            entry.name: directory.table(entry.name) for entry in self._manifest.changed_tables
         }
         self._places: TargetPlaces
         self._copies: dict[str, TableCopy] = {}
@@ -170,11 +169,11 @@ class _Load:
         if position.dump == self._directory.uri:
             return True
         self._states = position.tables
-        if position.last_id != self._manifest["from_id"] or position.dump != self._manifest["previous"]:
+        if position.last_id != self._manifest.from_id or position.dump != self._manifest.previous:
             raise TargetChangedError(
                 f"Target database {self._database} stands at event {position.last_id} (loaded from "
                 f"{position.dump}); dump {self._directory.uri} goes on from event "
-                f"{self._manifest['from_id']} ({self._manifest['previous']}).",
+                f"{self._manifest.from_id} ({self._manifest.previous}).",
                 remedy="Dump the next increment from where the target stands.",
                 differences=[],
             )
@@ -183,8 +182,8 @@ class _Load:
 
     def check_places(self) -> None:
         """Refuse a dump by which tables would share or nest directories, before anything is dropped."""
-        before = DumpDirectory(self._manifest["previous"], self._policy.storage_options).manifest()["tables"]
-        leaving = {*self._manifest["dropped"]} & {*tables_with_files(before, external=False)}
+        before = DumpDirectory(self._manifest.previous, self._policy.storage_options).manifest().tables
+        leaving = {*self._manifest.dropped} & {*tables_with_files(before, external=False)}
         self._places = TargetPlaces(self._directory, self._layout, leaving)
         self._places.claim(self._client)
 
@@ -194,36 +193,36 @@ class _Load:
         :raises TargetChangedError: the target holds foreign writes.
         """
         self._on_step("survey")
-        survey = Survey(self._client, self._layout, self._directory, self._manifest["previous"])
+        survey = Survey(self._client, self._layout, self._directory, self._manifest.previous)
         foreign: list[ForeignWrite] = []
         if not (self._mend.database or self._policy.into_existing):
             functions = self._client.get_functions(self._database)
             foreign += survey.functions(str(function.functionName) for function in functions)
-        for facts in self._concerned:
-            foreign += self._surveyed(survey, facts)
-        for name in self._manifest["dropped"]:
+        for entry in self._concerned:
+            foreign += self._surveyed(survey, entry)
+        for name in self._manifest.dropped:
             if name not in self._mend.tables:
                 foreign += survey.dropped(name)
         refuse_foreign_writes(self._database, self._policy.name, foreign)
 
     def make_room(self) -> None:
         """Drop tables and partitions whose names now stand for others that this load has not made yet."""
-        for facts in self._concerned:
-            name = facts["name"]
-            if facts["work"] == TableWork.REPLACE.value:
+        for entry in self._concerned:
+            name = entry.name
+            if entry.work is TableWork.REPLACE:
                 if self._made_before(self._client.get_tables(self._database, [name])):
                     self._on_step(f"replace {name}")
                     self._drop_table(name)
                     self._states = {key: state for key, state in self._states.items() if key != name}
-            elif facts["renewed"] and TableKind(facts["kind"]).transactional:
+            elif entry.changes.renewed and entry.kind.transactional:
                 # For other tables, files that the source no longer has are removed one by one.
-                self._make_room_for_partitions(name, facts["renewed"])
+                self._make_room_for_partitions(name, entry.changes.renewed)
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._on_step("copy_plan")
-        for facts in self._concerned:
-            if TableKind(facts["kind"]).has_files and facts["name"] not in self._copies:
-                self._plan_copy(facts["name"], self._files_there(facts["name"]))
+        for entry in self._concerned:
+            if entry.kind.has_files and entry.name not in self._copies:
+                self._plan_copy(entry.name, self._files_there(entry.name))
         self._places.spare_shared(self._copies)
         plan = f"{self._directory.uri}/load/copy_plan.jsonl"
         items = self._places.each_once(self._copy_items())
@@ -245,62 +244,60 @@ class _Load:
         self._on_step("functions")
         functions = [target_function(function, self._layout) for function in self._functions()]
         converge_functions(self._client, self._database, functions, kept=self._functions_kept())
-        for facts in self._concerned:
-            if facts["name"] not in self._shaped:
-                self._on_step(f"seed {facts['name']}")
-                self._seed(facts)
-                self._on_step(f"shape {facts['name']}")
-                self._table(facts["name"]).shape()
-        for facts in self._concerned:
-            if self._documents[facts["name"]]["constraints"].get("foreignKeys"):
-                self._on_step(f"foreign keys {facts['name']}")
-                self._table(facts["name"]).add_foreign_keys()
+        for entry in self._concerned:
+            if entry.name not in self._shaped:
+                self._on_step(f"seed {entry.name}")
+                self._seed(entry)
+                self._on_step(f"shape {entry.name}")
+                self._table(entry.name).shape()
+        for entry in self._concerned:
+            if self._documents[entry.name].constraints.foreignKeys:
+                self._on_step(f"foreign keys {entry.name}")
+                self._table(entry.name).add_foreign_keys()
 
     def replay(self) -> None:
-        others = [facts for facts in self._concerned if not self._goes_on(facts)]
+        others = [entry for entry in self._concerned if not self._goes_on(entry)]
         self._replay.allocate(self._writes(others), self._on_step)
         for txn in self._replay.to_end(self._merging, self._ends()):
             self._on_step(f"end {txn}")
             self._replay.end(txn)
 
     def drop(self) -> None:
-        for facts in self._concerned:
-            self._on_step(f"drop partitions {facts['name']}")
-            mended = facts["name"] in self._mend.tables
-            self._table(facts["name"]).drop_partitions(None if mended else frozenset(facts.get("gone", ())))
-        for name in self._manifest["dropped"]:
+        for entry in self._concerned:
+            self._on_step(f"drop partitions {entry.name}")
+            mended = entry.name in self._mend.tables
+            self._table(entry.name).drop_partitions(None if mended else frozenset(entry.changes.gone))
+        for name in self._manifest.dropped:
             self._on_step(f"drop {name}")
             self._drop_table(name)
-        for facts in self._concerned if self._manifest["dropped"] else ():
-            if self._documents[facts["name"]]["constraints"]:
-                self._on_step(f"constrain {facts['name']}")
-                self._table(facts["name"]).constrain()
+        for entry in self._concerned if self._manifest.dropped else ():
+            if self._documents[entry.name].constraints.set_fields():
+                self._on_step(f"constrain {entry.name}")
+                self._table(entry.name).constrain()
         for name, copy in self._copies.items():
             if copy.extraneous:
                 self._on_step(f"remove files {name}")
                 remove_extraneous(copy, self._policy.storage_options, check=self._check)
 
     def describe(self) -> None:
-        for facts in self._concerned:
-            self._on_step(f"describe {facts['name']}")
-            self._table(facts["name"]).describe()
+        for entry in self._concerned:
+            self._on_step(f"describe {entry.name}")
+            self._table(entry.name).describe()
 
     def note_digests(self) -> None:
         """Record the digests of all files of the tables concerned, for later verifications."""
         self._on_step("digests")
         options = self._policy.storage_options
-        before = TableIndex(DumpDirectory(self._manifest["previous"], options))
+        before = TableIndex(DumpDirectory(self._manifest.previous, options))
         copied = TableIndex(self._directory).copied(self._directory)
         for name, document in self._documents.items():
-            if not TableKind(document["kind"]).has_files:
+            if not document.kind.has_files:
                 continue
             known = {**(before.digests(name) if name in before else {}), **copied}
             note_placed(self._directory, self._layout, document)
-            uris = (
-                canonical(self._layout.file(document, file)) for file in dumped_files(self._directory, name)
-            )
-            self._directory.add_lines(
-                digests_file(name), ({"uri": uri, "digest": known[uri]} for uri in uris if uri in known)
+            uris = (canonical(self._layout.file(document, file)) for file in self._directory.files(name))
+            self._directory.add_digests(
+                name, (CopiedFile(uri=uri, digest=known[uri]) for uri in uris if uri in known)
             )
 
     def publish(self) -> None:
@@ -308,20 +305,19 @@ class _Load:
         refuse_later_writes(self._client, self._policy, self._directory)
         database: Any = self._client.get_database(self._database)
         self._places.release(self._client, database.parameters)
-        source: Any = from_json(types.Database, self._directory.read_json("database.json"))
-        take_properties(database, source, adopted=self._policy.into_existing)
+        take_properties(database, self._directory.database(), adopted=self._policy.into_existing)
         database.parameters = {
             **self._places.recorded(database.parameters),
-            markers.LAST_ID: str(self._manifest["event_id"]),
+            markers.LAST_ID: str(self._manifest.event_id),
             markers.CHECKPOINT: self._directory.uri,
             **cycle_history.with_cycle(database.parameters, self._record()),
         }
         self._client.alter_database(self._database, database)
-        self._progress(f"{self._database} is published at event {self._manifest['event_id']}.")
+        self._progress(f"{self._database} is published at event {self._manifest.event_id}.")
 
     def sweep(self) -> None:
         self._on_step("sweep")
-        dangling = self._replay.sweep([txn for txn, _ in self._manifest["open_writes"]])
+        dangling = self._replay.sweep(list(self._manifest.open_writes))
         if dangling:
             self._progress(f"Aborted transactions of earlier runs: {', '.join(map(str, dangling))}")
 
@@ -329,27 +325,27 @@ class _Load:
         return LoadSummary(
             dump=self._directory.uri,
             database=self._database,
-            event_id=self._manifest["event_id"],
+            event_id=self._manifest.event_id,
             tables=len(self._concerned),
-            partitions=sum(facts["partitions"] for facts in self._concerned),
+            partitions=sum(entry.partitions for entry in self._concerned),
             functions=0,
             skipped=TableIndex(self._directory).skipped,
         )
 
     # -- inside ----------------------------------------------------------------------------------------
 
-    def _surveyed(self, survey: Survey, facts: Mapping[str, Any]) -> list[ForeignWrite]:
+    def _surveyed(self, survey: Survey, entry: TableEntry) -> list[ForeignWrite]:
         """Return foreign writes to a table, and plan its copy unless room for it is made first."""
-        name, work = facts["name"], facts["work"]
+        name = entry.name
         foreign: list[ForeignWrite] = []
         trusted = name in self._mend.tables
         if name in self._states and not trusted:
-            replaced = work == TableWork.REPLACE.value
+            replaced = entry.work is TableWork.REPLACE
             foreign += survey.dropped(name) if replaced else survey.partitions(name)
-        if TableKind(facts["kind"]).has_files:
+        if entry.kind.has_files:
             present = self._files_there(name)
             foreign += () if trusted else survey.files(self._documents[name], present)
-            if work != TableWork.REPLACE.value and not facts["renewed"]:
+            if entry.work is not TableWork.REPLACE and not entry.changes.renewed:
                 self._plan_copy(name, present)
         return foreign
 
@@ -372,24 +368,24 @@ class _Load:
     def _prepare(self) -> None:
         """Do the work that is possible while files are copied."""
         self._replay.open(self._writes(self._concerned), self._on_step)
-        continued = [facts for facts in self._concerned if self._goes_on(facts)]
-        for name in [facts["name"] for facts in continued]:
+        continued = [entry for entry in self._concerned if self._goes_on(entry)]
+        for name in [entry.name for entry in continued]:
             self._on_step(f"keep shape {name}")
             if self._table(name).keep_shape():
                 self._shaped.add(name)
         self._replay.allocate(self._writes(continued), self._on_step)
 
-    def _goes_on(self, facts: Mapping[str, Any]) -> bool:
+    def _goes_on(self, entry: TableEntry) -> bool:
         """Return whether the target has the table, and its readers see only committed write ids."""
-        return facts["work"] == TableWork.CONTINUE.value and TableKind(facts["kind"]).transactional
+        return entry.work is TableWork.CONTINUE and entry.kind.transactional
 
-    def _writes(self, tables: Iterable[Mapping[str, Any]]) -> dict[str, Pairs]:
+    def _writes(self, tables: Iterable[TableEntry]) -> dict[str, Pairs]:
         """Return pairs of transaction and write id to replay that the target's tables do not have yet."""
         new = TableState(loaded_id=0)
         return self._merging.merged(
             {
-                facts["name"]: self._writes_above(self._states.get(facts["name"], new).high_watermark, facts)
-                for facts in tables
+                entry.name: self._writes_above(self._states.get(entry.name, new).high_watermark, entry)
+                for entry in tables
             }
         )
 
@@ -398,30 +394,30 @@ class _Load:
         return merging_of(self._directory)
 
     def _ends(self) -> Iterator[int]:
-        return (txn for txn, *_ in self._directory.read_lines(ENDS))
+        return (end.txn for end in self._directory.ends())
 
-    def _writes_above(self, write_id: int, facts: Mapping[str, Any]) -> Pairs:
-        lines = self._directory.read_lines(writes_file(facts["name"])) if facts["writes"] else ()
+    def _writes_above(self, write_id: int, entry: TableEntry) -> Pairs:
+        lines = self._directory.writes(entry.name) if entry.changes.writes else ()
         return Pairs((txn, write) for txn, write in lines if write > write_id)
 
     def _record(self) -> cycle_history.CycleRecord:
         now_s = time.time()
         return cycle_history.CycleRecord(
             kind=cycle_history.INCREMENT,
-            event_id=self._manifest["event_id"],
+            event_id=self._manifest.event_id,
             ended_s=int(now_s),
             seconds=round(now_s - self._began_s, 1),
-            events=self._manifest["events"],
+            events=self._manifest.events,
             tables=len(self._concerned),
             files=sum(len(copy.items) for copy in self._copies.values()),
             size_bytes=sum(item.size_bytes for copy in self._copies.values() for item in copy.items),
-            transactions=self._manifest["transactions"],
+            transactions=self._manifest.transactions,
         )
 
     def _table(self, name: str) -> TableConvergence:
         if name not in self._convergences:
             parameters = markers.object_markers(
-                self._policy.name, self._directory.uri, self._manifest["event_id"]
+                self._policy.name, self._directory.uri, self._manifest.event_id
             )
             self._convergences[name] = TableConvergence(
                 self._client,
@@ -453,12 +449,12 @@ class _Load:
             gone = [name_of(wire_table, partition) for partition in older]
             self._client.drop_partitions(self._database, table, gone, delete_data=True)
 
-    def _seed(self, facts: Mapping[str, Any]) -> None:
+    def _seed(self, entry: TableEntry) -> None:
         """Give a new table its initial write ids before a reader can read it."""
-        if facts["seed"] and not self._client.get_tables(self._database, [facts["name"]]):
-            name = f"{self._database}.{facts['name']}"
-            state = ValidWriteIds(table=name, high_watermark=facts["seed"]).text()
-            self._client.repl_tbl_writeid_state(self._database, facts["name"], state)
+        if entry.changes.seed and not self._client.get_tables(self._database, [entry.name]):
+            name = f"{self._database}.{entry.name}"
+            state = ValidWriteIds(table=name, high_watermark=entry.changes.seed).text()
+            self._client.repl_tbl_writeid_state(self._database, entry.name, state)
 
     def _drop_table(self, name: str) -> None:
         self._places.drop_table(self._client, name)
@@ -473,34 +469,33 @@ class _Load:
     def _files_before(self) -> Callable[[str], Mapping[str, tuple[int, int]]]:
         """Return a function that finds the size and time of a table's source files at their last copy."""
         options = self._policy.storage_options
-        previous = self._manifest["previous"]
+        previous = self._manifest.previous
         homes = {
-            facts["name"]: facts.get("dump", previous)
-            for facts in DumpDirectory(previous, options).manifest()["tables"]
+            entry.name: entry.dump or previous for entry in DumpDirectory(previous, options).manifest().tables
         }
 
         def files(name: str) -> Mapping[str, tuple[int, int]]:
-            if name not in homes or TableKind(self._documents[name]["kind"]).transactional:
+            if name not in homes or self._documents[name].kind.transactional:
                 return {}
-            dumped = dumped_files(DumpDirectory(homes[name], options), name)
+            dumped = DumpDirectory(homes[name], options).files(name)
             return {file.uri: (file.size_bytes, file.modified_ns) for file in dumped}
 
         return files
 
-    def _functions(self) -> list[Mapping[str, Any]]:
-        return list(self._directory.read_lines("functions.jsonl"))
+    def _functions(self) -> list[types.Function]:
+        return list(self._directory.functions())
 
-    def _functions_to_copy(self) -> list[Mapping[str, Any]]:
+    def _functions_to_copy(self) -> list[types.Function]:
         """Return the functions whose jars and files may be missing on the target, or may differ there."""
         present = {
             function.functionName: function_claim(function)
             for function in self._client.get_functions(self._database)
         }
         return [
-            values
-            for values in self._functions()
-            if self._manifest["functions_changed"]
-            or present.get(values["functionName"]) != function_claim(target_function(values, self._layout))
+            function
+            for function in self._functions()
+            if self._manifest.functions_changed
+            or present.get(function.functionName) != function_claim(target_function(function, self._layout))
         ]
 
     def _functions_kept(self) -> list[str]:
@@ -509,12 +504,12 @@ class _Load:
         No event records their drop, and no verification demands it; an adopted database had functions of its
         own before.
         """
-        gone = set(self._manifest.get("functions_gone", ()))
+        gone = set(self._manifest.functions_gone)
         present = [str(function.functionName) for function in self._client.get_functions(self._database)]
         if not self._mend.database:
             return [name for name in present if name not in gone]
         if not self._policy.into_existing:
             return []
-        previous = DumpDirectory(self._manifest["previous"], self._policy.storage_options)
-        replicated_before = {values["functionName"] for values in previous.read_lines("functions.jsonl")}
+        previous = DumpDirectory(self._manifest.previous, self._policy.storage_options)
+        replicated_before = {function.functionName for function in previous.functions()}
         return [name for name in present if name not in replicated_before]

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.model.files import FileEntry
-from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
-from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.files import PlacedTime
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_loads, unfinished_loads
 from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.metadata.definitions import name_of
@@ -36,8 +38,6 @@ from airflow_hive_federation.storage.plan_files import read_plan
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
-
-_PLACED = "load/placed"
 
 
 class Survey:
@@ -67,15 +67,15 @@ class Survey:
         """
         if self._before is None or table not in self._before:
             return []
-        facts = self._before.facts[table]
+        entry = self._before.entries[table]
         wire_tables = self._client.get_tables(self._policy.target_database, [table])
-        if not wire_tables or not wire_tables[0].partitionKeys or not TableKind(facts["kind"]).has_files:
+        if not wire_tables or not wire_tables[0].partitionKeys or not entry.kind.has_files:
             return []
         names = self._client.list_partition_names(self._policy.target_database, table)
-        if names_digest(names) == facts["partition_names"]:
+        if names_digest(names) == entry.partition_names:
             return []
-        lines = self._before.of(table).read_lines(table_file("partitions", table, ".jsonl"))
-        suspects = sorted(set(names).difference(line["name"] for line in lines))
+        lines = self._before.of(table).partitions(table)
+        suspects = sorted(set(names).difference(line.name for line in lines))
         if not suspects:
             return []
         partitions = self._client.iter_partitions(self._policy.target_database, table, names=suspects)
@@ -86,7 +86,7 @@ class Survey:
             if (partition.parameters or {}).get(markers.CHECKPOINT) not in self._unfinished
         ]
 
-    def files(self, document: Mapping[str, Any], there: Mapping[str, FileEntry]) -> list[ForeignWrite]:
+    def files(self, document: TableDocument, there: Mapping[str, FileEntry]) -> list[ForeignWrite]:
         """Name the files of a table that no load placed, or not in their present state.
 
         :param document: the table's document in the dump; for a table that is dropped, in the dump before.
@@ -94,8 +94,8 @@ class Survey:
         """
         if not there:
             return []
-        table = document["table"]["tableName"]
-        if TableKind(document["kind"]).transactional:
+        table = document.name
+        if document.kind.transactional:
             return self._transactional_files(document, there)
         placed = self._placed_before(table)
         suspects = suspect_files(there, placed, known=None, adopted=False)
@@ -114,8 +114,8 @@ class Survey:
         if self._before is None or table not in self._before:
             return []
         home = self._before.of(table)
-        document = home.read_json(table_file("tables", table, ".json"))
-        kind = TableKind(document["kind"])
+        document = home.table(table)
+        kind = document.kind
         writes = self.partitions(table)
         if kind.has_files and kind is not TableKind.EXTERNAL:
             present = files_there(self._layout, document, self._options)
@@ -139,12 +139,12 @@ class Survey:
     # -- inside ----------------------------------------------------------------------------------------
 
     def _transactional_files(
-        self, document: Mapping[str, Any], there: Mapping[str, FileEntry]
+        self, document: TableDocument, there: Mapping[str, FileEntry]
     ) -> list[ForeignWrite]:
-        table, before = document["table"]["tableName"], self._before
+        table, before = document.name, self._before
         known, adopted = 0, False
         if before is not None and table in before:
-            known, adopted = before.facts[table]["reached"], table in before.adopted
+            known, adopted = before.entries[table].reached, table in before.adopted
         suspects = suspect_files(there, {}, known=known, adopted=adopted)
         if suspects:
             # A file of transactions that are still open may have a write id that is not given out.
@@ -153,10 +153,10 @@ class Survey:
         return _named(table, self._unaccounted(document, suspects))
 
     def _unaccounted(
-        self, document: Mapping[str, Any], suspects: Mapping[str, FileEntry]
+        self, document: TableDocument, suspects: Mapping[str, FileEntry]
     ) -> Mapping[str, FileEntry]:
         """Return the suspects that no load of the policy may have placed."""
-        table = document["table"]["tableName"]
+        table = document.name
         if suspects and (self._before is None or table not in self._before):
             # Files of a new table may have been copied before: the copy compares them.
             suspects = unplaced(suspects, self._files_of(self._directory, document))
@@ -172,10 +172,10 @@ class Survey:
         if self._before is None or table not in self._before:
             return {}
         home = self._before.of(table)
-        document = home.read_json(table_file("tables", table, ".json"))
-        if not TableKind(document["kind"]).has_files:
+        document = home.table(table)
+        if not document.kind.has_files:
             return {}
-        times = placed_times(home, table)
+        times = home.placed_times(table)
         return {
             uri: PlacedFile(size_bytes=file.size_bytes, modified_ns=times.get(uri, 0))
             for uri, file in self._files_of(home, document)
@@ -199,15 +199,14 @@ class Survey:
         External tables may share a directory, and keep their files when they are dropped.
         """
         for dump in begun_loads(self._policy):
-            for facts in dump.manifest()["tables"]:
-                kind = TableKind(facts["kind"])
-                described = facts.get("work") != TableWork.NOTHING.value
-                if described and (kind is TableKind.EXTERNAL or (facts["name"] == table and kind.has_files)):
-                    document = dump.read_json(table_file("tables", facts["name"], ".json"))
+            for entry in dump.manifest().changed_tables:
+                of_table = entry.name == table and entry.kind.has_files
+                if of_table or entry.kind is TableKind.EXTERNAL:
+                    document = dump.table(entry.name)
                     yield from self._files_of(dump, document)
 
-    def _files_of(self, dump: DumpDirectory, document: Mapping[str, Any]) -> Iterator[tuple[str, PlacedFile]]:
-        for file in dumped_files(dump, document["table"]["tableName"]):
+    def _files_of(self, dump: DumpDirectory, document: TableDocument) -> Iterator[tuple[str, PlacedFile]]:
+        for file in dump.files(document.name):
             size_bytes = None if file.filtered else file.size_bytes
             yield canonical(self._layout.file(document, file)), PlacedFile(size_bytes=size_bytes)
 
@@ -216,49 +215,33 @@ def _named(table: str, files: Mapping[str, FileEntry]) -> list[ForeignWrite]:
     return [foreign_file(table, uri, entry) for uri, entry in files.items()]
 
 
-def note_placed(directory: DumpDirectory, layout: TargetLayout, document: Mapping[str, Any]) -> None:
+def note_placed(directory: DumpDirectory, layout: TargetLayout, document: TableDocument) -> None:
     """Record the modification times of the files placed for a table without transactions.
 
     A later writer changes these times.
 
     :param directory: the dump whose load is about to be published.
     """
-    if not is_noted(document["kind"]):
+    if not is_noted(document.kind):
         return
-    table = document["table"]["tableName"]
+    table = document.name
     present = files_there(layout, document, directory.options)
 
-    def lines() -> Iterator[dict[str, Any]]:
-        for file in dumped_files(directory, table):
+    def times() -> Iterator[PlacedTime]:
+        for file in directory.files(table):
             uri = canonical(layout.file(document, file))
             if uri in present and present[uri].size_bytes == file.size_bytes:
-                yield {"uri": uri, "modified_ns": present[uri].modified_ns}
+                yield PlacedTime(uri=uri, modified_ns=present[uri].modified_ns)
 
-    directory.add_lines(_placed_file(table), lines())
-
-
-def placed_times(home: DumpDirectory, table: str) -> dict[str, int]:
-    """Return the modification times that files of a table had when they were placed, by canonical URI.
-
-    :param home: the dump that describes the table.
-    """
-    name = _placed_file(table)
-    lines = home.read_report(name) if home.exists(name) else ()
-    return {line["uri"]: line["modified_ns"] for line in lines}
+    directory.add_placed(table, times())
 
 
-def is_noted(kind: str) -> bool:
+def is_noted(kind: TableKind) -> bool:
     """Return whether a kind of table has files without write ids in their names, which may be replaced in
     place.
     """
-    return TableKind(kind).has_files and not TableKind(kind).transactional
-
-
-def _placed_file(table: str) -> str:
-    return table_file(_PLACED, table, ".jsonl")
+    return kind.has_files and not kind.transactional
 
 
 def _function_names(dumps: Iterable[DumpDirectory]) -> Iterator[str]:
-    return (
-        str(function["functionName"]) for dump in dumps for function in dump.read_lines("functions.jsonl")
-    )
+    return (str(function.functionName) for dump in dumps for function in dump.functions())

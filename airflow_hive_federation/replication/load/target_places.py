@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
-from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.metadata.definitions import table_kind
@@ -53,13 +53,13 @@ class TargetPlaces:
     def __init__(self, directory: DumpDirectory, layout: TargetLayout, leaving: Collection[str] = ()) -> None:
         self._layout = layout
         self._homes = TableIndex(directory)
-        facts = self._homes.facts.values()
-        external = {name: self._homes.of(name).uri for name in tables_with_files(facts, external=True)}
+        entries = self._homes.entries.values()
+        external = {name: self._homes.of(name).uri for name in tables_with_files(entries, external=True)}
         self._claims: Sequence[Claim] = check_target(
             layout.policy,
             layout.managed,
             list(dumped_entries(external, layout.policy.storage_options)),
-            {*tables_with_files(facts, external=False), *leaving},
+            {*tables_with_files(entries, external=False), *leaving},
         )
         self._sharing = sharing(self._claims)
         tables = {*external}
@@ -165,8 +165,8 @@ class TargetPlaces:
 
     def _files(self, name: str) -> Iterator[str]:
         home = self._homes.of(name)
-        document = home.read_json(table_file("tables", name, ".json"))
-        return (canonical(self._layout.file(document, file)) for file in dumped_files(home, name))
+        document = home.table(name)
+        return (canonical(self._layout.file(document, file)) for file in home.files(name))
 
 
 def _locations(client: MetastoreClient, table: Any) -> Iterator[str]:

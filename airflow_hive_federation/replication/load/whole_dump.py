@@ -6,16 +6,14 @@ files copied and other tables dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions
-from airflow_hive_federation.replication.dump.ends import ENDS, writes_file
 from airflow_hive_federation.replication.dump.external_entries import listed_entries
-from airflow_hive_federation.replication.format import documents
-from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
-from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.format.tables import table_file
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.storage.sources import SourceRoots
 
@@ -29,56 +27,42 @@ def check_dump(directory: DumpDirectory, sources: SourceRoots) -> None:
     :raises SourceNotAllowedError: the dump lists files that the policy may not copy.
     """
     manifest = directory.manifest()
-    directory.read_json("database.json")
-    check_functions(sources, directory.read_lines("functions.jsonl"), written=True)
+    directory.database()
+    check_functions(sources, directory.functions(), written=True)
     external = set()
-    for facts in manifest["tables"]:
-        if facts.get("work") == TableWork.NOTHING.value:
-            continue  # Another dump describes this table.
-        _check_table(directory, facts, sources)
-        if facts.get("writes"):
-            _read_through(directory.read_lines(writes_file(facts["name"])))
-        if facts["kind"] == TableKind.EXTERNAL.value:
-            external.add(facts["name"])
+    for table_entry in manifest.changed_tables:
+        _check_table(directory, table_entry, sources)
+        if table_entry.changes.writes:
+            _read_through(directory.writes(table_entry.name))
+        if table_entry.kind is TableKind.EXTERNAL:
+            external.add(table_entry.name)
     for entry in listed_entries(directory):
         if entry.table not in external:
             directory.refuse(external_tables.FILE_NAME, f"the dump has no external table {entry.table!r}")
-    if "previous" in manifest:
-        _read_through(directory.read_lines(ENDS))
+    if manifest.is_increment:
+        _read_through(directory.ends())
 
 
-def _check_table(directory: DumpDirectory, facts: Mapping[str, Any], sources: SourceRoots) -> None:
-    name = facts["name"]
-    document = directory.read_json(table_file("tables", name, ".json"))
-    if document["kind"] != facts["kind"]:
+def _check_table(directory: DumpDirectory, entry: TableEntry, sources: SourceRoots) -> None:
+    name = entry.name
+    document = directory.table(name)
+    if document.kind is not entry.kind:
         directory.refuse(
             table_file("tables", name, ".json"),
-            f"it is of kind {document['kind']}, and the manifest has {facts['kind']}",
+            f"it is of kind {document.kind.value}, and the manifest has {entry.kind.value}",
         )
-    if not TableKind(facts["kind"]).has_files:
+    if not entry.kind.has_files:
         return
-    keys = [key["name"] for key in document["table"].get("partitionKeys") or ()]
-    lines = table_file("partitions", name, ".jsonl")
-    for number, line in enumerate(directory.read_lines(lines), 1):
-        if (problem := _partition_problem(keys, line)) is not None:
-            directory.refuse(lines, problem, number)
-    for file in dumped_files(directory, name):
+    keys = document.partition_keys
+    for number, line in enumerate(directory.partitions(name), 1):
+        if (problem := line.problem(keys)) is not None:
+            directory.refuse(table_file("partitions", name, ".jsonl"), problem, number)
+    for file in directory.files(name):
         sources.check_written(file.directory, f"the directory of a file of table {name}")
         if file.kept:
             sources.check_written(file.kept, f"what the source keeps of a file of table {name}")
 
 
-def _partition_problem(keys: list[str], line: Mapping[str, Any]) -> str | None:
-    values = line["partition"]["values"]
-    if len(values) != len(keys) or partition_name(keys, values) != line["name"]:
-        return f"the partition {line['name']!r} has the values {values}"
-    try:
-        documents.check_partition_struct(line)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-def _read_through(lines: Iterable[Any] | Iterator[Any]) -> None:
+def _read_through(lines: Iterable[object]) -> None:
     for _ in lines:
         pass

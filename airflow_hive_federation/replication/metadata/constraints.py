@@ -7,13 +7,14 @@ after all tables to which they refer exist.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import from_json, to_json
+from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:
@@ -56,14 +57,14 @@ _PLACES = frozenset({"catName", "table_db", "pktable_db", "fktable_db"})
 Claims = Mapping[tuple[str, str], str]
 
 
-def target_constraints(values: Mapping[str, Any], policy: ReplicationPolicy) -> Any:
+def target_constraints(source: types.SQLAllTableConstraints, policy: ReplicationPolicy) -> Any:
     """Return the wire ``SQLAllTableConstraints`` that the target's table gets.
 
     Foreign keys that refer to tables outside the policy are left out: the target need not have those tables.
 
-    :param values: constraints of the source's table, as a dump has them.
+    :param source: wire ``SQLAllTableConstraints`` of the source's table.
     """
-    target = from_json(types.SQLAllTableConstraints, dict(values))
+    target: Any = copy.deepcopy(source)
     for kind in _KINDS:
         for constraint in getattr(target, kind) or ():
             if kind != _FOREIGN:

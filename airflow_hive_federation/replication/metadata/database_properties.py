@@ -6,14 +6,14 @@ These are the comment, the owner, and the parameters that belong to neither side
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.side_parameters import is_side_parameter, without_side_parameters
 
 _FIELDS = ("description", "ownerName", "ownerType")
 
 
-def database_claims(database: Any) -> dict[str, str]:
+def database_claims(database: types.Database) -> dict[str, str]:
     """Return the shared properties of a wire ``Database``."""
     values = {name: getattr(database, name) for name in _FIELDS}
     return {
@@ -22,7 +22,7 @@ def database_claims(database: Any) -> dict[str, str]:
     }
 
 
-def take_properties(database: Any, source: Any, *, adopted: bool) -> None:
+def take_properties(database: types.Database, source: types.Database, *, adopted: bool) -> None:
     """Copy the source's properties to a wire ``Database`` of the target.
 
     :param adopted: the database existed before and keeps its own comment, owner and parameters.
@@ -36,5 +36,5 @@ def take_properties(database: Any, source: Any, *, adopted: bool) -> None:
             setattr(database, name, getattr(source, name))
 
 
-def _lasting(database: Any) -> Mapping[str, str]:
+def _lasting(database: types.Database) -> Mapping[str, str]:
     return without_side_parameters(database.parameters)

@@ -10,8 +10,9 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.remote_links import remote_of
@@ -23,6 +24,9 @@ from airflow_hive_federation.remotes.definitions import UNREADABLE
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata import locations, spark_tables
 from airflow_hive_federation.storage.filesystem import canonical, join
+
+#: A table or a partition.
+Made = TypeVar("Made", types.Table, types.Partition)
 
 #: Any engine may change these parameters without changing the table itself.
 _VOLATILE = frozenset(
@@ -59,15 +63,15 @@ _STORAGE_FIELDS = (
 )
 
 
-def table_kind(table: Any) -> TableKind:
+def table_kind(table: types.Table) -> TableKind:
     """Classify a table as Hive does (``TableType``, ``AcidUtils.isFullAcidTable``)."""
     by_type = {
         "VIRTUAL_VIEW": TableKind.VIEW,
         "MATERIALIZED_VIEW": TableKind.MATERIALIZED_VIEW,
         "EXTERNAL_TABLE": TableKind.EXTERNAL,
     }
-    if table.tableType in by_type:
-        return by_type[table.tableType]
+    if (kind := by_type.get(table.tableType or "")) is not None:
+        return kind
     parameters = {key.lower(): value.lower() for key, value in (table.parameters or {}).items()}
     if parameters.get("external") == "true":
         return TableKind.EXTERNAL
@@ -77,7 +81,7 @@ def table_kind(table: Any) -> TableKind:
     return TableKind.INSERT_ONLY if insert_only else TableKind.FULL_ACID
 
 
-def not_replicated(table: Any) -> str | None:
+def not_replicated(table: types.Table) -> str | None:
     """Return the reason for which a table stays out of replication; ``None`` if it is replicated.
 
     A materialized view is rebuilt on the target from the replicated tables, as in Hive's own replication,
@@ -98,13 +102,13 @@ def not_replicated(table: Any) -> str | None:
 
 
 def target_table(
-    table: Any,
+    table: types.Table,
     *,
     database: str,
     location: str | None,
     parameters: Mapping[str, str],
     table_names: Mapping[str, str] | None = None,
-) -> Any:
+) -> types.Table:
     """Return the table as the target gets it.
 
     :param table: wire ``Table`` of the source, with its column statistics if it has any.
@@ -128,30 +132,31 @@ def target_table(
     ):
         setattr(target, name, None)
     if target.sd is not None:
-        _move_storage(target.sd, table.sd.location, location)
-    if target.colStats is not None:
-        target.colStats.statsDesc.dbName = database
+        _move_storage(target.sd, table.sd.location if table.sd else None, location)
+    _move_statistics(target, database)
     if target.tableType == "VIRTUAL_VIEW":
         names = Renaming(
-            source_database=table.dbName.lower(), target_database=database, tables=table_names or {}
+            source_database=(table.dbName or "").lower(), target_database=database, tables=table_names or {}
         )
         rewrite_view(target, names)
     return target
 
 
-def target_partition(partition: Any, *, database: str, location: str, parameters: Mapping[str, str]) -> Any:
+def target_partition(
+    partition: types.Partition, *, database: str, location: str, parameters: Mapping[str, str]
+) -> types.Partition:
     """Return the partition as the target gets it; see :func:`target_table`."""
     target = _copied(partition)
     target.dbName = database
     target.parameters = {**without_side_parameters(partition.parameters), **parameters}
     target.privileges = None
-    _move_storage(target.sd, partition.sd.location, location)
-    if target.colStats is not None:
-        target.colStats.statsDesc.dbName = database
+    if target.sd is not None:
+        _move_storage(target.sd, partition.sd.location if partition.sd else None, location)
+    _move_statistics(target, database)
     return target
 
 
-def with_honest_statistics(made: Any, write_ids: str | None) -> Any:
+def with_honest_statistics(made: Made, write_ids: ValidWriteIds | None) -> Made:
     """Take statistics away that speak of write ids that are not copied.
 
     A table is cut below its lowest open write id. If later ones had committed, its statistics count their
@@ -159,15 +164,15 @@ def with_honest_statistics(made: Any, write_ids: str | None) -> Any:
     aborted write id no reader of the source believes, but the target will not know that it was aborted.
 
     :param made: wire ``Table`` or ``Partition`` for the target.
-    :param write_ids: the table's write ids in the dump, in Hive's text form.
+    :param write_ids: the table's write ids in the dump; ``None`` for a table without.
     """
-    if write_ids and not ValidWriteIds.parse(write_ids).is_valid(made.writeId or 0):
-        made.parameters.pop("COLUMN_STATS_ACCURATE", None)
+    if write_ids and not write_ids.is_valid(made.writeId or 0):
+        (made.parameters or {}).pop("COLUMN_STATS_ACCURATE", None)
         made.colStats = None
     return made
 
 
-def definition(table: Any) -> dict[str, str]:
+def definition(table: types.Table | types.Partition) -> dict[str, str]:
     """Return the lasting definition of a table by field: columns, keys, format, location, text, parameters.
 
     Statistics, times and the policy's markers stay outside, because they change while the table stays the
@@ -193,27 +198,27 @@ def definition(table: Any) -> dict[str, str]:
     return {name: json.dumps(value, sort_keys=True, ensure_ascii=False) for name, value in fields.items()}
 
 
-def definition_digest(table: Any) -> str:
+def definition_digest(table: types.Table) -> str:
     """Return the digest of a table's :func:`definition`."""
     text = json.dumps(definition(table), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def name_of(table: Any, partition: Any) -> str:
+def name_of(table: types.Table, partition: types.Partition) -> str:
     """Return the name of a wire ``Partition`` of a wire ``Table``."""
-    return partition_name([key.name for key in table.partitionKeys], partition.values)
+    return partition_name([key.name or "" for key in table.partitionKeys or ()], partition.values or ())
 
 
 def _lasts(parameter: str) -> bool:
     return parameter not in _VOLATILE and not is_side_parameter(parameter)
 
 
-def _copied(one: Any) -> Any:
+def _copied(original: Made) -> Made:
     """Copy a wire ``Table`` or ``Partition``, deeply only as far as the copy is changed.
 
     A whole deep copy would be most of the work on a partition.
     """
-    copied = copy.copy(one)
+    copied = copy.copy(original)
     if copied.sd is not None:
         copied.sd = copy.copy(copied.sd)
         copied.sd.skewedInfo = copy.copy(copied.sd.skewedInfo)
@@ -223,7 +228,14 @@ def _copied(one: Any) -> Any:
     return copied
 
 
-def _move_storage(storage: Any, source_location: str | None, location: str | None) -> None:
+def _move_statistics(target: types.Table | types.Partition, database: str) -> None:
+    if target.colStats is not None and target.colStats.statsDesc is not None:
+        target.colStats.statsDesc.dbName = database
+
+
+def _move_storage(
+    storage: types.StorageDescriptor, source_location: str | None, location: str | None
+) -> None:
     storage.location = location
     if storage.parameters:
         storage.parameters = without_side_parameters(storage.parameters)

@@ -7,12 +7,12 @@ then both copy the same files to the same places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.errors import LocationConflictError
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.locations import (
     external_location,
@@ -209,10 +209,13 @@ def is_claimed(claims: Iterable[Claim], location: str) -> bool:
     return any(is_below(claim.target, location) or is_below(location, claim.target) for claim in claims)
 
 
-def tables_with_files(facts: Iterable[Mapping[str, Any]], *, external: bool) -> list[str]:
+def tables_with_files(entries: Iterable[TableEntry], *, external: bool) -> list[str]:
     """Return the names of a manifest's external tables, or of its other tables that have files."""
-    kinds = ((str(table["name"]), TableKind(table["kind"])) for table in facts)
-    return [name for name, kind in kinds if kind.has_files and (kind is TableKind.EXTERNAL) is external]
+    return [
+        entry.name
+        for entry in entries
+        if entry.kind.has_files and (entry.kind is TableKind.EXTERNAL) is external
+    ]
 
 
 def _refuse_hidden_base(policy: ReplicationPolicy) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from airflow_hive_federation.errors import DumpCorruptError
+from airflow_hive_federation.replication.format import values
+from airflow_hive_federation.replication.format.files import DataLocation
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.metadata.locations import DataLocation
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
 FILE_NAME = "_external_tables_info"
@@ -33,6 +34,15 @@ class ExternalEntry:
     location: str
     partition: str = ""
 
+    def check(self) -> None:
+        """Check that no name and no path leads elsewhere.
+
+        :raises ValueError: one does.
+        """
+        values.table_name(self.table)
+        values.location(self.location)
+        values.partition_or_table(self.partition)
+
 
 def roots(places: TableLocations) -> Iterator[DataLocation]:
     """Yield the table's directory, and those of partitions outside it."""
@@ -40,9 +50,9 @@ def roots(places: TableLocations) -> Iterator[DataLocation]:
     yield from places.outside()
 
 
-def listed_places(kind: TableKind, places: TableLocations) -> list[list[str]]:
-    """Return these directories of an external table as a dump stores them: names of partitions with URIs."""
-    return [[root.partition, root.location] for root in roots(places)] if kind is TableKind.EXTERNAL else []
+def listed_places(kind: TableKind, places: TableLocations) -> tuple[DataLocation, ...]:
+    """Return these directories of an external table; none of another table."""
+    return tuple(roots(places)) if kind is TableKind.EXTERNAL else ()
 
 
 def entries(table: str, places: TableLocations) -> list[ExternalEntry]:

@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.storage.filesystem import is_below, join, join_below, parse_location, relative
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataLocation:
-    """A directory that holds data of the table itself (``partition`` empty) or of a partition.
-
-    :param partition: the partition's name, as :func:`~.partitions.partition_name` makes it.
-    :param location: URI of the directory.
-    """
-
-    partition: str
-    location: str
 
 
 def managed_table_location(database_location: str, table: str) -> str:

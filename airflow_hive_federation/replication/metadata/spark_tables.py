@@ -10,9 +10,9 @@ them, and are not copied.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import (
     Location,
     canonical,
@@ -50,13 +50,13 @@ _INPUT_FORMATS = {
 }
 
 
-def provider_of(table: Any) -> str | None:
+def provider_of(table: types.Table | types.Partition) -> str | None:
     """Return the data source of a wire ``Table``, in lower case; ``None`` for a table of Hive's."""
     provider = str((table.parameters or {}).get(PROVIDER, "")).lower()
     return None if provider in {"", "hive"} else provider
 
 
-def data_location(table: Any) -> str | None:
+def data_location(table: types.Table | types.Partition) -> str | None:
     """Return the URI of the directory that holds a table's data: its location, unless that is a placeholder.
 
     :param table: wire ``Table``.
@@ -64,18 +64,18 @@ def data_location(table: Any) -> str | None:
     if table.sd is None:
         return None
     path = _path(table) if provider_of(table) else None
-    location: str | None = table.sd.location
+    location = table.sd.location
     return path if path and (location or "").endswith(_PLACEHOLDER) else location
 
 
-def at_its_data(table: Any) -> Any:
+def at_its_data(table: types.Table) -> types.Table:
     """Set a wire ``Table``'s location to the directory of its data, in place, and return the table."""
     if table.sd is not None:
         table.sd.location = data_location(table)
     return table
 
 
-def reason_to_leave_out(table: Any) -> str | None:
+def reason_to_leave_out(table: types.Table) -> str | None:
     """Return the reason for which a copy of a table's directory is no replica; ``None`` if it is one.
 
     :param table: wire ``Table``.
@@ -148,7 +148,7 @@ def _moved(value: str, source: str, target: str) -> str | None:
     return None
 
 
-def _untracked(table: Any) -> str | None:
+def _untracked(table: types.Table) -> str | None:
     """Return the reason to leave out a managed table with partitions that the metastore may not know.
 
     The files of a managed table are found by its partitions, so the metastore must know all of them.
@@ -161,10 +161,11 @@ def _untracked(table: Any) -> str | None:
     return None
 
 
-def _unclear_place(table: Any) -> str | None:
-    path, location = _path(table), table.sd.location
-    if not path:
+def _unclear_place(table: types.Table) -> str | None:
+    path = _path(table)
+    if not path or table.sd is None:
         return None
+    location = table.sd.location
     if _PATTERN.intersection(path):
         return f"Spark reads it by a pattern, {path}; create it anew with the path of a directory"
     if not (location or "").endswith(_PLACEHOLDER) and not _same_place(path, location or ""):
@@ -172,15 +173,20 @@ def _unclear_place(table: Any) -> str | None:
             f"Spark reads it from {path}, Hive from {location}; "
             "run ALTER TABLE … SET LOCATION in Spark, which changes both"
         )
-    for key, value in (table.sd.serdeInfo.parameters or {}).items():
+    for key, value in _properties(table).items():
         if key.lower() in _PLACES and not is_below(value, path):
             return f"its option {key} names {value}, outside of its directory {path}"
     return None
 
 
-def _path(table: Any) -> str | None:
-    properties = (table.sd.serdeInfo and table.sd.serdeInfo.parameters) or {}
-    return next((value for key, value in properties.items() if key.lower() == _PATH), None)
+def _path(table: types.Table | types.Partition) -> str | None:
+    return next((value for key, value in _properties(table).items() if key.lower() == _PATH), None)
+
+
+def _properties(table: types.Table | types.Partition) -> Mapping[str, str]:
+    """Return the SerDe properties of a table."""
+    serde = table.sd.serdeInfo if table.sd is not None else None
+    return (serde.parameters if serde is not None else None) or {}
 
 
 def _format(provider: str) -> str | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from typing import Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
-from airflow_hive_federation.replication.metadata.locations import DataLocation, relative_to
+from airflow_hive_federation.replication.format.files import DataLocation
+from airflow_hive_federation.replication.metadata.locations import relative_to
 from airflow_hive_federation.replication.metadata.spark_tables import data_location
 
 
@@ -20,20 +21,21 @@ class TableLocations:
     :param partitions: wire ``Partition`` objects to begin with; none is kept.
     """
 
-    def __init__(self, table: Any, partitions: Iterable[Any] = ()) -> None:
+    def __init__(self, table: types.Table, partitions: Iterable[types.Partition] = ()) -> None:
         self.root: str = data_location(table) or ""
-        self._keys = [key.name for key in table.partitionKeys or ()]
+        self._keys = [key.name or "" for key in table.partitionKeys or ()]
         self._names = bytearray()
         self._ends: array[int] = array("q")
         self._elsewhere: dict[int, str] = {}
         for partition in partitions:
             self.add(partition)
 
-    def add(self, partition: Any) -> str:
+    def add(self, partition: types.Partition) -> str:
         """Add the place of a wire ``Partition``, and return the partition's name."""
-        name = partition_name(self._keys, partition.values)
-        if partition.sd.location != f"{self.root}/{name}":
-            self._elsewhere[len(self._ends)] = partition.sd.location
+        name = partition_name(self._keys, partition.values or ())
+        location = partition.sd.location if partition.sd is not None else None
+        if location != f"{self.root}/{name}":
+            self._elsewhere[len(self._ends)] = location or ""
         self._names += name.encode()
         self._ends.append(len(self._names))
         return name

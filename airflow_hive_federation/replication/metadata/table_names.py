@@ -63,14 +63,12 @@ def reason_to_skip(policy: ReplicationPolicy, table: Any) -> str | None:
     return not_replicated(table)
 
 
-def asked_for(skipped: Mapping[str, str] | None) -> dict[str, str]:
+def asked_for(skipped: Mapping[str, str]) -> dict[str, str]:
     """Return the skipped tables that the policy nevertheless selects.
 
     :param skipped: names of skipped tables, each with the reason (:func:`reason_to_skip`).
     """
-    # Earlier versions recorded only the names for increments.
-    reasons = skipped if isinstance(skipped, Mapping) else {}
-    return {name: why for name, why in reasons.items() if why != LEFT_OUT}
+    return {name: why for name, why in skipped.items() if why != LEFT_OUT}
 
 
 def is_left_from_before(policy: ReplicationPolicy, table: Any) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.replication.format import values
+from airflow_hive_federation.replication.format.values import Fields
 from airflow_hive_federation.replication.replica.markers import CYCLES
 
 #: A database's parameter holds 4,000 characters (``DATABASE_PARAMS.PARAM_VALUE``).
@@ -62,17 +63,30 @@ def with_cycle(parameters: Mapping[str, str] | None, record: CycleRecord) -> dic
 def read_cycles(parameters: Mapping[str, str] | None) -> list[CycleRecord]:
     """Return the cycles that a target database has recorded, oldest first; none if they cannot be read."""
     try:
-        records = bounded_json.loads((parameters or {}).get(CYCLES, "[]"))
-        return [_record(values) for values in records]
-    except (ValueError, TypeError, AttributeError):
+        return list(_RECORDS(bounded_json.loads((parameters or {}).get(CYCLES, "[]"))))
+    except ValueError:
         # The record was changed by hand or by a later version. It is a convenience, and its loss stops no
         # cycle.
         return []
 
 
-def _record(values: Mapping[str, Any]) -> CycleRecord:
-    names = {field.name for field in fields(CycleRecord)}
-    return CycleRecord(**{name: value for name, value in values.items() if name in names})
+def _record(value: object) -> CycleRecord:
+    given = Fields(value)
+    return CycleRecord(
+        kind=given.needed("kind", values.text),
+        event_id=given.needed("event_id", values.whole),
+        ended_s=given.needed("ended_s", values.whole),
+        seconds=given.optional("seconds", values.number, default=0.0),
+        events=given.optional("events", values.whole, default=0),
+        tables=given.optional("tables", values.whole, default=0),
+        files=given.optional("files", values.whole, default=0),
+        size_bytes=given.optional("size_bytes", values.whole, default=0),
+        transactions=given.optional("transactions", values.whole, default=0),
+        cycles=given.optional("cycles", values.whole, default=1),
+    )
+
+
+_RECORDS = values.list_of(_record)
 
 
 def _text(found: Sequence[CycleRecord]) -> str:

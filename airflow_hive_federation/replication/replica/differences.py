@@ -7,16 +7,14 @@ A verification makes it first, because files need no comparison if the tables di
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_A_CALL
-from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.format.directory import table_file
+from airflow_hive_federation.replication.format.tables import PartitionLine
 from airflow_hive_federation.replication.metadata import statistics
 from airflow_hive_federation.replication.metadata.constraints import (
     claims,
@@ -122,8 +120,10 @@ def database_differences(
     :param client: client of the target.
     """
     database, adopted = layout.policy.target_database, layout.policy.into_existing
-    source: Any = from_json(types.Database, homes.directory.read_json("database.json"))
-    wanted, present = database_claims(source), database_claims(client.get_database(database))
+    wanted, present = (
+        database_claims(homes.directory.database()),
+        database_claims(client.get_database(database)),
+    )
     compared = {name for name in wanted if name.startswith("parameters.")} if adopted else {*wanted, *present}
     differences = [
         Difference(
@@ -134,8 +134,8 @@ def database_differences(
     ]
     resources = not homes.adopted
     expected = {
-        values["functionName"]: function_claim(target_function(values, layout), resources=resources)
-        for values in homes.directory.read_lines("functions.jsonl")
+        str(function.functionName): function_claim(target_function(function, layout), resources=resources)
+        for function in homes.directory.functions()
     }
     present_functions = {
         str(function.functionName): function_claim(function, resources=resources)
@@ -187,7 +187,7 @@ class _Comparison:
         self._write_ids = write_ids
         self._name: str = found.tableName
         self._directory = homes.of(self._name)
-        self._document = self._directory.read_json(table_file("tables", self._name, ".json"))
+        self._document = self._directory.table(self._name)
 
     def roughly(self) -> Iterator[Difference]:
         """Compare definition, write ids, and names of partitions."""
@@ -216,12 +216,9 @@ class _Comparison:
         yield from self._write_id_differences()
 
     def _write_id_differences(self) -> Iterator[Difference]:
-        if not self._document["write_ids"] or self._write_ids is None:
+        if self._document.write_ids is None or self._write_ids is None:
             return
-        expected, actual = (
-            ValidWriteIds.parse(self._document["write_ids"]).high_watermark,
-            self._write_ids.high_watermark,
-        )
+        expected, actual = self._document.write_ids.high_watermark, self._write_ids.high_watermark
         # A table that once belonged to a source has forgotten its last write ids if they were aborted.
         if actual < expected:
             actual = max_allocated_write_id(self._client, self._found.dbName, self._name)
@@ -229,7 +226,7 @@ class _Comparison:
             yield Difference(table=self._name, what=WRITE_IDS, expected=str(expected), found=str(actual))
 
     def _constraints(self) -> Iterator[Difference]:
-        wanted = claims(target_constraints(self._document["constraints"], self._layout.policy))
+        wanted = claims(target_constraints(self._document.constraints, self._layout.policy))
         present = claims(found_constraints(self._client, self._layout.policy, self._name))
         for key in sorted(wanted.keys() | present.keys()):
             if wanted.get(key) != present.get(key):
@@ -253,7 +250,7 @@ class _Comparison:
         return _wrong_statistics(self._name, "", wanted, current)
 
     def _partition_names(self, found: Collection[str]) -> Iterator[Difference]:
-        wanted = {line["name"] for line in self._lines()}
+        wanted = {line.name for line in self._lines()}
         for name in sorted(wanted.difference(found)):
             yield Difference(
                 table=self._name, where=name, what="partition", expected="present", found="missing"
@@ -265,9 +262,9 @@ class _Comparison:
         # Digests come first: of a million partitions, only those that differ are kept in memory.
         digests = {name_of(self._found, partition): _claims(partition) for partition in self._on_target(None)}
         wanted = {
-            line["name"]: line
+            line.name: line
             for line in self._lines()
-            if line["name"] in digests and _claims(self._wanted(line)) != digests[line["name"]]
+            if line.name in digests and _claims(self._wanted(line)) != digests[line.name]
         }
         del digests
         for candidate in self._on_target(list(wanted) if len(wanted) <= PARTITIONS_A_CALL else None):
@@ -280,16 +277,15 @@ class _Comparison:
     def _on_target(self, names: Sequence[str] | None) -> Iterator[Any]:
         return self._client.iter_partitions(self._found.dbName, self._name, names=names)
 
-    def _wanted(self, line: Mapping[str, Any]) -> Any:
-        source: Any = from_json(types.Partition, line["partition"])
-        location = self._layout.directory(self._document, source.sd.location, line["name"])
+    def _wanted(self, line: PartitionLine) -> Any:
+        location = self._layout.directory(self._document, line.location, line.name)
         target = target_partition(
-            source, database=self._layout.policy.target_database, location=location, parameters={}
+            line.partition(), database=self._layout.policy.target_database, location=location, parameters={}
         )
-        return with_honest_statistics(target, self._document["write_ids"])
+        return with_honest_statistics(target, self._document.write_ids)
 
-    def _lines(self) -> Iterator[Mapping[str, Any]]:
-        return self._directory.read_lines(table_file("partitions", self._name, ".jsonl"))
+    def _lines(self) -> Iterator[PartitionLine]:
+        return self._directory.partitions(self._name)
 
 
 def _claims(one: Any) -> bytes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import AlreadyExistsError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import from_json, to_json
+from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.listing import file_size
@@ -20,25 +21,26 @@ if TYPE_CHECKING:
 _FIELDS = ("className", "functionType", "ownerName", "ownerType", "resourceUris")
 
 
-def target_function(values: Mapping[str, Any], layout: TargetLayout) -> Any:
+def target_function(source: types.Function, layout: TargetLayout) -> types.Function:
     """Return the wire ``Function`` that the target gets.
 
-    :param values: function of the source, as a dump has it.
+    :param source: wire ``Function`` of the source.
     """
-    function: Any = from_json(types.Function, dict(values))
+    function = copy.deepcopy(source)
     function.dbName = layout.policy.target_database
     for resource in function.resourceUris or ():
-        resource.uri = layout.resource(function.functionName, resource.uri)
+        resource.uri = layout.resource(function.functionName or "", resource.uri or "")
     return function
 
 
-def function_items(values: Mapping[str, Any], layout: TargetLayout) -> Iterator[CopyItem]:
-    """Yield the jars and files of a function that are to be copied."""
-    for resource in values.get("resourceUris") or ():
+def function_items(source: types.Function, layout: TargetLayout) -> Iterator[CopyItem]:
+    """Yield the jars and files of a function of the source that are to be copied."""
+    for resource in source.resourceUris or ():
+        uri = resource.uri or ""
         yield CopyItem(
-            source=resource["uri"],
-            target=layout.resource(values["functionName"], resource["uri"]),
-            size_bytes=file_size(resource["uri"], options=layout.policy.storage_options),
+            source=uri,
+            target=layout.resource(source.functionName or "", uri),
+            size_bytes=file_size(uri, options=layout.policy.storage_options),
         )
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import from_json
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.metadata import locations
 from airflow_hive_federation.replication.metadata.definitions import (
     definition_digest,
@@ -37,16 +37,15 @@ class TargetLayout:
     policy: ReplicationPolicy
     managed: str
 
-    def directory(self, document: Mapping[str, Any], location: str, partition: str) -> str:
+    def directory(self, document: TableDocument, location: str, partition: str) -> str:
         """Return the URI of a table's or partition's directory on the target.
 
         :param document: the table's document in the dump.
         :param location: URI of the directory on the source.
         :param partition: name of the partition, empty for the table itself.
         """
-        table = document["table"]
-        name = table["tableName"]
-        if document["kind"] == TableKind.EXTERNAL.value:
+        name = document.name
+        if document.kind is TableKind.EXTERNAL:
             return locations.external_location(
                 location,
                 self.policy.external_base,
@@ -57,47 +56,45 @@ class TargetLayout:
         root = locations.managed_table_location(self.managed, name)
         if not partition:
             return root
-        return locations.partition_location(location, table["sd"]["location"], root, partition)
+        return locations.partition_location(location, document.location, root, partition)
 
-    def file(self, document: Mapping[str, Any], file: VisibleFile) -> str:
+    def file(self, document: TableDocument, file: VisibleFile) -> str:
         """Return the URI of a file on the target."""
         return join_below(self.directory(document, file.directory, file.partition), file.target_path)
 
-    def item(self, document: Mapping[str, Any], file: VisibleFile, target: str | None = None) -> CopyItem:
+    def item(self, document: TableDocument, file: VisibleFile, target: str | None = None) -> CopyItem:
         """Return the copy item of a file.
 
         :param target: URI to copy it to, if that is not :meth:`file`: in a hidden directory one level deeper.
         """
-        inside = locations.relative_to(file.directory, document["table"]["sd"]["location"])
+        inside = locations.relative_to(file.directory, document.location)
         below = inside.count("/") + 1 if inside else 0
         levels = file.path.count("/") + 1 + below
         return CopyItem(
             source=file.uri,
             target=target or self.file(document, file),
             size_bytes=file.size_bytes,
-            visible_write_ids=document["write_ids"] if file.filtered else None,
+            visible_write_ids=document.write_ids_text if file.filtered else None,
             kept=file.kept or None,
             source_levels=levels,
             target_levels=levels + bool(target),
         )
 
-    def table(self, document: Mapping[str, Any], parameters: Mapping[str, str]) -> Any:
+    def table(self, document: TableDocument, parameters: Mapping[str, str]) -> types.Table:
         """Return the wire ``Table`` that the target gets.
 
         :param parameters: the policy's markers.
         """
-        source = from_json(types.Table, document["table"])
-        placed = source.sd is not None and source.sd.location
-        location = self.directory(document, source.sd.location, "") if placed else None  # type: ignore[union-attr,arg-type]
+        location = self.directory(document, document.location, "") if document.location else None
         target = target_table(
-            source,
+            copy.deepcopy(document.table),
             database=self.policy.target_database,
             location=location,
             parameters=parameters,
             table_names=self.policy.table_names,
         )
-        target.parameters[markers.DEFINITION] = definition_digest(target)
-        return with_honest_statistics(target, document["write_ids"])
+        target.parameters = {**(target.parameters or {}), markers.DEFINITION: definition_digest(target)}
+        return with_honest_statistics(target, document.write_ids)
 
     def resource(self, function: str, uri: str) -> str:
         """Return the URI of a function's jar or file on the target.

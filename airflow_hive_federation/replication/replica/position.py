@@ -10,6 +10,7 @@ from airflow_hive_federation.errors import TargetChangedError, TargetNotOursErro
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.manifest import Manifest
 from airflow_hive_federation.replication.format.unfinished import unfinished_loads
 from airflow_hive_federation.replication.metadata.write_ids import (
     max_allocated_write_id,
@@ -99,7 +100,7 @@ def read_position(
     last_id = _published_at(client, policy)
     dump = _checkpoint(client, policy)
     loaded = DumpDirectory(dump, policy.storage_options).manifest()
-    adopted = loaded.get("adopted", ())
+    adopted = loaded.adopted
     wire_tables: list[Any] = list(client.get_tables(name, client.list_tables(name)))
     foreign = sorted(
         candidate.tableName
@@ -143,16 +144,16 @@ def refuse_later_writes(client: MetastoreClient, policy: ReplicationPolicy, dump
     """
     manifest = dump.manifest()
     name = policy.target_database
-    wire_tables: list[Any] = list(client.get_tables(name, [facts["name"] for facts in manifest["tables"]]))
+    wire_tables: list[Any] = list(client.get_tables(name, [entry.name for entry in manifest.tables]))
     write_ids = readable_write_ids(client, wire_tables, valid_transactions(client.get_open_txns()))
-    foreign = _foreign(policy, manifest["previous"], manifest, wire_tables, write_ids)
+    foreign = _foreign(policy, manifest.previous, manifest, wire_tables, write_ids)
     refuse_foreign_writes(name, policy.name, foreign)
 
 
 def _foreign(
     policy: ReplicationPolicy,
     loaded: str,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     tables: Iterable[Any],
     write_ids: Mapping[str, ValidWriteIds],
 ) -> list[ForeignWrite]:
@@ -161,7 +162,7 @@ def _foreign(
     :param loaded: URI of the dump from which the target was last loaded.
     :param manifest: manifest of a dump, which records the highest write ids of the tables after its load.
     """
-    known = {facts["name"]: facts["reached"] for facts in manifest["tables"]}
+    known = {entry.name: entry.reached for entry in manifest.tables}
     above = [
         candidate
         for candidate in tables
@@ -170,13 +171,13 @@ def _foreign(
         and write_ids[candidate.tableName].high_watermark > known[candidate.tableName]
     ]
     for dump in unfinished_loads(policy, loaded) if above else ():
-        reached = {facts["name"]: facts for facts in dump.manifest()["tables"]}
+        entries = {entry.name: entry for entry in dump.manifest().tables}
         for table in above:
-            facts = reached.get(table.tableName, {})
+            entry = entries.get(table.tableName)
             # A load that replaces a table has begun with it only if it has made the present one.
             made_by = (table.parameters or {}).get(markers.CHECKPOINT)
-            if facts.get("work") == TableWork.CONTINUE.value or (facts and made_by == dump.uri):
-                known[table.tableName] = max(known[table.tableName], facts["reached"])
+            if entry and (entry.work is TableWork.CONTINUE or made_by == dump.uri):
+                known[table.tableName] = max(known[table.tableName], entry.reached)
     return [
         write
         for table in above

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.metadata.table_names import asked_for
 from airflow_hive_federation.replication.replica.layout import final_uri
 from airflow_hive_federation.storage.filesystem import canonical
@@ -27,14 +27,14 @@ class TableIndex:
         self._directories = {directory.uri: directory}
         self._outcomes: dict[str, dict[str, str]] = {}
         manifest = directory.manifest()
-        self._uris = {facts["name"]: facts.get("dump", directory.uri) for facts in manifest["tables"]}
+        self._uris = {entry.name: entry.dump or directory.uri for entry in manifest.tables}
         #: Tables that the target held before this policy owned it; they carry no marker.
-        self.adopted: frozenset[str] = frozenset(manifest.get("adopted", ()))
-        self.facts: dict[str, Mapping[str, Any]] = {facts["name"]: facts for facts in manifest["tables"]}
+        self.adopted: frozenset[str] = frozenset(manifest.adopted)
+        self.entries: dict[str, TableEntry] = {entry.name: entry for entry in manifest.tables}
         #: The tables of the source that the policy selects but that are not replicated, each with the reason.
-        self.skipped: Mapping[str, str] = asked_for(manifest.get("skipped"))
+        self.skipped: Mapping[str, str] = asked_for(manifest.skipped)
         #: Those of the skipped tables whose earlier replica the target keeps.
-        self.retained: frozenset[str] = frozenset(manifest.get("retained", ()))
+        self.retained: frozenset[str] = frozenset(manifest.retained)
 
     def __contains__(self, table: str) -> bool:
         return table in self._uris
@@ -49,8 +49,7 @@ class TableIndex:
 
     def changed(self) -> set[str]:
         """Return the tables that the dump's own cycle worked on; for a bootstrap, these are all tables."""
-        nothing = TableWork.NOTHING.value
-        return {name for name, facts in self.facts.items() if facts.get("work") != nothing}
+        return {name for name, entry in self.entries.items() if entry.is_changed}
 
     def of(self, table: str) -> DumpDirectory:
         """Return the dump that describes a table."""
@@ -62,9 +61,8 @@ class TableIndex:
     def digests(self, table: str) -> Mapping[str, str]:
         """Return the digests of the table's files on the target, as they were copied, by canonical URI."""
         home = self.of(table)
-        if home.exists(digests_file(table)):
-            return {line["uri"]: line["digest"] for line in home.read_report(digests_file(table))}
-        return self.copied(home)
+        digests = home.digests(table)
+        return self.copied(home) if digests is None else digests
 
     def copied(self, dump: DumpDirectory) -> Mapping[str, str]:
         """Return the digests of the files that a dump's own load has copied."""
@@ -82,12 +80,3 @@ def changed_tables(dump: str, options: Mapping[str, Any] | None = None) -> set[s
     :param dump: URI of the dump.
     """
     return TableIndex(DumpDirectory(dump, options)).changed()
-
-
-def digests_file(table: str) -> str:
-    """Return the name of the file in which an increment's load keeps the digests of all files of a table.
-
-    An increment copies only the new files. Because it keeps the digests of the older files beside those of
-    the new ones, a verification of the table needs no earlier dump.
-    """
-    return table_file("load/digests", table, ".jsonl")

@@ -6,11 +6,13 @@ Earlier partitions keep their own format, SerDe and columns, by which Hive reads
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
-from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import from_json, to_json
+from airflow_hive_federation.replication.format import values
 from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.values import JsonObject
 from airflow_hive_federation.storage.filesystem import canonical, join
 
 
@@ -22,30 +24,30 @@ class PartitionFormats:
     :param table: storage descriptor of the table, as JSON values (:func:`~.wire.to_json`).
     """
 
-    def __init__(self, table: Mapping[str, Any]) -> None:
+    def __init__(self, table: JsonObject) -> None:
         self._usual = _form(table)
         #: The distinct storage descriptors of such partitions as JSON values, without their locations.
-        self.storages: list[dict[str, Any]] = []
+        self.storages: list[dict[str, object]] = []
         self._indexes: dict[str, int | None] = {}
 
     @classmethod
-    def of(cls, table: Any) -> PartitionFormats:
+    def of(cls, table: types.Table) -> PartitionFormats:
         """Begin with a wire ``Table``."""
-        return cls(to_json(table.sd))
+        return cls(to_json(table.sd or types.StorageDescriptor()))
 
-    def add(self, storage: Mapping[str, Any]) -> None:
+    def add(self, storage: JsonObject) -> None:
         """Record the storage descriptor of a partition (JSON values) if it differs from the table's."""
         form = _form(storage)
         if form != self._usual:
             if form not in self.storages:
                 self.storages.append(form)
-            self._indexes[canonical(storage["location"])] = self.storages.index(form)
+            self._indexes[canonical(str(storage["location"]))] = self.storages.index(form)
 
-    def noting(self, table: Any, partitions: Iterable[Any]) -> Iterator[Any]:
+    def noting(self, table: types.Table, partitions: Iterable[types.Partition]) -> Iterator[types.Partition]:
         """Yield wire ``Partition`` objects of a wire ``Table``, and record their formats."""
-        usual = table.sd
+        usual = table.sd or types.StorageDescriptor()
         for partition in partitions:
-            storage = partition.sd
+            storage = partition.sd or types.StorageDescriptor()
             # This is quicker than converting a million equal descriptors to JSON.
             same = storage.inputFormat == usual.inputFormat and storage.cols == usual.cols
             if not (same and storage.serdeInfo == usual.serdeInfo):
@@ -58,6 +60,10 @@ class PartitionFormats:
             for location in locations:
                 self._indexes.setdefault(canonical(location), None)
         return self
+
+    def descriptors(self) -> tuple[types.StorageDescriptor, ...]:
+        """Return the distinct storage descriptors of such partitions, without their locations."""
+        return tuple(from_json(types.StorageDescriptor, storage) for storage in self.storages)
 
     def place(self, file: VisibleFile) -> tuple[str, str, int | None]:
         """Find the partition that holds a file, which a listing of the table's directory does not name.
@@ -73,8 +79,8 @@ class PartitionFormats:
         return file.directory, file.path, self._indexes.get(canonical(file.directory))
 
 
-def _form(storage: Mapping[str, Any]) -> dict[str, Any]:
-    serde = storage.get("serdeInfo") or {}
+def _form(storage: JsonObject) -> dict[str, object]:
+    serde = values.json_object(storage.get("serdeInfo") or {})
     return {
         "cols": storage.get("cols", []),
         "inputFormat": storage.get("inputFormat", ""),

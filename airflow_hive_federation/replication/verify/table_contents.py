@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.tables import TableDocument
+from airflow_hive_federation.replication.verify.job_records import PlannedDirectory, SidePlan
 from airflow_hive_federation.replication.verify.partition_formats import PartitionFormats
 
 
@@ -22,11 +25,11 @@ class TableContents:
         record.
     """
 
-    document: Mapping[str, Any]
-    table: Any
+    document: TableDocument
+    table: types.Table
     source: Sequence[VisibleFile]
     target: Sequence[VisibleFile]
-    target_write_ids: str | None
+    target_write_ids: ValidWriteIds | None
     source_formats: PartitionFormats
     target_formats: PartitionFormats
     note: str = ""
@@ -36,44 +39,51 @@ class TableContents:
         """Return the partitions that the target has compacted: only their rows can be compared."""
         return {file.partition for file in self.target if file.path != file.target_path}
 
-    def plan(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines of the Spark job's plan."""
+    def plan(self, *, row_digests: bool = False) -> Iterator[SidePlan]:
+        """Yield the lines of the Spark job's plan.
+
+        :param row_digests: take digests of the rows, not only their number.
+        """
         if not self.note:
-            table, write_ids = self.document["table"], self.document["write_ids"]
-            yield self._line("source", table, self.source, write_ids, self.source_formats)
-        table, write_ids = to_json(self.table), self.target_write_ids
-        yield self._line("target", table, self.target, write_ids, self.target_formats)
-
-    def _line(
-        self,
-        side: str,
-        table: Any,
-        files: Sequence[VisibleFile],
-        write_ids: str | None,
-        formats: PartitionFormats,
-    ) -> dict[str, Any]:
-        directories: defaultdict[tuple[str, int | None], list[tuple[str, int]]] = defaultdict(list)
-        for file in files:
-            directory, path, storage = formats.place(file)
-            directories[directory, storage].append((path, file.size_bytes))
-            if file.side_file:
-                directories[directory, storage].append((file.side_file, 0))
-        return {
-            "side": side,
-            "kind": self.document["kind"],
-            "table": table,
-            "write_ids": write_ids,
-            "storages": formats.storages,
-            "directories": [(*place, files_there) for place, files_there in directories.items()],
-        }
+            yield SidePlan(
+                side="source",
+                kind=self.document.kind,
+                table=self.document.table,
+                write_ids=self.document.write_ids,
+                storages=self.source_formats.descriptors(),
+                directories=_directories(self.source, self.source_formats),
+                row_digests=row_digests,
+            )
+        yield SidePlan(
+            side="target",
+            kind=self.document.kind,
+            table=self.table,
+            write_ids=self.target_write_ids,
+            storages=self.target_formats.descriptors(),
+            directories=_directories(self.target, self.target_formats),
+            row_digests=row_digests,
+        )
 
 
-def dumped_formats(home: DumpDirectory, document: Mapping[str, Any]) -> PartitionFormats:
+def _directories(files: Sequence[VisibleFile], formats: PartitionFormats) -> tuple[PlannedDirectory, ...]:
+    listings: defaultdict[tuple[str, int | None], list[FileEntry]] = defaultdict(list)
+    for file in files:
+        location, path, storage = formats.place(file)
+        listing = listings[location, storage]
+        listing.append(FileEntry(path=path, size_bytes=file.size_bytes))
+        if file.side_file:
+            listing.append(FileEntry(path=file.side_file, size_bytes=0))
+    return tuple(
+        PlannedDirectory(location=location, storage=storage, files=tuple(listing))
+        for (location, storage), listing in listings.items()
+    )
+
+
+def dumped_formats(home: DumpDirectory, document: TableDocument) -> PartitionFormats:
     """Return the formats of the source's partitions, as they were dumped."""
-    formats = PartitionFormats(document["table"]["sd"])
-    name = table_file("partitions", document["table"]["tableName"], ".jsonl")
-    if document["table"].get("partitionKeys"):
-        for line in home.read_lines(name):
-            formats.add(line["partition"]["sd"])
-        formats.among(line["partition"]["sd"]["location"] for line in home.read_lines(name))
+    formats = PartitionFormats.of(document.table)
+    if document.partition_keys:
+        for line in home.partitions(document.name):
+            formats.add(line.storage)
+        formats.among(line.location for line in home.partitions(document.name))
     return formats

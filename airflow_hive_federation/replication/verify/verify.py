@@ -31,9 +31,8 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump.contents import visible_files
-from airflow_hive_federation.replication.format.directory import DumpDirectory, dumped_files, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
-from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.locations import relative_to
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.metadata.table_names import named_source
@@ -51,6 +50,7 @@ from airflow_hive_federation.replication.replica.differences import (
 )
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.replication.replica.table_index import TableIndex
+from airflow_hive_federation.replication.verify.job_records import SideRows
 from airflow_hive_federation.replication.verify.partition_formats import PartitionFormats
 from airflow_hive_federation.replication.verify.table_contents import TableContents, dumped_formats
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
@@ -274,8 +274,8 @@ class _Verification:
         self._policy = policy
         self._database = policy.target_database
         self._directory = directory
-        self.event_id = int(directory.manifest()["event_id"])
-        self._tables = [self.homes.facts[name] for name in self.homes if tables is None or name in tables]
+        self.event_id = directory.manifest().event_id
+        self._tables = [self.homes.entries[name] for name in self.homes if tables is None or name in tables]
         self._progress = progress
         self._with_row_digests = row_digests
         self._layout = TargetLayout(policy=policy, managed="")
@@ -290,14 +290,12 @@ class _Verification:
     @property
     def names(self) -> set[str]:
         """Return the tables that are compared closely."""
-        return {facts["name"] for facts in self._tables}
+        return {entry.name for entry in self._tables}
 
     def transactional(self, without: Collection[str]) -> list[str]:
         """Return those of them whose files a cleaner may remove."""
         return [
-            facts["name"]
-            for facts in self._tables
-            if TableKind(facts["kind"]).transactional and facts["name"] not in without
+            entry.name for entry in self._tables if entry.kind.transactional and entry.name not in without
         ]
 
     # -- files -----------------------------------------------------------------------------------------
@@ -310,9 +308,9 @@ class _Verification:
         with self._pool.client() as client:
             transactions = valid_transactions(client.get_open_txns())
             self._layout = find_layout(client, self._policy)
-            for facts in self._tables:
-                if TableKind(facts["kind"]).has_files and facts["name"] not in without:
-                    self._contents[facts["name"]] = self._table_contents(client, facts["name"], transactions)
+            for entry in self._tables:
+                if entry.kind.has_files and entry.name not in without:
+                    self._contents[entry.name] = self._table_contents(client, entry.name, transactions)
         if not self._contents:
             return
         # Each run has a directory of its own: yesterday's digest verifies nothing today.
@@ -320,26 +318,26 @@ class _Verification:
         self._directory.write_lines(
             f"{run}/tables.jsonl",
             (
-                {**line, "row_digests": self._with_row_digests}
+                line.to_json()
                 for contents in self._contents.values()
-                for line in contents.plan()
+                for line in contents.plan(row_digests=self._with_row_digests)
             ),
         )
         options = self._policy.storage_options
         write_records(f"{self._directory.uri}/{run}/files.jsonl", self._to_digest(), options=options)
         run_verify(f"{self._directory.uri}/{run}", f"{self._directory.uri}/{run}")
-        for result in self._directory.read_report(f"{run}/rows.jsonl"):
-            self._rows[result["table"], result["side"]] = result["rows"]
-            if "row_digest" in result:
-                self._row_digests[result["table"], result["side"]] = result["row_digest"]
-            if "not_counted" in result:
-                self._not_counted[result["table"]] = result["not_counted"]
-            if "unreadable" in result and result["side"] == "source" and result.get("vanished"):
+        for result in self._directory.read_report(f"{run}/rows.jsonl", SideRows.from_json):
+            self._rows[result.table, result.side] = result.rows
+            if result.row_digest is not None:
+                self._row_digests[result.table, result.side] = result.row_digest
+            if result.not_counted is not None:
+                self._not_counted[result.table] = result.not_counted
+            if result.unreadable is not None and result.side == "source" and result.vanished:
                 # The files vanished meanwhile. As for files that vanished before, the digests of their copies
                 # are compared.
-                self._gone_meanwhile[result["table"]] = result["unreadable"]
-            elif "unreadable" in result:
-                self._unreadable[result["table"], result["side"]] = result["unreadable"]
+                self._gone_meanwhile[result.table] = result.unreadable
+            elif result.unreadable is not None:
+                self._unreadable[result.table, result.side] = result.unreadable
         for record in read_record_parts(f"{self._directory.uri}/{run}/digests", FileDigest, options=options):
             self._digests[canonical(record.uri)] = record.digest
 
@@ -357,8 +355,8 @@ class _Verification:
 
     def _table_contents(self, client: MetastoreClient, name: str, transactions: ValidTxns) -> TableContents:
         home = self.homes.of(name)
-        document = home.read_json(table_file("tables", name, ".json"))
-        source = list(dumped_files(home, name))
+        document = home.table(name)
+        source = list(home.files(name))
         table = client.get_table(self._database, name)
         partitions = client.iter_partitions(self._database, name) if table.partitionKeys else ()
         partitions = counted(partitions, f"{self._database}.{name}: partitions read", self._progress)
@@ -378,14 +376,14 @@ class _Verification:
                     options=self._policy.storage_options,
                 )
             ),
-            target_write_ids=write_ids.text() if write_ids else None,
+            target_write_ids=write_ids,
             source_formats=dumped_formats(home, document),
             target_formats=formats.among(place.location for place in places),
             note=self._gone(
                 name,
                 source,
-                document["table"]["sd"]["location"],
-                immutable=TableKind(document["kind"]).transactional,
+                document.location,
+                immutable=document.kind.transactional,
             ),
         )
 
@@ -437,17 +435,16 @@ class _Verification:
     def reports(self, differences: Sequence[Difference]) -> Iterator[TableReport]:
         """Yield one report per table."""
         differing = {difference.table for difference in differences if difference.what == "file"}
-        for facts in self._tables:
-            name = facts["name"]
+        for entry in self._tables:
+            name = entry.name
             yield TableReport(
                 name=name,
-                kind=facts["kind"],
+                kind=entry.kind.value,
                 source_rows=self._rows.get((name, "source")),
                 target_rows=self._rows.get((name, "target")),
-                files=facts["files"],
-                size_bytes=facts["size_bytes"],
-                digest_equal=not TableKind(facts["kind"]).has_files
-                or (name in self._contents and name not in differing),
+                files=entry.files,
+                size_bytes=entry.size_bytes,
+                digest_equal=not entry.kind.has_files or (name in self._contents and name not in differing),
                 note=self._note(name),
             )
 

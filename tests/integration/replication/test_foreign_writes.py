@@ -13,7 +13,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
-from airflow_hive_federation.replication.dump.repair_plan import RepairPlan
+from airflow_hive_federation.replication.format.manifest import RepairPlan
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN
 from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.increment_site import DATABASE, Site

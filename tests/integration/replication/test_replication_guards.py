@@ -24,8 +24,8 @@ from airflow_hive_federation.replication.cycle import dump_next_increment, load_
 from airflow_hive_federation.replication.dump import bootstrap, increment
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.dump.repair_plan import RepairPlan
 from airflow_hive_federation.replication.failover import roll_back_failover, start_failover, switch_roles
+from airflow_hive_federation.replication.format.manifest import RepairPlan
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner, load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.replica import markers

@@ -207,8 +207,7 @@ def read(spark: SparkSql, hive: HiveSql, reader: str, metastore: EmbeddedMetasto
 
 def skipped(one: Cycles) -> dict[str, str]:
     with one.target.client() as client:
-        found: dict[str, str] = DumpDirectory(loaded_dump(client, one.policy)).manifest()["skipped"]
-    return found
+        return dict(DumpDirectory(loaded_dump(client, one.policy)).manifest().skipped)
 
 
 def named_places(one: Cycles) -> list[str]:

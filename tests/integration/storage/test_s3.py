@@ -24,7 +24,10 @@ from airflow_hive_federation.errors import (
     FileVanishedError,
     StorageError,
 )
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.spark.copy_files import copy_plan
@@ -259,7 +262,8 @@ def test_where_external_tables_land_on_s3() -> None:
         name="p", source_database="d", dump_root="s3://b/dumps", external_base="s3a://b/base/"
     )
     layout = TargetLayout(policy=policy, managed="s3a://b/warehouse/d.db")
-    external = {"kind": "external", "table": {"tableName": "e"}}
+    external = TableDocument(table=types.Table(tableName="e"), kind=TableKind.EXTERNAL)
     assert layout.directory(external, "s3a://far/ext_loc/x", "") == "s3a://b/base/ext_loc/x"
-    managed = {"kind": "acid", "table": {"tableName": "m", "sd": {"location": "hdfs://n/w/d.db/m"}}}
+    storage = types.StorageDescriptor(location="hdfs://n/w/d.db/m")
+    managed = TableDocument(table=types.Table(tableName="m", sd=storage), kind=TableKind.FULL_ACID)
     assert layout.directory(managed, "hdfs://n/w/d.db/m/p=1", "p=1") == "s3a://b/warehouse/d.db/m/p=1"

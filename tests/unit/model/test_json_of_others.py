@@ -27,6 +27,7 @@ from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.model.views import reason_to_leave_out, text_claim
 from airflow_hive_federation.remotes.links import NAME, PROPERTIES, link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
+from airflow_hive_federation.replication.format import values
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata.statistics import is_accurate
 from airflow_hive_federation.replication.replica.cycle_history import read_cycles
@@ -89,7 +90,7 @@ ASKED: dict[str, tuple[type[HiveFederationError], Callable[[Path], Any]]] = {
     ),
     "lines of a dump": (
         DumpCorruptError,
-        of_file("x.jsonl", lambda uri: list(DumpDirectory(uri).read_report("x.jsonl"))),
+        of_file("x.jsonl", lambda uri: list(DumpDirectory(uri).read_report("x.jsonl", values.json_object))),
     ),
 }
 

@@ -26,6 +26,8 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.replication import cycle, take_over
 from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
+from airflow_hive_federation.replication.format.kinds import DumpKind
 from airflow_hive_federation.replication.load.bootstrap import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import cycle_lock, markers
@@ -34,6 +36,7 @@ from airflow_hive_federation.replication.replica.foreign_writes import ForeignWr
 from airflow_hive_federation.replication.replica.position import TargetPosition
 from airflow_hive_federation.storage import fence
 from airflow_hive_federation.storage.fence import fence_of, raise_fence
+from tests.support.dumps import manifest
 from tests.support.metastore_model import Server
 
 
@@ -88,13 +91,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
             cycle.retention, "forget_old_dumps", lambda *_, **__: made.forgotten.append(made.dump)
         )
         DumpDirectory(made.dump).finish_dump(
-            {
-                "kind": "INCREMENT",
-                "event_id": 8,
-                "previous": "file:/dumps/p/6-7-8",
-                "policy": policy.as_dumped(),
-                "tables": [],
-            }
+            manifest(
+                kind=DumpKind.INCREMENT,
+                event_id=8,
+                previous="file:/dumps/p/6-7-8",
+                policy=DumpedPolicy.of(policy),
+            )
         )
         yield made
 

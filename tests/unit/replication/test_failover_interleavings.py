@@ -29,9 +29,11 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.replication import cycle, failover, take_over
+from airflow_hive_federation.replication.format.manifest import FinishedLoad, Manifest
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import cycle_lock, markers
 from airflow_hive_federation.transactions.heartbeat import Heartbeat
+from tests.support.dumps import manifest
 from tests.support.metastore_model import Server
 
 POLICY = ReplicationPolicy(
@@ -236,10 +238,10 @@ class Baseline:
     def __init__(self, uri: str, *_: Any) -> None:
         self.uri = uri
 
-    def manifest(self) -> Mapping[str, Any]:
-        return {"event_id": 9}
+    def manifest(self) -> Manifest:
+        return manifest(event_id=9)
 
-    def finish_load(self, _facts: Any) -> None:
+    def finish_load(self, _acknowledgement: FinishedLoad) -> None:
         """Nothing is written."""
 
 

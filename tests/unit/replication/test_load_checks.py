@@ -11,11 +11,13 @@ import pytest
 from airflow_hive_federation.errors import CycleLostError
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.kinds import DumpKind
 from airflow_hive_federation.replication.load import bootstrap, increment
 from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE
 from airflow_hive_federation.storage.plan_files import write_plan
+from tests.support.dumps import manifest
 
 
 def lost() -> None:
@@ -44,7 +46,7 @@ def increments(policy: ReplicationPolicy, copy: TableCopy) -> Any:
     load: Any = object.__new__(increment._Load)
     load._policy, load._database = policy, "d"
     load._directory = DumpDirectory(f"{policy.directory}/7-8-9")
-    load._manifest = {"dropped": []}
+    load._manifest = manifest(kind=DumpKind.INCREMENT)
     load._concerned = []
     load._copies = {"t": copy}
     load._places = SimpleNamespace(spare_shared=quiet, each_once=iter)
@@ -72,8 +74,8 @@ def test_what_an_earlier_bootstrap_has_left_stays(policy: ReplicationPolicy, fil
     item = CopyItem(source="file:/far/f", target=f"file:{file}", size_bytes=0)
     write_plan(f"{policy.directory}/5-6/load/copy_plan.jsonl", [item])
     directory = DumpDirectory(f"{policy.directory}/7-8")
-    directory.write_lines("functions.jsonl", [])
-    directory.finish_dump({"kind": "BOOTSTRAP", "event_id": 7, "lease": 8, "tables": []})
+    directory.write_functions([])
+    directory.finish_dump(manifest(event_id=7, lease=8))
     write_plan(f"{directory.uri}/load/copy_plan.jsonl", [])
     unused: Any = None
     load: Any = bootstrap._Load(unused, policy, directory, progress=quiet, on_step=quiet)

@@ -13,7 +13,6 @@ from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.calls import partitions as partition_calls
 from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump import contents
@@ -21,14 +20,17 @@ from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
 from airflow_hive_federation.replication.format import directory as dump_directory
 from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.files import DataLocation
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load import bootstrap as load
 from airflow_hive_federation.replication.load import convergence
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.metadata import statistics
-from airflow_hive_federation.replication.metadata.locations import DataLocation
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
+from tests.support.dumps import manifest
 
 POLICY = ReplicationPolicy(name="p", source_database="d", dump_root="file:/nowhere")
 SOURCE, TARGET = "file:/source/d.db/t", "file:/target/d.db/t"
@@ -112,18 +114,13 @@ def dumped(root: Path, count: int) -> DumpDirectory:
     assert places.partitions == count
     files = visible_files(table(), places, WRITE_IDS, ValidTxns(high_watermark=1))
     assert write_files(directory, "t", files).files == count
-    directory.write_lines("functions.jsonl", [])
-    directory.finish_dump({"tables": [], "event_id": 1, "lease": 1})
+    directory.write_functions([])
+    directory.finish_dump(manifest())
     return directory
 
 
-def document() -> dict[str, Any]:
-    return {
-        "table": to_json(table()),
-        "kind": "full_acid",
-        "constraints": {},
-        "write_ids": WRITE_IDS.text(),
-    }
+def document() -> TableDocument:
+    return TableDocument(table=table(), kind=TableKind.FULL_ACID, write_ids=WRITE_IDS)
 
 
 def loaded(directory: DumpDirectory, count: int) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
+from tests.support.dumps import manifest
 
 POLICY = ReplicationPolicy(name="p", source_database="db", dump_root="file:/dumps")
 
@@ -54,10 +56,10 @@ def test_partitions_that_the_source_does_not_list(
         parameters={},
         tableType="MANAGED_TABLE",
     )
-    document = {"table": to_json(table), "constraints": {}, "write_ids": None, "kind": "managed"}
+    document = TableDocument(table=table, kind=TableKind.MANAGED)
     directory = DumpDirectory(f"file:{tmp_path}")
-    directory.write_lines(table_file("partitions", "t", ".jsonl"), ())
-    directory.finish_dump({})
+    directory.write_partitions("t", ())
+    directory.finish_dump(manifest())
     layout = TargetLayout(policy=POLICY, managed="file:/w")
     target = Target(layout.table(document, {}))
     one = TableConvergence(

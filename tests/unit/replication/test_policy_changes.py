@@ -8,13 +8,17 @@ import pytest
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.replication.dump.retention import forget_old_dumps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
+from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.manifest import FinishedLoad, TableEntry
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import PolicyChanges, policy_changes, refuse_changed
+from tests.support.dumps import manifest
 
 POLICY = ReplicationPolicy(
     name="shop", source_database="shop", dump_root="/dumps", external_base="s3://bucket/base"
 )
-BEFORE = POLICY.as_dumped()
+BEFORE = DumpedPolicy.of(POLICY)
 
 
 @pytest.mark.parametrize(
@@ -55,22 +59,22 @@ def test_another_source_is_another_policy() -> None:
 def test_a_dump_is_not_loaded_by_a_policy_that_puts_things_elsewhere(
     fields: dict[str, object], named: str
 ) -> None:
-    manifest = {"policy": BEFORE}
+    of_before = manifest(policy=BEFORE)
     allowed = replace(POLICY, target_database="copy", preserve="p", into_existing=True, include_tables="a|b")
-    refuse_changed("/dumps/shop/7-8-9", manifest, allowed)
+    refuse_changed("/dumps/shop/7-8-9", of_before, allowed)
     with pytest.raises(ConfigurationError, match=f"since dump /dumps/shop/7-8-9 was written: {named}"):
-        refuse_changed("/dumps/shop/7-8-9", manifest, replace(POLICY, **fields))  # type: ignore[arg-type]
+        refuse_changed("/dumps/shop/7-8-9", of_before, replace(POLICY, **fields))  # type: ignore[arg-type]
 
 
 def test_functions_of_earlier_versions_move_to_the_directory_of_their_policy() -> None:
     """Jars of all policies shared a directory then, and manifests did not name it."""
-    before = {name: value for name, value in BEFORE.items() if name != "functions_directory"}
-    assert policy_changes(before, POLICY) == PolicyChanges(functions_root=True)
+    before = {name: value for name, value in BEFORE.to_json().items() if name != "functions_directory"}
+    assert policy_changes(DumpedPolicy.from_json(before), POLICY) == PolicyChanges(functions_root=True)
 
 
 def test_dumps_of_before_there_were_patterns() -> None:
-    before = {name: value for name, value in BEFORE.items() if not name.endswith("_tables")}
-    assert policy_changes(before, POLICY) == PolicyChanges()
+    before = {name: value for name, value in BEFORE.to_json().items() if not name.endswith("_tables")}
+    assert policy_changes(DumpedPolicy.from_json(before), POLICY) == PolicyChanges()
 
 
 @pytest.mark.parametrize(
@@ -101,13 +105,18 @@ def test_dumps_that_describe_nothing_any_more_go(tmp_path: Path) -> None:
     def dump(name: str, *homes: str, loaded: str = policy.target_database) -> DumpDirectory:
         directory = DumpDirectory(f"{policy.directory}/{name}")
         directory.write_text("something", "x")
-        facts = [
-            {"name": f"t{number}", "dump": f"{policy.directory}/{home}", "work": "nothing", "kind": "managed"}
+        entries = [
+            TableEntry(
+                name=f"t{number}",
+                dump=f"{policy.directory}/{home}",
+                work=TableWork.NOTHING,
+                kind=TableKind.MANAGED,
+            )
             for number, home in enumerate(homes)
         ]
-        directory.finish_dump({"tables": facts})
+        directory.finish_dump(manifest(*entries))
         if loaded:
-            directory.finish_load({"database": loaded})
+            directory.finish_load(FinishedLoad(database=loaded))
         return directory
 
     for name in ("9-1", "10-12-3", "12-100-4", "100-101-5", "101-102-6"):

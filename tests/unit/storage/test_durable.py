@@ -19,6 +19,7 @@ from airflow_hive_federation.replication.load.copying import TableCopy, place_st
 from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.publishing import make_directory, write_atomically
+from tests.support.dumps import manifest
 from tests.support.durability import Recorder, recorded
 
 
@@ -41,7 +42,7 @@ def test_a_dump(recorder: Recorder, tmp_path: Path) -> None:
     dump.write_lines("partitions/t.jsonl", [{"n": 1}])
     dump.write_text("_external_tables_info", "")
     recorder.assert_durable()
-    dump.finish_dump({})
+    dump.finish_dump(manifest())
     recorder.assert_durable()
     # Nothing says that the dump is whole before all of it would survive.
     finished = recorder.at("rename", "_finished_dump")

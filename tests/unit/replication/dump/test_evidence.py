@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from airflow_hive_federation.errors import SourceDirectoryMissingError, UnexplainedRemovalError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump.contents import is_published, visible_files
@@ -31,11 +30,13 @@ from airflow_hive_federation.replication.dump.source_directories import (
     Sightings,
     new_directories_missing,
 )
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
 from airflow_hive_federation.replication.metadata.definitions import name_of, table_kind
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from tests.support.dumps import manifest
 
 POLICY = ReplicationPolicy(name="p", source_database="db", target_database="copy", dump_root="file:/dumps")
 NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
@@ -191,14 +192,10 @@ class Source:
         (root / "elsewhere" / "other").touch()
         self.dump = DumpDirectory(f"file:{root}/dump")
         table, partitions = self.wire(), self.partitions("123")
-        self.dump.write_json(
-            table_file("tables", "t", ".json"),
-            {"table": to_json(table), "kind": table_kind(table).value, "write_ids": None},
-        )
-        lines = [{"name": name_of(table, one), "partition": to_json(one)} for one in partitions]
-        self.dump.write_lines(table_file("partitions", "t", ".jsonl"), lines)
-        self.dump.write_lines(table_file("files", "t", ".jsonl"), map(asdict, self.listed(partitions)[1]))
-        self.dump.finish_dump({"tables": []})
+        self.dump.write_table(TableDocument(table=table, kind=table_kind(table)))
+        self.dump.write_partitions("t", (PartitionLine.of(name_of(table, one), one) for one in partitions))
+        self.dump.write_files("t", self.listed(partitions)[1])
+        self.dump.finish_dump(manifest())
 
     def files(self) -> dict[str, Path]:
         inner = "delta_0000001_0000001_0000/000000_0" if self.kind == "acid" else "000000_0"

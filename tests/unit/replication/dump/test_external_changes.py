@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.external_changes import files_changed
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
 from airflow_hive_federation.replication.metadata.definitions import name_of
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
+from tests.support.dumps import manifest
 
 
 def dumped(root: Path, places: dict[str, Path], *, partitioned: bool) -> DumpDirectory:
@@ -37,14 +38,11 @@ def dumped(root: Path, places: dict[str, Path], *, partitioned: bool) -> DumpDir
         if partitioned
     ]
     directory = DumpDirectory(f"file:{root}/dump")
-    directory.write_json(
-        table_file("tables", "x", ".json"), {"table": to_json(table), "kind": "external", "write_ids": None}
-    )
-    lines = ({"name": name_of(table, one), "partition": to_json(one)} for one in partitions)
-    directory.write_lines(table_file("partitions", "x", ".jsonl"), lines)
+    directory.write_table(TableDocument(table=table, kind=TableKind.EXTERNAL))
+    directory.write_partitions("x", (PartitionLine.of(name_of(table, one), one) for one in partitions))
     files = visible_files(table, TableLocations(table, partitions), None, ValidTxns(high_watermark=1))
-    directory.write_lines(table_file("files", "x", ".jsonl"), map(asdict, files))
-    directory.finish_dump({"tables": []})
+    directory.write_files("x", files)
+    directory.finish_dump(manifest())
     return DumpDirectory(directory.uri)
 
 
@@ -84,7 +82,7 @@ def test_files_that_are_not_finished_are_neither_dumped_nor_a_change(tmp_path: P
     (inside / "file").write_text("1\n", encoding="utf-8")
     unfinished.touch()
     dump = dumped(tmp_path, {}, partitioned=False)
-    assert [line["path"] for line in dump.read_lines(table_file("files", "x", ".jsonl"))] == ["file"]
+    assert [file.path for file in dump.files("x")] == ["file"]
     touch(unfinished)
     assert not files_changed(dump, "x")
     unfinished.rename(inside / "000000_0")

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.tables import PartitionLine
+from tests.support.dumps import manifest
 
 
 def dump(root: Path, partitions: dict[str, int], *files: VisibleFile) -> DumpDirectory:
     directory = DumpDirectory(f"file:{root}")
-    lines = [
-        {"name": name, "partition": {"createTime": time, "values": [name.partition("=")[2]]}}
+    lines = (
+        PartitionLine.of(name, types.Partition(createTime=time, values=[name.partition("=")[2]]))
         for name, time in partitions.items()
-    ]
-    directory.write_lines(table_file("partitions", "t", ".jsonl"), lines)
-    directory.write_lines(table_file("files", "t", ".jsonl"), map(asdict, files))
+    )
+    directory.write_partitions("t", lines)
+    directory.write_files("t", files)
     return directory
 
 
@@ -40,7 +42,7 @@ def test_partitions_that_were_made_at_another_time_or_have_other_files_are_other
         file("p=streamed", "a", side_file="a_flush_length"),
         file("p=streamed", "b", filtered=True),
     )
-    before.finish_dump({})
+    before.finish_dump(manifest())
     now = dump(
         tmp_path / "now",
         {"p=same": 1, "p=again": 2, "p=new": 2, "p=renamed": 1, "p=longer": 1, "p=streamed": 1},

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from airflow_hive_federation.errors import VerificationError
-from airflow_hive_federation.replication.dump.repair_plan import RepairPlan, repair_plan_of
+from airflow_hive_federation.replication.dump.repair_plan import repair_plan_of
+from airflow_hive_federation.replication.format.manifest import RepairPlan
 from airflow_hive_federation.replication.replica.differences import OWNER, RETAINED, WRITE_IDS, Difference
 from airflow_hive_federation.replication.verify.verify import VerificationReport
 
@@ -37,7 +38,7 @@ def test_what_differs_once_more_is_made_anew() -> None:
 
 def test_nothing_to_mend() -> None:
     assert not repair_plan_of([])
-    assert not RepairPlan.from_json(None)
+    assert not RepairPlan.from_json({})
 
 
 def test_what_a_target_retains_is_left_to_somebody_who_decides() -> None:

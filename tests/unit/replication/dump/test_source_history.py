@@ -32,7 +32,7 @@ def client(*events: types.NotificationEvent) -> Any:
 def test_the_same_source() -> None:
     noted = note_event(client(event(6), event(7), event(8)), 7)
     assert noted
-    assert noted["id"] == 7
+    assert noted.id == 7
     check_history(client(event(7), event(8), event(9)), noted)
 
 

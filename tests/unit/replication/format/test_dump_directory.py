@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
+from airflow_hive_federation.replication.format import values
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.manifest import FinishedLoad
+from airflow_hive_federation.replication.format.tables import table_file
 from airflow_hive_federation.storage.plan_files import write_records
+from tests.support.dumps import manifest
 
 
 @pytest.fixture
@@ -20,14 +24,14 @@ def dump(tmp_path: Path) -> DumpDirectory:
     directory.write_json("database.json", {"name": "d"})
     directory.write_lines("events.jsonl", ({"n": n, "text": "zeile\u2028\u0085ende"} for n in range(3)))
     directory.write_text("_notes", "document d\n")
-    directory.finish_dump({"event_id": 7})
+    directory.finish_dump(manifest(event_id=7))
     return DumpDirectory(directory.uri)
 
 
 def test_what_was_written_is_read(dump: DumpDirectory) -> None:
-    assert dump.manifest()["event_id"] == 7
-    assert dump.read_json("database.json") == {"name": "d"}
-    assert [line["n"] for line in dump.read_lines("events.jsonl")] == [0, 1, 2]
+    assert dump.manifest().event_id == 7
+    assert dump.read_json("database.json", values.json_object) == {"name": "d"}
+    assert [line["n"] for line in dump.read_lines("events.jsonl", values.json_object)] == [0, 1, 2]
 
 
 def test_an_unfinished_dump_is_refused(tmp_path: Path) -> None:
@@ -38,8 +42,8 @@ def test_an_unfinished_dump_is_refused(tmp_path: Path) -> None:
 
 
 def read_everything(dump: DumpDirectory) -> None:
-    dump.read_json("database.json")
-    list(dump.read_lines("events.jsonl"))
+    dump.read_json("database.json", values.json_object)
+    list(dump.read_lines("events.jsonl", values.json_object))
     dump.read_text("_notes")
 
 
@@ -65,9 +69,9 @@ def test_what_its_writer_garbled_is_named(tmp_path: Path, content: bytes, why: s
     directory.write_text("database.json", "")
     (tmp_path / "dump/database.json").write_bytes(content)
     directory._digests["database.json"] = hashlib.sha256(content).hexdigest()
-    directory.finish_dump({})
+    directory.finish_dump(manifest())
     with pytest.raises(DumpCorruptError, match=rf"database\.json cannot be used: {why}"):
-        DumpDirectory(directory.uri).read_json("database.json")
+        DumpDirectory(directory.uri).read_json("database.json", values.json_object)
 
 
 def test_what_another_run_has_begun_is_no_part_of_the_dump(tmp_path: Path) -> None:
@@ -81,12 +85,12 @@ def test_what_another_run_has_begun_is_no_part_of_the_dump(tmp_path: Path) -> No
     again.write_json("_begun.json", {"policy": "p"})
     again.write_json("database.json", {"name": "d"})
     assert not again.dump_finished
-    again.finish_dump({"event_id": 7})
+    again.finish_dump(manifest(event_id=7))
     dump = DumpDirectory(begun.uri)
-    assert sorted(dump.manifest()["files"]) == ["_begun.json", "database.json"]
-    assert dump.read_json("database.json") == {"name": "d"}
+    assert sorted(dump.manifest().files) == ["_begun.json", "database.json"]
+    assert dump.read_json("database.json", values.json_object) == {"name": "d"}
     with pytest.raises(DumpCorruptError, match=r"tables/gone\.json"):
-        dump.read_json("tables/gone.json")
+        dump.read_json("tables/gone.json", values.json_object)
 
 
 def test_a_run_that_goes_on_beside_its_successor_mixes_nothing_into_the_dump(tmp_path: Path) -> None:
@@ -94,32 +98,32 @@ def test_a_run_that_goes_on_beside_its_successor_mixes_nothing_into_the_dump(tmp
     for run, text in ((suspended, "of before"), (successor, "d")):
         run.write_json("database.json", {"name": text})
         run.write_json("_begun.json", {"made": text})
-    successor.finish_dump({"event_id": 7})
+    successor.finish_dump(manifest(event_id=7))
     suspended.write_json("database.json", {"name": "of before"})
     with pytest.raises(DumpCorruptError, match=r"database\.json .* truncated or changed"):
-        DumpDirectory(successor.uri).read_json("database.json")
+        DumpDirectory(successor.uri).read_json("database.json", values.json_object)
     # Though it acknowledges what it has written, the rest is not of its making.
-    suspended.finish_dump({"event_id": 7})
+    suspended.finish_dump(manifest(event_id=7))
     with pytest.raises(DumpCorruptError, match=r"_begun\.json .* truncated or changed"):
-        DumpDirectory(successor.uri).read_json("_begun.json")
+        DumpDirectory(successor.uri).read_json("_begun.json", values.json_object)
 
 
 @pytest.mark.parametrize("broken", ["{", "1, 2", "", "1]"])
 def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
     """However many lines are parsed together."""
     (tmp_path / "report.jsonl").write_text("".join(f"[{n}]\n" for n in range(2500)) + broken + "\n[7]\n")
-    lines = DumpDirectory(f"file:{tmp_path}").read_report("report.jsonl")
-    assert [next(lines) for _ in range(2500)] == [[n] for n in range(2500)]
+    lines = DumpDirectory(f"file:{tmp_path}").read_report("report.jsonl", values.list_of(values.whole))
+    assert [next(lines) for _ in range(2500)] == [(n,) for n in range(2500)]
     with pytest.raises(DumpCorruptError, match="line 2501 is not JSON"):
         next(lines)
 
 
 def test_a_dump_of_another_format_is_refused(tmp_path: Path) -> None:
     directory = DumpDirectory(f"file:{tmp_path}/dump")
-    directory.finish_dump({})
-    manifest = (tmp_path / "dump/_manifest.json").read_text().replace('"format": 1', '"format": 2')
-    DumpDirectory(directory.uri)._write("_manifest.json", [manifest])
-    DumpDirectory(directory.uri)._write("_finished_dump", [hashlib.sha256(manifest.encode()).hexdigest()])
+    directory.finish_dump(manifest())
+    text = (tmp_path / "dump/_manifest.json").read_text().replace('"format": 1', '"format": 2')
+    DumpDirectory(directory.uri)._write("_manifest.json", [text])
+    DumpDirectory(directory.uri)._write("_finished_dump", [hashlib.sha256(text.encode()).hexdigest()])
     with pytest.raises(DumpCorruptError, match="format 2"):
         DumpDirectory(directory.uri).manifest()
 
@@ -136,8 +140,8 @@ def test_a_dump_is_its_owners_alone(tmp_path: Path) -> None:
         for _ in range(2):
             dump = DumpDirectory(f"file:{root}/policy/1-2-3")
             dump.write_json("tables/t.json", {})
-            dump.finish_dump({})
-            dump.finish_load({})
+            dump.finish_dump(manifest())
+            dump.finish_load(FinishedLoad(database="d"))
             write_records(f"{dump.uri}/load/outcomes/one.jsonl", [])
             found = {path: stat.S_IMODE(path.stat().st_mode) for path in (root / "policy").rglob("*")}
             assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
@@ -148,4 +152,4 @@ def test_a_dump_is_its_owners_alone(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(root.stat().st_mode) == 0o777
-    assert dump.manifest()["files"].keys() == {"tables/t.json"}
+    assert dump.manifest().files.keys() == {"tables/t.json"}

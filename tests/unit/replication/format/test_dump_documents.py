@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, fields
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import pytest
 
 from airflow_hive_federation.errors import ConfigurationError, DumpCorruptError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.files import CopyItem
-from airflow_hive_federation.replication.format import documents
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.format.files import VisibleFile
-from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile
+from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
+from airflow_hive_federation.replication.format.manifest import TableChanges, TableEntry
+from airflow_hive_federation.replication.format.tables import EndedTransaction, PartitionLine, TableDocument
 from airflow_hive_federation.replication.load.whole_dump import check_dump
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
@@ -24,6 +25,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.plan_files import read_plan, write_plan
 from airflow_hive_federation.storage.sources import SourceRoots
+from tests.support.dumps import manifest
 from tests.support.tampering import DEEP, Edit, at, tamper
 
 OUT = "../../../outside"
@@ -31,59 +33,49 @@ TABLE, PARTITION, FILE = "tables/t.json", "partitions/t.jsonl", "files/t.jsonl"
 DIGEST = "0" * 64
 
 
-def facts(name: str, kind: str) -> dict[str, Any]:
-    return {"name": name, "kind": kind, "partitions": 1, "files": 1, "size_bytes": 1, "reached": 0}
-
-
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
     """An increment's dump with one of each document: it has all that a bootstrap's has, and more."""
     directory = DumpDirectory(f"file:{tmp_path}/dump")
-    directory.write_json("database.json", {"name": "d"})
-    resource = {"resourceType": 1, "uri": "hdfs://nn/udf.jar"}
-    function = {"functionName": "f", "dbName": "d", "resourceUris": [resource]}
-    directory.write_lines("functions.jsonl", [function])
+    directory.write_database(types.Database(name="d"))
+    jar = types.ResourceUri(resourceType=1, uri="hdfs://nn/udf.jar")
+    directory.write_functions([types.Function(functionName="f", dbName="d", resourceUris=[jar])])
     table = types.Table(
         dbName="d",
         tableName="t",
         sd=types.StorageDescriptor(location="hdfs://nn/d/t"),
         partitionKeys=[types.FieldSchema(name="p", type="string")],
     )
-    directory.write_json(
-        TABLE,
-        {
-            "table": to_json(table),
-            "kind": "external",
-            "write_ids": None,
-            "constraints": {},
-            "places": [["", "hdfs://nn/d/t"]],
-        },
+    directory.write_table(
+        TableDocument(
+            table=table,
+            kind=TableKind.EXTERNAL,
+            places=(DataLocation(partition="", location="hdfs://nn/d/t"),),
+        )
     )
     partition = types.Partition(values=["1"], sd=types.StorageDescriptor(location="hdfs://nn/d/t/p=1"))
-    directory.write_lines(PARTITION, [{"name": "p=1", "partition": to_json(partition)}])
+    directory.write_partitions("t", [PartitionLine.of("p=1", partition)])
     path = "p=1/a"
     file = VisibleFile(
         directory="hdfs://nn/d/t", partition="", path=path, target_path=path, size_bytes=1, modified_ns=1
     )
-    directory.write_lines(FILE, [asdict(file)])
-    directory.write_lines("writes/t.jsonl", [[1, 1]])
-    directory.write_lines("ends.jsonl", [[1, True, 1]])
+    directory.write_files("t", [file])
+    directory.write_writes("t", [(1, 1)])
+    directory.write_ends([EndedTransaction(1, True, 1)])
     entry = ExternalEntry(table="t", location="hdfs://nn/d/t")
     directory.write_text(external_tables.FILE_NAME, external_tables.to_text([entry]))
-    manifest = {
-        "kind": "INCREMENT",
-        "policy": {},
-        "from_id": 1,
-        "event_id": 2,
-        "previous": f"file:{tmp_path}/before",
-        "lease": 1,
-        "tables": [{**facts("t", "external"), "work": "continue", "writes": 1, "renewed": [], "gone": []}],
-        "dropped": [],
-        "functions_gone": [],
-        "open_writes": [],
-        "mend": {"tables": [], "replaced": [], "files": [], "database": False},
-    }
-    directory.finish_dump(manifest)
+    external = TableEntry(
+        name="t",
+        kind=TableKind.EXTERNAL,
+        partitions=1,
+        files=1,
+        size_bytes=1,
+        work=TableWork.CONTINUE,
+        recorded_changes=TableChanges(writes=1),
+    )
+    directory.finish_dump(
+        manifest(external, kind=DumpKind.INCREMENT, from_id=1, event_id=2, previous=f"file:{tmp_path}/before")
+    )
     check_dump(DumpDirectory(directory.uri), SourceRoots())
     return tmp_path / "dump"
 
@@ -166,7 +158,7 @@ TAMPERED = [
     ("_manifest.json", at("mend", value={"files": ["file:/a/../b"]})),
     ("_manifest.json", at("open_writes", value=[7])),
     ("_manifest.json", at("open_writes", value=[[1]])),
-    ("_manifest.json", lambda manifest: {key: value for key, value in manifest.items() if key != "files"}),
+    ("_manifest.json", lambda document: {key: value for key, value in document.items() if key != "files"}),
     ("_manifest.json", at("event_id", value="2")),
     ("_manifest.json", at("files", value={OUT: DIGEST})),
     ("_manifest.json", at("files", value={TABLE: "x"})),
@@ -202,19 +194,22 @@ def test_a_tampered_list_of_external_directories_is_named(dump: Path, line: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "line"),
+    ("name", "line", "read_record"),
     [
-        ("load/digests/t.jsonl", f'{{"uri": "file:/a/../b", "digest": "{DIGEST}"}}'),
-        ("load/digests/t.jsonl", '{"uri": "file:/a", "digest": 7}'),
-        ("load/placed/t.jsonl", '{"uri": "file:/a/../b", "modified_ns": 1}'),
-        ("load/placed/t.jsonl", '{"uri": "file:/a", "modified_ns": "1"}'),
+        ("digests", f'{{"uri": "file:/a/../b", "digest": "{DIGEST}"}}', DumpDirectory.digests),
+        ("digests", '{"uri": "file:/a", "digest": 7}', DumpDirectory.digests),
+        ("placed", '{"uri": "file:/a/../b", "modified_ns": 1}', DumpDirectory.placed_times),
+        ("placed", '{"uri": "file:/a", "modified_ns": "1"}', DumpDirectory.placed_times),
     ],
 )
-def test_a_tampered_report_of_a_load_is_named(tmp_path: Path, name: str, line: str) -> None:
+def test_a_tampered_report_of_a_load_is_named(
+    tmp_path: Path, name: str, line: str, read_record: Callable[[DumpDirectory, str], object]
+) -> None:
+    name = f"load/{name}/t.jsonl"
     (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).write_text(f"{line}\n", encoding="utf-8")
     with pytest.raises(DumpCorruptError, match=f"{name}.*line 1"):
-        list(DumpDirectory(f"file:{tmp_path}").read_report(name))
+        read_record(DumpDirectory(f"file:{tmp_path}"), "t")
 
 
 @pytest.mark.parametrize("text", [DEEP, b'{"database": ".."}', b'{"database": 7}', b"[1]", b"null"])
@@ -256,9 +251,10 @@ def test_the_target_s_paths_lie_below_their_roots_whatever_was_checked_before() 
     file = VisibleFile(
         directory="file:/d/t", partition="", path="a", target_path="", size_bytes=1, modified_ns=1
     )
-    document = {"table": {"tableName": "t", "sd": {"location": "file:/d/t"}}, "kind": "managed"}
+    storage = types.StorageDescriptor(location="file:/d/t")
+    document = TableDocument(table=types.Table(tableName="t", sd=storage), kind=TableKind.MANAGED)
     for name in ("", "..", "a/../..", "a\0b"):
-        other = {**document, "table": {**document["table"], "tableName": name}}  # type: ignore[dict-item]
+        other = replace(document, table=types.Table(tableName=name, sd=storage))
         with pytest.raises(ConfigurationError):
             layout.directory(other, "file:/d/t", "")
     with pytest.raises(ConfigurationError):
@@ -273,8 +269,3 @@ def test_the_target_s_paths_lie_below_their_roots_whatever_was_checked_before() 
     ):
         with pytest.raises(ConfigurationError):
             layout.resource(function, uri)
-
-
-def test_the_checks_know_the_values_that_they_name() -> None:
-    assert set(documents.WORK) == {work.value for work in TableWork}
-    assert {field.name for field in fields(VisibleFile)} == documents.FILE_FIELDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ import pytest
 
 from airflow_hive_federation.errors import LocationConflictError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.dump.contents import is_published
-from airflow_hive_federation.replication.format.directory import DumpDirectory, table_file
-from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.copying import files_there, plan_copy
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata import external_tables
@@ -25,6 +26,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.external_claims import claim_external
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.listing import list_files
+from tests.support.dumps import manifest
 
 
 @pytest.fixture
@@ -45,31 +47,24 @@ def write_dump(uri: str, tables: dict[str, dict[str, int]], **earlier: str) -> D
     :param earlier: tables that the dump of another URI describes.
     """
     dump = DumpDirectory(uri)
-    facts: list[dict[str, Any]] = [
-        {"name": name, "kind": TableKind.EXTERNAL.value, "dump": home} for name, home in earlier.items()
-    ]
+    entries = [TableEntry(name=name, kind=TableKind.EXTERNAL, dump=home) for name, home in earlier.items()]
     found = []
     for key, files in tables.items():
         name, _, location = key.partition("|")
         table = types.Table(tableName=name, sd=types.StorageDescriptor(location=location))
-        document = {
-            "table": to_json(table),
-            "kind": TableKind.EXTERNAL.value,
-            "write_ids": None,
-            "places": [["", location]],
-        }
-        dump.write_json(table_file("tables", name, ".json"), document)
+        places = (DataLocation(partition="", location=location),)
+        dump.write_table(TableDocument(table=table, kind=TableKind.EXTERNAL, places=places))
         listed = (
             VisibleFile(
                 directory=location, partition="", path=path, target_path=path, size_bytes=size, modified_ns=0
             )
             for path, size in files.items()
         )
-        dump.write_lines(table_file("files", name, ".jsonl"), map(asdict, listed))
+        dump.write_files(name, listed)
         found.append(ExternalEntry(table=name, location=location))
-        facts.append({"name": name, "kind": TableKind.EXTERNAL.value, "dump": uri})
+        entries.append(TableEntry(name=name, kind=TableKind.EXTERNAL, dump=uri))
     dump.write_text(external_tables.FILE_NAME, external_tables.to_text(found))
-    dump.finish_dump({"tables": facts})
+    dump.finish_dump(manifest(*entries))
     return DumpDirectory(uri)
 
 
@@ -95,9 +90,7 @@ def test_no_table_removes_what_another_has_listed(
     put(tmp_path / "base" / "d", "sub/surplus_too")
     places = TargetPlaces(dump, layout)
     documents = {
-        name: dump.read_json(table_file("tables", name, ".json"))
-        for name in ("outer", "inner")
-        if name == "outer" or inner_is_concerned
+        name: dump.table(name) for name in ("outer", "inner") if name == "outer" or inner_is_concerned
     }
     copies = {
         name: plan_copy(
@@ -187,7 +180,7 @@ def test_the_claims_in_external_base_are_no_files_of_a_table_there(
     dump = write_dump(f"file:{tmp_path}/dumps/shop/1-2-3", {"t|file:/lake": {"own": 1}})
     claim_external("one", layout.policy, TargetPlaces(dump, layout)._external)
     put(tmp_path / "base", "own", "surplus", "_other/f")
-    document = dump.read_json(table_file("tables", "t", ".json"))
+    document = dump.table("t")
     there = files_there(layout, document)
     assert {uri.rpartition("/base/")[2] for uri in there} == {"own", "surplus", "_other/f"}
     paths = [entry.path for entry in list_files(f"file:{tmp_path}/base") if is_published(entry.path)]

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.replication.metadata.constraints import claims, target_constraints
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
@@ -61,7 +60,7 @@ def test_a_constraint_is_its_name_and_all_it_says() -> None:
 
 def test_both_sides_say_the_same_of_their_own_databases() -> None:
     source = constraints(primaryKeys=primary("a"), foreignKeys=[foreign("parent")])
-    target = target_constraints(to_json(source), POLICY)
+    target = target_constraints(source, POLICY)
     assert claims(source) == claims(target)
     assert {one.table_db for one in target.primaryKeys} == {"copy"}
     assert [(key.pktable_db, key.fktable_db) for key in target.foreignKeys] == [("copy", "copy")]
@@ -69,6 +68,6 @@ def test_both_sides_say_the_same_of_their_own_databases() -> None:
 
 def test_foreign_keys_to_tables_outside_the_policy_are_left_out() -> None:
     keys = [foreign("tmp_a"), foreign("elsewhere", database="other"), foreign("parent")]
-    made = target_constraints(to_json(constraints(foreignKeys=keys)), POLICY)
+    made = target_constraints(constraints(foreignKeys=keys), POLICY)
     assert [key.fk_name for key in made.foreignKeys] == ["fk_parent"]
-    assert target_constraints(to_json(constraints(foreignKeys=keys[:2])), POLICY).foreignKeys is None
+    assert target_constraints(constraints(foreignKeys=keys[:2]), POLICY).foreignKeys is None

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.definitions import (
     not_replicated,
@@ -46,7 +47,7 @@ def test_what_is_left_out_says_why() -> None:
 
 
 def test_statistics_of_rows_that_are_not_copied_do_not_travel() -> None:
-    cut = "d.t:5:9223372036854775807::"
+    cut = ValidWriteIds.parse("d.t:5:9223372036854775807::")
     kept = with_honest_statistics(table(write_id=5, COLUMN_STATS_ACCURATE="{}"), cut)
     dropped = with_honest_statistics(table(write_id=6, COLUMN_STATS_ACCURATE="{}"), cut)
     assert "COLUMN_STATS_ACCURATE" in kept.parameters

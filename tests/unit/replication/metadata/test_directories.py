@@ -15,9 +15,9 @@ from airflow_hive_federation.errors import (
     LocationConflictError,
 )
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.metadata.directories import (
     Claim,
     check_claims,
@@ -291,7 +291,7 @@ def test_every_file_of_a_plan_lies_below_its_directory(
     layout = TargetLayout(policy=made, managed=MANAGED)
     kind = TableKind.EXTERNAL if external else TableKind.MANAGED
     table = types.Table(tableName="t", sd=types.StorageDescriptor(location=root))
-    document = {"table": to_json(table), "kind": kind.value, "write_ids": None}
+    document = TableDocument(table=table, kind=kind)
     path, target_path = (f"base_0000005_v0000007/{path}", f"base_0000005/{path}") if acid else (path, path)
     file = VisibleFile(
         directory=elsewhere or join(root, "p=1"),

@@ -13,6 +13,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import events as ev
+from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.metadata.table_names import (
     is_left_from_before,
     named_event,
@@ -137,5 +138,5 @@ def test_what_does_not_translate_names_is_not_asked() -> None:
 def test_names_that_stand_for_other_tables_now(
     before: dict[str, str], now: dict[str, str], renamed: set[str]
 ) -> None:
-    was = replace(POLICY, table_names=before).as_dumped()
+    was = DumpedPolicy.of(replace(POLICY, table_names=before))
     assert policy_changes(was, replace(POLICY, table_names=now)).renamed == renamed

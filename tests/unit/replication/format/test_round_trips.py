@@ -1,0 +1,319 @@
+"""Every document of a dump is read as it was written, and refused if it lacks a field that it needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
+from airflow_hive_federation.replication.format.files import (
+    CopiedFile,
+    DataLocation,
+    PlacedTime,
+    VisibleFile,
+)
+from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
+from airflow_hive_federation.replication.format.manifest import (
+    FinishedLoad,
+    Manifest,
+    RepairPlan,
+    SourceEvent,
+    TableChanges,
+    TableEntry,
+    UnknownFormatError,
+)
+from airflow_hive_federation.replication.format.tables import (
+    EndedTransaction,
+    PartitionLine,
+    TableDocument,
+    read_write,
+)
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.verify.job_records import PlannedDirectory, SidePlan, SideRows
+
+counts = st.integers(0, 1 << 62)
+wholes = st.integers(-(1 << 62), 1 << 62)
+texts = st.text(max_size=8)
+words = st.text("abcz_09ü ", min_size=1, max_size=6)
+names = words.filter(str.strip)
+table_names = st.one_of(names, st.builds("{}/{}".format, words, words))
+partitions = st.builds("p={}".format, words)
+locations = st.one_of(
+    st.builds("hdfs://nn:8020/{}".format, words),
+    st.builds("file:/{}/{}".format, words, words),
+    st.builds("s3a://b/{}".format, words),
+)
+digests = st.text("0123456789abcdef", min_size=64, max_size=64)
+
+
+def some(items: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(items, max_size=3).map(tuple)
+
+
+def sets(items: st.SearchStrategy[Any]) -> st.SearchStrategy[frozenset[Any]]:
+    return st.frozensets(items, max_size=3)
+
+
+def maps(keys: st.SearchStrategy[Any], items: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[Any, Any]]:
+    return st.dictionaries(keys, items, max_size=3)
+
+
+policies = st.builds(
+    ReplicationPolicy,
+    name=st.just("p"),
+    source_database=st.sampled_from(["d", "shop"]),
+    dump_root=locations,
+    external_base=st.none() | locations,
+    external_authority=st.booleans(),
+    functions_root=st.none() | locations,
+    table_names=st.sampled_from([{}, {"a": "b"}]),
+)
+entries = st.builds(
+    TableEntry,
+    name=table_names,
+    kind=st.sampled_from(TableKind),
+    partitions=counts,
+    files=counts,
+    size_bytes=counts,
+    reached=counts,
+    partition_names=texts,
+    dump=st.just("") | locations,
+    work=st.none() | st.sampled_from(TableWork),
+    recorded_changes=st.none()
+    | st.builds(TableChanges, seed=counts, writes=counts, renewed=some(partitions), gone=some(partitions)),
+)
+shared = {
+    "policy": policies.map(DumpedPolicy.of),
+    "event_id": counts,
+    "lease": counts,
+    "tables": some(entries),
+    "last_event": st.none() | st.builds(SourceEvent, id=counts, time=wholes, type=texts, message=texts),
+    "adopted": some(table_names),
+    "skipped": maps(table_names, texts),
+    "partitions": counts,
+    "files": maps(st.builds("files/{}.jsonl".format, words), digests),
+}
+bootstraps = st.builds(
+    Manifest, kind=st.just(DumpKind.BOOTSTRAP), dumped_files=counts, size_bytes=counts, **shared
+)
+increments = st.builds(
+    Manifest,
+    kind=st.just(DumpKind.INCREMENT),
+    from_id=counts,
+    previous=locations,
+    events=counts,
+    transactions=counts,
+    open_writes=maps(counts, maps(table_names, counts)),
+    functions_changed=st.booleans(),
+    lost=st.booleans(),
+    unreadable=some(texts),
+    mend=st.builds(
+        RepairPlan,
+        tables=sets(table_names),
+        replaced=sets(table_names),
+        files=sets(locations),
+        database=st.booleans(),
+    ),
+    retained=some(table_names),
+    dropped=some(table_names),
+    functions_gone=some(names),
+    **shared,
+)
+storages = st.builds(
+    types.StorageDescriptor,
+    location=st.none() | locations,
+    cols=st.lists(st.builds(types.FieldSchema, name=words, type=words), max_size=2),
+    numBuckets=st.integers(-1, 8),
+)
+tables = st.builds(
+    types.Table,
+    tableName=table_names,
+    dbName=st.none() | names,
+    createTime=st.none() | st.integers(0, 1 << 30),
+    sd=st.none() | storages,
+    partitionKeys=st.none() | st.lists(st.builds(types.FieldSchema, name=words), max_size=2),
+    parameters=st.none() | maps(words, texts),
+)
+write_ids = st.none() | st.sampled_from(
+    [ValidWriteIds.parse(f"d.t:{ids}") for ids in ("0:9223372036854775807::", "7:5:5:6", "3:2:2:")]
+)
+documents = st.builds(
+    TableDocument,
+    table=tables,
+    kind=st.sampled_from(TableKind),
+    constraints=st.builds(
+        types.SQLAllTableConstraints,
+        primaryKeys=st.none() | st.lists(st.builds(types.SQLPrimaryKey, pk_name=words), max_size=2),
+    ),
+    write_ids=write_ids,
+    places=some(st.builds(DataLocation, partition=st.just("") | partitions, location=locations)),
+)
+wire_partitions = st.builds(
+    types.Partition,
+    values=st.lists(texts, max_size=2),
+    sd=storages,
+    createTime=st.none() | st.integers(0, 1 << 30),
+    parameters=st.none() | maps(words, texts),
+)
+#: Paths inside a directory, each with the path on the target.
+paths = st.sampled_from(
+    [
+        ("000000_0", "000000_0"),
+        ("p=1/a", "p=1/a"),
+        ("base_0000005_v0000077/bucket_00000", "base_0000005/bucket_00000"),
+        ("delta_0000001_0000001_0000/bucket_00000", "delta_0000001_0000001_0000/bucket_00000"),
+    ]
+)
+
+
+@st.composite
+def files(draw: st.DrawFn) -> VisibleFile:
+    path, target_path = draw(paths)
+    return VisibleFile(
+        directory=draw(locations),
+        partition=draw(st.just("") | partitions),
+        path=path,
+        target_path=target_path,
+        size_bytes=draw(counts),
+        modified_ns=draw(wholes),
+        filtered=draw(st.booleans()),
+        side_file=draw(st.sampled_from(["", "delta_0000001_0000001/bucket_00000_flush_length"])),
+        kept=draw(st.just("") | locations),
+    )
+
+
+rows = st.builds(
+    SideRows,
+    table=table_names,
+    side=st.sampled_from(["source", "target"]),
+    rows=st.none() | counts,
+    row_digest=st.none() | texts,
+    not_counted=st.none() | texts,
+)
+unreadable_rows = st.builds(
+    SideRows, table=table_names, side=st.just("source"), unreadable=texts, vanished=st.booleans()
+)
+sides = st.builds(
+    SidePlan,
+    side=st.sampled_from(["source", "target"]),
+    kind=st.sampled_from(TableKind),
+    table=tables,
+    write_ids=write_ids,
+    storages=some(storages),
+    directories=some(
+        st.builds(
+            PlannedDirectory,
+            location=locations,
+            storage=st.none() | st.integers(0, 3),
+            files=some(st.builds(FileEntry, path=texts, size_bytes=counts)),
+        )
+    ),
+    row_digests=st.booleans(),
+)
+VALUES: Mapping[str, tuple[st.SearchStrategy[Any], Callable[[object], Any]]] = {
+    "manifest of a bootstrap": (bootstraps, Manifest.from_json),
+    "manifest of an increment": (increments, Manifest.from_json),
+    "acknowledgement": (
+        st.builds(FinishedLoad, database=names, event_id=st.none() | counts, adopted=st.booleans()),
+        FinishedLoad.from_json,
+    ),
+    "table": (documents, TableDocument.from_json),
+    "partition": (st.builds(PartitionLine.of, partitions, wire_partitions), PartitionLine.from_json),
+    "file": (files(), VisibleFile.from_json),
+    "digest": (st.builds(CopiedFile, uri=locations, digest=digests), CopiedFile.from_json),
+    "placed time": (st.builds(PlacedTime, uri=locations, modified_ns=wholes), PlacedTime.from_json),
+    "ended transaction": (
+        st.builds(EndedTransaction, wholes, st.booleans(), wholes),
+        EndedTransaction.from_json,
+    ),
+    "write": (st.tuples(wholes, wholes), read_write),
+    "plan of a side": (sides, SidePlan.from_json),
+    "rows": (rows | unreadable_rows, SideRows.from_json),
+}
+#: The fields without which a document is refused.
+NEEDED = {
+    "manifest of a bootstrap": {"kind", "policy", "event_id", "lease", "tables", "files"},
+    "manifest of an increment": {
+        "kind",
+        "policy",
+        "event_id",
+        "lease",
+        "tables",
+        "files",
+        "from_id",
+        "previous",
+    },
+    "acknowledgement": {"database"},
+    "table": {"table", "kind", "write_ids"},
+    "partition": {"name", "partition"},
+    "file": {"directory", "partition", "path", "target_path", "size_bytes", "modified_ns"},
+    "digest": {"uri", "digest"},
+    "placed time": {"uri", "modified_ns"},
+    "plan of a side": {"side", "kind", "table", "write_ids", "storages", "directories"},
+    "rows": {"table", "side", "rows"},
+}
+
+
+def written(value: Any) -> Any:
+    """The JSON value that a reader gets."""
+    to_json = getattr(value, "to_json", None)
+    return json.loads(json.dumps(to_json() if to_json else value, sort_keys=True))
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@settings(max_examples=50)
+@given(data=st.data())
+def test_each_value_is_read_as_it_was_written(kind: str, data: st.DataObject) -> None:
+    values, read = VALUES[kind]
+    value = data.draw(values)
+    document = written(value)
+    assert read(document) == value
+    assert written(read(document)) == document
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [(kind, name) for kind in NEEDED for name in sorted(NEEDED[kind])]
+)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_a_document_without_a_field_that_it_needs_is_refused(
+    kind: str, field: str, data: st.DataObject
+) -> None:
+    values, read = VALUES[kind]
+    document = written(data.draw(values))
+    del document[field]
+    with pytest.raises(ValueError, match=f"it has no '{field}'"):
+        read(document)
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_a_manifest_of_another_version_is_refused(version: object) -> None:
+    document = {"format": version, "kind": "BOOTSTRAP"}
+    with pytest.raises(UnknownFormatError, match=f"format {version}"):
+        Manifest.from_json(document)
+
+
+def test_a_file_with_a_field_of_another_version_is_refused() -> None:
+    file = VisibleFile(
+        directory="file:/t", partition="", path="a", target_path="a", size_bytes=1, modified_ns=1
+    )
+    with pytest.raises(ValueError, match=r"unknown fields \['more'\]"):
+        VisibleFile.from_json({**file.to_json(), "more": 1})
+
+
+def test_an_unchanged_table_keeps_what_its_dump_wrote() -> None:
+    """A later increment repeats the entry of a table, with the dump that describes it."""
+    bootstrap = TableEntry(name="t", kind=TableKind.MANAGED, work=TableWork.NOTHING, dump="file:/d/1-2")
+    assert bootstrap.to_json().keys().isdisjoint({"seed", "writes", "renewed", "gone"})
+    increment = TableEntry(name="t", kind=TableKind.MANAGED, recorded_changes=TableChanges(gone=("p=1",)))
+    assert increment.to_json()["gone"] == ["p=1"]
+    assert TableEntry.from_json(increment.to_json()).changes == TableChanges(gone=("p=1",))
+    assert TableEntry.from_json(bootstrap.to_json()).changes == TableChanges()
