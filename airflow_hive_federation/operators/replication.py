@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
@@ -13,6 +13,7 @@ from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranc
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
+from airflow_hive_federation.hooks.probes import DrainProbe, logged
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
     Lineage,
@@ -22,11 +23,15 @@ from airflow_hive_federation.operators.lineage import (
     namespace,
 )
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
-from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.policy import DRAIN_POLL, ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
+from airflow_hive_federation.waiting import wait_until
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from airflow_hive_federation.metastore import MetastoreClient
+    from airflow_hive_federation.replication.dump.drain import DrainStart
 
 #: The number of tables dumped side by side, each over a connection of its own.
 _DUMP_CONNECTIONS = 8
@@ -118,7 +123,7 @@ class BootstrapDumpOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
-        from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain, drain
+        from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain
 
         hook = HiveMetastoreHook(self.source_conn_id)
         with as_airflow_error(), hook.pool(_DUMP_CONNECTIONS) as pool:
@@ -128,9 +133,18 @@ class BootstrapDumpOperator(BaseOperator):
             else:
                 with pool.client() as client:
                     start = begin_drain(client, policy.source_database)
-                    drain(client, start, timeout_s=policy.open_txn_timeout_s)
+                    self._drain(client, start, policy.open_txn_timeout_s)
             summary = dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, progress=self.log.info)
             return asdict(summary)
+
+
+    def _drain(self, client: MetastoreClient, start: DrainStart, timeout_s: float) -> None:
+        """Wait as :class:`OpenTransactionsDrainSensor` does."""
+        from airflow_hive_federation.replication.dump.drain import abort_remaining
+
+        probe = DrainProbe(source_conn_id=self.source_conn_id, start=start.to_json())
+        if not wait_until(logged(probe, self.log), replace(DRAIN_POLL, timeout_s=timeout_s)):
+            abort_remaining(client, start)
 
 
 class IncrementalDumpOperator(ReplicationOperator):
@@ -481,7 +495,7 @@ def cycle_tasks(
         task_id="drain",
         source_conn_id=source_conn_id,
         database=fields["source_database"],
-        open_txn_timeout=fields.get("open_txn_timeout_s", "1h"),
+        timeout=fields.get("open_txn_timeout_s", "1h"),
         deferrable=deferrable,
         **first,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, TaskDeferred
+from airflow_hive_federation.hooks.compat import AirflowFailException, AirflowSensorTimeout, TaskDeferred
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.operators.lineage import SYNCED
@@ -26,7 +25,8 @@ from airflow_hive_federation.operators.remote import (
     SyncRemoteOperator,
 )
 from airflow_hive_federation.sensors.remote import RemotePartitionSensor, RemoteTableChangedSensor
-from airflow_hive_federation.triggers.remote import RemoteChangesTrigger, RemoteTrigger
+from airflow_hive_federation.triggers.remote import RemoteChangesTrigger
+from airflow_hive_federation.triggers.waiting import ProbeTrigger
 from tests.support.small_source import connected
 from tests.support.text_tables import add_partition, storage, text_table
 
@@ -185,12 +185,11 @@ def test_a_partition_is_waited_for(visit: str, metastores: dict[str, EmbeddedMet
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute({})
     trigger = deferred.value.trigger
-    assert isinstance(trigger, RemoteTrigger)
-    path, fields = trigger.serialize()
-    assert path.endswith(".RemoteTrigger")
+    assert isinstance(trigger, ProbeTrigger)
+    _, fields = trigger.serialize()
     add_partition(metastores["far"], FAR, "visit", "p=later")
-    (event,) = asyncio.run(events_of(RemoteTrigger(**fields)))
-    assert event == {"state": "happened"}
+    (event,) = asyncio.run(events_of(ProbeTrigger(**fields)))
+    assert event["ready"]
     sensor.execute_complete({}, event)
 
 
@@ -204,20 +203,17 @@ def test_a_change_is_waited_for_once(visit: str, metastores: dict[str, EmbeddedM
     assert sensor.poke({})
     SyncRemoteOperator(task_id="sync", remote=visit, kind="table", **LOCAL).execute({})
     assert not sensor.poke({})
-    late = RemoteTrigger(
-        remote=visit, kind="table", partition=None, poll_s=0.01, deadline_s=time.time() + 0.05, **LOCAL
-    )
-    (event,) = asyncio.run(events_of(late))
-    assert event == {"state": "timeout"}
-    with pytest.raises(AirflowException, match="did not happen"):
-        sensor.execute_complete({}, event)
-    wrong = RemoteTrigger(
-        remote="nothing", kind="table", partition=None, poll_s=1, deadline_s=time.time() + 60, **LOCAL
-    )
+    late = RemoteTableChangedSensor(task_id="late", remote=visit, poke_interval=0.01, timeout=0.05, **LOCAL)
+    with pytest.raises(TaskDeferred) as deferred:
+        late.execute({})
+    _, fields = deferred.value.trigger.serialize()
+    (event,) = asyncio.run(events_of(ProbeTrigger(**fields)))
+    with pytest.raises(AirflowSensorTimeout, match="has not changed"):
+        late.execute_complete({}, event)
+    wrong = ProbeTrigger(**{**fields, "probe": {**fields["probe"], "remote": "nothing"}})
     (event,) = asyncio.run(events_of(wrong))
-    assert (event["state"], event["retryable"]) == ("error", False)
     with pytest.raises(AirflowFailException, match="NotARemoteError"):
-        sensor.execute_complete({}, event)
+        late.execute_complete({}, event)
     with connected(metastores["far"]) as client:
         client.drop_table(FAR, "other", delete_data=False)
 
@@ -244,7 +240,7 @@ def test_a_watcher_is_told_of_each_change_once(visit: str, metastores: dict[str,
     assert first["event_id"] < second["event_id"]  # type: ignore[operator]
 
 
-async def events_of(trigger: RemoteTrigger) -> list[dict[str, object]]:
+async def events_of(trigger: ProbeTrigger) -> list[dict[str, Any]]:
     return [event.payload async for event in trigger.run()]
 
 
