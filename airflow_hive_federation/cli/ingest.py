@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli.connecting import end_for
+from airflow_hive_federation.model.results import result_json
 
 if TYPE_CHECKING:
     from airflow_hive_federation.ingest.files import IngestProgress
@@ -95,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         report = ingest_files(
             end.settings, request, storage_options=end.storage_options or None, on_progress=on_progress
         )
-    print(json.dumps(report.to_json()) if args.json else _described(report))
+    print(json.dumps(result_json(report)) if args.json else _described(report))
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_hive_federation.cli.connecting import remotes_for
 from airflow_hive_federation.cli.sql import print_answer
+from airflow_hive_federation.model.results import result_json
 
 
 def add_parser(subparsers: Any) -> None:
@@ -58,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
             if args.action == "sync":
                 on_dropped = OnDropped(args.on_dropped) if args.on_dropped else None
                 report = remotes.refresh(kind, name, on_dropped=on_dropped, whole=args.whole)
-                _print_report(report.to_json(), as_json=args.json)
+                _print_report(result_json(report), as_json=args.json)
                 return 0
             answer = remotes.describe(kind, name, extended=args.extended)
     if args.json:
-        print(json.dumps({"columns": answer.columns, "rows": answer.rows}, indent=1))
+        print(json.dumps(result_json(answer), indent=1))
     else:
         print_answer(answer)
     return 0

@@ -48,6 +48,18 @@ class CompactionRequested:
     accepted: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompactionResult:
+    """The result of a table's compaction, or of the requests for one.
+
+    :param compactions: the outcome per partition.
+    :param requests: the requests that wait for a worker.
+    """
+
+    compactions: Sequence[CompactionReport] = ()
+    requests: Sequence[CompactionRequested] = ()
+
+
 def request_compaction(
     client: MetastoreClient,
     table: str,

@@ -15,10 +15,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from airflow_hive_federation import __version__
 from airflow_hive_federation.acid.markers import chosen
@@ -105,6 +106,21 @@ class CompactionReport:
     deleted: int = 0
     size_bytes: int = 0
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionCounts:
+    """The number of requests that a worker has served, per final state of :class:`CompactionReport`."""
+
+    compacted: int = 0
+    cleaning: int = 0
+    refused: int = 0
+    failed: int = 0
+
+    @classmethod
+    def of(cls, reports: Iterable[CompactionReport]) -> Self:
+        """Count the reports by their states."""
+        return cls(**Counter(report.state for report in reports))
 
 
 class CompactionWorker:

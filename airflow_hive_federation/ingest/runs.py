@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -110,10 +110,6 @@ class IngestReport:
     created_partitions: int = 0
     position: str | None = None
     seconds: float = field(default=0.0, compare=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as a dictionary for XCom and JSON."""
-        return asdict(self)
 
 
 class IngestRun:

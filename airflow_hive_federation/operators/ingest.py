@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.sdk import BaseHook, BaseOperator
+from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
+from airflow_hive_federation.operators.results import ResultOperator
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from airflow_hive_federation.ingest.runs import IngestReport
 
 
-class StreamingIngestOperator(LineageOperator, BaseOperator):
+class StreamingIngestOperator(LineageOperator, ResultOperator):
     """Streams files, or the rows of a database query, into a transactional Hive table, exactly once.
 
     A run ingests the records that no earlier run of the same ``name`` has ingested, and begins where the last
     run stopped: the table holds the position, and the transaction that commits the records moves it. Returns
-    a mapping ``{"files", "records", "dead_letters", "transactions", "position", …}``.
+    ``{"table", "files", "records", "dead_letters", "transactions", "created_partitions", "position",
+    "seconds"}``.
 
     :param table: the table, as ``database.table``. (templated)
     :param inputs: URIs of files, of directories or of prefixes, or URIs with ``*`` in the last part.
@@ -126,7 +128,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         self.compaction = compaction
         self.metastore_conn_id = metastore_conn_id
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> IngestReport:
         with as_airflow_error():
             metastore = HiveMetastoreHook(self.metastore_conn_id)
             ingest = self._ingest_files if self.sql is None else self._ingest_query
@@ -145,7 +147,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         self.lineage = Lineage(
             outputs=[TableDataset(namespace=hive_uri, database=database, table=table, rows=report.records)]
         )
-        return report.to_json()
+        return report
 
     def _ingest_files(self, metastore: HiveMetastoreHook) -> IngestReport:
         from airflow_hive_federation.ingest.files import IngestRequest, ingest_files

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
+from airflow.sdk import TaskGroup, TriggerRule
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranchOperator
@@ -23,6 +23,7 @@ from airflow_hive_federation.operators.lineage import (
     namespace,
 )
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
+from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.replication.policy import DRAIN_POLL, ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 from airflow_hive_federation.waiting import wait_until
@@ -31,7 +32,12 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.metastore import MetastoreClient
+    from airflow_hive_federation.replication.dump.bootstrap import DumpSummary
     from airflow_hive_federation.replication.dump.drain import DrainStart
+    from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
+    from airflow_hive_federation.replication.load.bootstrap import LoadSummary
+    from airflow_hive_federation.replication.repair import RepairResult
+    from airflow_hive_federation.replication.verify.verify import VerificationResult
 
 #: The number of tables dumped side by side, each over a connection of its own.
 _DUMP_CONNECTIONS = 8
@@ -90,7 +96,7 @@ class ReplicationBranchOperator(BaseBranchOperator):
         return self.increment_task_id if published else self.bootstrap_task_id
 
 
-class BootstrapDumpOperator(BaseOperator):
+class BootstrapDumpOperator(ResultOperator):
     """Writes the bootstrap dump of a database: metadata, snapshot and file lists, but no data.
 
     Returns ``{"dump", "event_id", "tables", "partitions", "files", "size_bytes", "lease", "skipped"}``, which
@@ -121,7 +127,7 @@ class BootstrapDumpOperator(BaseOperator):
         self.source_conn_id = source_conn_id
         self.start = start
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> DumpSummary:
         from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
         from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain
 
@@ -134,9 +140,7 @@ class BootstrapDumpOperator(BaseOperator):
                 with pool.client() as client:
                     start = begin_drain(client, policy.source_database)
                     self._drain(client, start, policy.open_txn_timeout_s)
-            summary = dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, progress=self.log.info)
-            return asdict(summary)
-
+            return dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, progress=self.log.info)
 
     def _drain(self, client: MetastoreClient, start: DrainStart, timeout_s: float) -> None:
         """Wait as :class:`OpenTransactionsDrainSensor` does."""
@@ -151,8 +155,8 @@ class IncrementalDumpOperator(ReplicationOperator):
     """Dumps the changes of the source since the last event that the target has applied.
 
     Returns ``{"dump", "from_id", "event_id", "events", "tables", "files", "size_bytes", "transactions",
-    "lease", "lost", "idle", "skipped", "retained", "dropped"}``, which :class:`ReplicationLoadOperator`
-    takes. If nothing has changed (``idle``), no dump is written.
+    "lease", "lost", "idle", "skipped", "retained", "dropped", "unreadable"}``, which
+    :class:`ReplicationLoadOperator` takes. If nothing has changed (``idle``), no dump is written.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
@@ -163,16 +167,15 @@ class IncrementalDumpOperator(ReplicationOperator):
 
     ui_color = "#d8e8f0"
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> IncrementSummary:
         from airflow_hive_federation.replication.cycle import dump_next_increment
 
         with as_airflow_error():
             source, target, policy = self.ends()
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool(1) as target_pool:
-                summary = dump_next_increment(
+                return dump_next_increment(
                     source_pool, target_pool, policy, threads=_DUMP_CONNECTIONS, progress=self.log.info
                 )
-            return asdict(summary)
 
 
 class _DumpUsingOperator(SparkReplicationOperator):
@@ -215,7 +218,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     def __init__(self, *, outlets: Sequence[Any] | None = None, **kwargs: Any) -> None:
         super().__init__(outlets=[*(outlets or ()), REPLICATED], **kwargs)
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> LoadSummary:
         from airflow_hive_federation.replication.cycle import load_dump, load_idle
         from airflow_hive_federation.replication.replica.table_index import changed_tables
 
@@ -228,7 +231,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             with source.pool() as source_pool, target.pool() as target_pool:
                 if is_idle(dump):
                     event_id = int(dump["event_id"])
-                    return asdict(load_idle(target_pool, policy, event_id, progress=self.log.info))
+                    return load_idle(target_pool, policy, event_id, progress=self.log.info)
                 summary = load_dump(
                     source_pool,
                     target_pool,
@@ -241,7 +244,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             self.lineage = _lineage(source, target, policy, changed, summary.skipped)
             extra = {"event_id": summary.event_id, "policy": policy.name, "source": policy.source_database}
             announce(context, REPLICATED, self.lineage.outputs, extra)
-            return asdict(summary)
+            return summary
 
 
 class VerifyReplicaOperator(_DumpUsingOperator):
@@ -249,8 +252,8 @@ class VerifyReplicaOperator(_DumpUsingOperator):
 
     After an increment, it compares the files and rows of the changed tables only; if no table changed, Spark
     does not start. The task fails with an error that names every difference. Returns ``{"database",
-    "event_id", "tables": [{"name", "source_rows", "target_rows", "digest_equal", …}], "not_compared",
-    "differences"}``.
+    "event_id", "tables", "not_compared", "differences", "failures", "unread", "differing"}``; each of
+    ``tables`` is a mapping with ``name``, ``source_rows``, ``target_rows``, ``digest_equal`` and more.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
@@ -276,7 +279,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
         self.row_digests = row_digests
         self.fail = fail
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> VerificationResult:
         from airflow_hive_federation.replication.replica.table_index import changed_tables
         from airflow_hive_federation.replication.verify.verify import verify_replica
 
@@ -302,15 +305,16 @@ class VerifyReplicaOperator(_DumpUsingOperator):
                 report.raise_if_different()
             for difference in (*report.differences, *report.failures):
                 self.log.warning("%s", difference)
-            return report.to_json()
+            return report.result()
 
 
 class RepairReplicaOperator(SparkReplicationOperator):
     """Repairs the differences between a target and its source, verifies again, and fails if any remain.
 
     A repair is a cycle: it also brings the new changes of the source. If nothing differs, it does nothing.
-    Returns the result of :class:`VerifyReplicaOperator`, and ``{"mended", "mended_tables",
-    "replaced_tables"}``.
+    Returns ``{"database", "event_id", "tables", "not_compared", "differences", "failures", "unread",
+    "differing", "mended", "mended_tables", "replaced_tables"}``: the result of the last verification, and the
+    differences and tables that were repaired.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
@@ -330,8 +334,8 @@ class RepairReplicaOperator(SparkReplicationOperator):
         super().__init__(**kwargs)
         self.report = report
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.replication.repair import repair_replica
+    def perform(self, context: Context) -> RepairResult:
+        from airflow_hive_federation.replication.repair import RepairResult, repair_replica
 
         with as_airflow_error():
             source, target, policy = self.ends()
@@ -340,7 +344,7 @@ class RepairReplicaOperator(SparkReplicationOperator):
             tables = {*self.report["differing"], *self.report.get("unread", ())} if self.report else None
             if tables is not None and not tables:
                 self.log.info("The report names no difference: nothing is done.")
-                return {**self.report, "mended": [], "mended_tables": [], "replaced_tables": []}
+                return RepairResult(**self.report)
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool() as target_pool:
                 repaired = repair_replica(
                     source_pool,
@@ -352,7 +356,7 @@ class RepairReplicaOperator(SparkReplicationOperator):
                     progress=self.log.info,
                 )
             repaired.report.raise_if_different()
-            return repaired.to_json()
+            return repaired.result()
 
 
 def _lineage(

@@ -20,6 +20,13 @@ class Answer:
     rows: tuple[Row, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """The results of several statements, in their order."""
+
+    answers: Sequence[Answer]
+
+
 _DESCRIBED = ("col_name", "data_type", "comment")
 
 

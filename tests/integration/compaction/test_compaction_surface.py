@@ -101,7 +101,7 @@ def test_operators(
         metastore_conn_id="compacted",
         spark_conn_id="spark_here",
     )
-    (told,) = by_submit.execute({})
+    (told,) = by_submit.execute({})["compactions"]
     assert (told["state"], told["rows"]) == ("compacted", 3)
     queued = CompactTableOperator(
         task_id="queued",
@@ -112,7 +112,7 @@ def test_operators(
         pool_name="operators",
         metastore_conn_id="compacted",
     )
-    assert queued.execute({})[0]["accepted"]
+    assert queued.execute({})["requests"][0]["accepted"]
     worker = CompactionWorkerOperator(
         task_id="worker",
         until_empty=True,
@@ -120,7 +120,7 @@ def test_operators(
         metastore_conn_id="compacted",
         spark_conn_id=None,
     )
-    assert worker.execute({}) == {"compacted": 1}
+    assert worker.execute({}) == {"compacted": 1, "cleaning": 0, "refused": 0, "failed": 0}
     assert rows(hive, table) == before
     broken = source.warehouse / f"{DATABASE}.db" / "test_operators" / "p=2"
     for bucket in Path(broken).rglob("bucket_*"):

@@ -61,8 +61,8 @@ def visit() -> Iterator[str]:
     ).execute({})
     assert made["created"] == ["visit"]
     yield "visit"
-    assert DropRemoteOperator(task_id="drop", remote="visit", **LOCAL).execute({}) is True
-    assert DropRemoteOperator(task_id="again", remote="visit", **LOCAL).execute({}) is False
+    assert DropRemoteOperator(task_id="drop", remote="visit", **LOCAL).execute({})["existed"]
+    assert not DropRemoteOperator(task_id="again", remote="visit", **LOCAL).execute({})["existed"]
 
 
 def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]) -> None:
@@ -162,7 +162,7 @@ def test_what_is_left_out_is_named(
 def test_statements_by_an_operator(visit: str) -> None:
     answers = RemoteSqlOperator(
         task_id="sql", sql=f"SHOW REMOTES IN {NEAR}; DESCRIBE {visit}", **LOCAL
-    ).execute({})
+    ).execute({})["answers"]
     assert answers[0]["rows"][0][:3] == ["table", f"{NEAR}.visit", f"{FAR}.visit"]
     assert ["  hive.federation.connection", "far", ""] in answers[1]["rows"]
     with pytest.raises(AirflowFailException, match="Line 1, column 8"):
