@@ -15,8 +15,8 @@ from airflow_hive_federation.operators.results import ResultOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_hive_federation.compaction.requests import CompactionResult
-    from airflow_hive_federation.compaction.worker import CompactionCounts, CompactionReport, MergeRunner
+    from airflow_hive_federation.compaction.requests import CompactionCounts, CompactionResult
+    from airflow_hive_federation.compaction.worker import CompactionReport, MergeRunner
 
 
 class _CompactionOperator(LineageOperator, ResultOperator):
@@ -178,7 +178,7 @@ class CompactionWorkerOperator(_CompactionOperator):
     :param max_compactions: the most requests that are served.
     :param until_empty: end as soon as the queue is empty.
     :param pool_name: the pool to serve; by default requests that name no pool. (templated)
-    :param batch: the number of requests whose bucket files one Spark job merges.
+    :param batch_size: the number of requests whose bucket files one Spark job merges.
     :param poll_s: seconds between two looks at an empty queue.
     """
 
@@ -191,7 +191,7 @@ class CompactionWorkerOperator(_CompactionOperator):
         max_compactions: int | None = None,
         until_empty: bool = False,
         pool_name: str | None = None,
-        batch: int = 64,
+        batch_size: int = 64,
         poll_s: float = 5.0,
         **kwargs: Any,
     ) -> None:
@@ -200,12 +200,12 @@ class CompactionWorkerOperator(_CompactionOperator):
         self.max_compactions = max_compactions
         self.until_empty = until_empty
         self.pool_name = pool_name
-        self.batch = batch
+        self.batch_size = batch_size
         self.poll_s = poll_s
 
     def perform(self, context: Context) -> CompactionCounts:
-        from airflow_hive_federation.compaction.requests import revoke_dead_workers
-        from airflow_hive_federation.compaction.worker import CompactionCounts, CompactionWorker
+        from airflow_hive_federation.compaction.requests import CompactionCounts, revoke_dead_workers
+        from airflow_hive_federation.compaction.worker import CompactionWorker
 
         hook = HiveMetastoreHook(self.metastore_conn_id)
         with as_airflow_error():
@@ -215,7 +215,7 @@ class CompactionWorkerOperator(_CompactionOperator):
                 hook.settings,
                 self.merge_runner(hook),
                 pool_name=self.pool_name,
-                batch=self.batch,
+                batch_size=self.batch_size,
                 storage_options=hook.storage_options,
             )
             reports = worker.serve(

@@ -32,7 +32,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
     :param table: the table, as ``database.table``. (templated)
     :param inputs: URIs of files, of directories or of prefixes, or URIs with ``*`` in the last part.
         (templated)
-    :param source_conn_id: the connection of a database that Airflow has an SQL hook for, instead of files.
+    :param sql_conn_id: the connection of a database that Airflow has an SQL hook for, instead of files.
         (templated)
     :param sql: the query, or the name of a table, of that database. (templated)
     :param order_by: columns of the query: together a unique key without nulls that only grows. Columns that
@@ -47,7 +47,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         (templated)
     :param commit_records: the number of records after which to commit;
     :param commit_bytes: the bytes of input after which to commit;
-    :param commit_seconds: the seconds after which to commit; the first of the three limits that is reached
+    :param commit_interval_s: the seconds after which to commit; the first of the three limits that is reached
         counts.
     :param transaction_batch_size: the number of transactions that share files.
     :param malformed: for files: ``raise``, or ``null``, which writes nulls in place of values that cannot be
@@ -64,7 +64,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
     template_fields: Sequence[str] = (
         "table",
         "inputs",
-        "source_conn_id",
+        "sql_conn_id",
         "sql",
         "order_by",
         "name",
@@ -79,7 +79,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         *,
         table: str,
         inputs: Sequence[str] | None = None,
-        source_conn_id: str | None = None,
+        sql_conn_id: str | None = None,
         sql: str | None = None,
         order_by: Sequence[str] = (),
         file_format: str = "csv",
@@ -90,7 +90,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         partition: Sequence[str] = (),
         commit_records: int = 1_000_000,
         commit_bytes: int = 256 << 20,
-        commit_seconds: float = 60.0,
+        commit_interval_s: float = 60.0,
         transaction_batch_size: int = 1,
         malformed: str = "raise",
         max_record_bytes: int = 128 << 20,
@@ -101,14 +101,14 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if (inputs is None) == (sql is None) or (sql is None) != (source_conn_id is None):
+        if (inputs is None) == (sql is None) or (sql is None) != (sql_conn_id is None):
             raise ConfigurationError(
                 f"{self.task_id} needs one source.",
-                remedy="Give inputs; or source_conn_id, sql and order_by.",
+                remedy="Give inputs; or sql_conn_id, sql and order_by.",
             )
         self.table = table
         self.inputs = inputs
-        self.source_conn_id = source_conn_id
+        self.sql_conn_id = sql_conn_id
         self.sql = sql
         self.order_by = order_by
         self.file_format = file_format
@@ -119,7 +119,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         self.partition = partition
         self.commit_records = commit_records
         self.commit_bytes = commit_bytes
-        self.commit_seconds = commit_seconds
+        self.commit_interval_s = commit_interval_s
         self.transaction_batch_size = transaction_batch_size
         self.malformed = malformed
         self.max_record_bytes = max_record_bytes
@@ -138,7 +138,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
             "%s: %d records of %s in %d transactions, %.1f s; %d bad records put aside",
             report.table,
             report.records,
-            f"{report.files} files" if self.sql is None else f"the query of {self.source_conn_id}",
+            f"{report.files} files" if self.sql is None else f"the query of {self.sql_conn_id}",
             report.transactions,
             report.seconds,
             report.dead_letters,
@@ -163,10 +163,10 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
 
         from airflow_hive_federation.ingest.queries import QueryRequest, ingest_query
 
-        source = BaseHook.get_hook(str(self.source_conn_id))
+        source = BaseHook.get_hook(str(self.sql_conn_id))
         if not isinstance(source, DbApiHook):
             raise ConfigurationError(
-                f"Connection {self.source_conn_id} is of no database that is asked by SQL.",
+                f"Connection {self.sql_conn_id} is of no database that is asked by SQL.",
                 remedy="Name one whose hook is a DbApiHook.",
             )
         return ingest_query(

@@ -9,12 +9,11 @@ from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.operators.lineage import (
-    SYNCED,
+    REFRESHED,
     Lineage,
     LineageOperator,
-    TableDataset,
     announce,
-    namespace,
+    datasets,
 )
 from airflow_hive_federation.operators.results import ResultOperator
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.remotes.describe import Answer, Answers
-    from airflow_hive_federation.remotes.sync import DropReport, SyncReport
+    from airflow_hive_federation.remotes.refresh import DropReport, RefreshReport
 
 KindName = Literal["table", "database"]
 
@@ -48,7 +47,7 @@ class _RemoteOperator(ResultOperator):
         self.metastore_conn_id = metastore_conn_id
         self.database = database
 
-    def _name_left_out(self, report: SyncReport) -> None:
+    def _name_left_out(self, report: RefreshReport) -> None:
         for name, reason in report.skipped.items():
             self.log.warning("%s is left out: %s", name, reason)
 
@@ -80,7 +79,7 @@ class _CreateRemoteOperator(_RemoteOperator):
         self.properties = properties
         self.if_not_exists = if_not_exists
 
-    def perform(self, context: Context) -> SyncReport:
+    def perform(self, context: Context) -> RefreshReport:
         from airflow_hive_federation.remotes.statement import CreateRemote, Kind, parse_name
 
         kind = Kind(self.kind)
@@ -145,8 +144,8 @@ class DropRemoteOperator(_RemoteOperator):
         self.if_exists = if_exists
 
     def perform(self, context: Context) -> DropReport:
+        from airflow_hive_federation.remotes.refresh import DropReport
         from airflow_hive_federation.remotes.statement import Kind, parse_name
-        from airflow_hive_federation.remotes.sync import DropReport
 
         kind = Kind(self.kind)
         with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
@@ -154,7 +153,7 @@ class DropRemoteOperator(_RemoteOperator):
         return DropReport(remote=self.remote, existed=existed)
 
 
-class SyncRemoteOperator(LineageOperator, _RemoteOperator):
+class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
     """Refreshes a remote: the tables that its events name, or all tables if it has no events.
 
     Tables whose definition or partitions changed update their assets, ``hive://host:port/database/table`` of
@@ -180,15 +179,15 @@ class SyncRemoteOperator(LineageOperator, _RemoteOperator):
         outlets: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(outlets=[*(outlets or ()), SYNCED], **kwargs)
+        super().__init__(outlets=[*(outlets or ()), REFRESHED], **kwargs)
         self.remote = remote
         self.kind = kind
         self.on_dropped = on_dropped
         self.whole = whole
 
-    def perform(self, context: Context) -> SyncReport:
+    def perform(self, context: Context) -> RefreshReport:
+        from airflow_hive_federation.remotes.refresh import OnDropped
         from airflow_hive_federation.remotes.statement import Kind, parse_name
-        from airflow_hive_federation.remotes.sync import OnDropped
 
         kind = Kind(self.kind)
         with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
@@ -201,12 +200,10 @@ class SyncRemoteOperator(LineageOperator, _RemoteOperator):
         self._name_left_out(report)
         settings = HiveMetastoreHook(self.metastore_conn_id).settings
         database = report.remote.partition(".")[0]
-        changed = [
-            TableDataset(namespace=namespace(settings), database=database, table=table)
-            for table in sorted({*report.created, *report.altered, *report.with_partitions})
-        ]
+        names = sorted({*report.created, *report.altered, *report.with_partitions})
+        changed = datasets(settings, database, names)
         self.lineage = Lineage(outputs=changed)
-        announce(context, SYNCED, changed, {"event_id": report.event_id, "remote": report.remote})
+        announce(context, REFRESHED, changed, {"event_id": report.event_id, "remote": report.remote})
         return report
 
 

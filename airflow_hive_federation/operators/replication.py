@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,11 @@ from airflow_hive_federation.operators.lineage import (
     REPLICATED,
     Lineage,
     LineageOperator,
-    TableDataset,
     announce,
-    namespace,
+    datasets,
 )
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
+from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
 from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.replication.policy import DRAIN_POLL, ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.replication.repair import RepairResult
     from airflow_hive_federation.replication.verify.verify import VerificationResult
 
-#: The number of tables dumped side by side, each over a connection of its own.
+#: The number of tables dumped side by side, over a connection each.
 _DUMP_CONNECTIONS = 8
 _DECIDE = "decide"
 
@@ -366,46 +366,12 @@ def _lineage(
     tables: Sequence[str],
     skipped: Mapping[str, str],
 ) -> Lineage:
-    ends = (
-        (source, policy.source_database, [policy.source_table(table) for table in tables]),
-        (target, policy.target_database, tables),
+    source_tables = [policy.source_table(table) for table in tables]
+    return Lineage(
+        inputs=datasets(source.settings, policy.source_database, source_tables),
+        outputs=datasets(target.settings, policy.target_database, tables),
+        skipped=skipped,
     )
-    inputs, outputs = (
-        [TableDataset(namespace=namespace(hook.settings), database=database, table=table) for table in names]
-        for hook, database, names in ends
-    )
-    return Lineage(inputs=inputs, outputs=outputs, skipped=skipped)
-
-
-def dump_uri(dump: Any) -> str:
-    """Return the URI of the dump in the result of a replication operator, or the URI itself.
-
-    :raises ConfigurationError: ``dump`` is neither.
-    """
-    uri = dump.get("dump") if isinstance(dump, Mapping) else dump
-    if not uri or not isinstance(uri, str):
-        raise ConfigurationError(
-            f"{dump!r} names no dump.", remedy="Give the dump's URI, or what the dump's task returned."
-        )
-    return uri
-
-
-def latest_dump(dump: Any) -> Any:
-    """Return the summary of the latest event among several dumps; a skipped task returned none."""
-    if isinstance(dump, str | Mapping) or not isinstance(dump, Iterable):
-        return dump
-    summaries = [summary for summary in dump if summary]
-    # Of two summaries with the same event, the later in the list wins.
-    return max(reversed(summaries), key=_event_id) if summaries else None
-
-
-def is_idle(dump: Any) -> bool:
-    """Return whether a dump's summary says that nothing has changed."""
-    return isinstance(dump, Mapping) and bool(dump.get("idle"))
-
-
-def _event_id(dump: Any) -> int:
-    return int(dump.get("event_id", 0)) if isinstance(dump, Mapping) else 0
 
 
 def replicate_database(

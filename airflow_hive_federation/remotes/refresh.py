@@ -53,7 +53,7 @@ class OnDropped(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SyncReport:
+class RefreshReport:
     """The result of a refresh.
 
     :param remote: local name of the remote.
@@ -99,7 +99,7 @@ class DropReport:
 @dataclass(frozen=True, kw_only=True)
 class _Outcome:
     name: str
-    action: str = ""  # a list of SyncReport, or nothing
+    action: str = ""  # a list of RefreshReport, or nothing
     why_skipped: str = ""
     added: int = 0
     altered: int = 0
@@ -108,7 +108,7 @@ class _Outcome:
 
 def refresh(
     ends: Ends, link: Link, *, on_dropped: OnDropped | None = None, whole: bool = False
-) -> SyncReport:
+) -> RefreshReport:
     """Bring a link up to date with its remote.
 
     :param on_dropped: treatment of tables that the remote has dropped; by default their links in a remote
@@ -169,11 +169,11 @@ def _alter(client: MetastoreClient, table: Any) -> None:
     client.alter_table(table.dbName, table.tableName, table, environment=KEEP_STATISTICS)
 
 
-def _report(link: Link, position: int, *, whole: bool, outcomes: Sequence[_Outcome]) -> SyncReport:
+def _report(link: Link, position: int, *, whole: bool, outcomes: Sequence[_Outcome]) -> RefreshReport:
     def names(action: str) -> list[str]:
         return [outcome.name for outcome in outcomes if outcome.action == action]
 
-    return SyncReport(
+    return RefreshReport(
         remote=str(link.local),
         event_id=position,
         whole=whole,

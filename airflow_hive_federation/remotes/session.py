@@ -41,6 +41,13 @@ from airflow_hive_federation.remotes.links import (
     path_behind,
     refuse_cycle,
 )
+from airflow_hive_federation.remotes.refresh import (
+    TABLES_A_CALL,
+    OnDropped,
+    RefreshReport,
+    name_taken,
+    refresh,
+)
 from airflow_hive_federation.remotes.statement import (
     AlterRemote,
     CreateRemote,
@@ -54,13 +61,6 @@ from airflow_hive_federation.remotes.statement import (
     Statement,
     Use,
     parse_script,
-)
-from airflow_hive_federation.remotes.sync import (
-    TABLES_A_CALL,
-    OnDropped,
-    SyncReport,
-    name_taken,
-    refresh,
 )
 
 
@@ -168,7 +168,7 @@ class Remotes:
 
     # -- operations ---------------------------------------------------------------------------------------
 
-    def create(self, statement: CreateRemote) -> SyncReport:
+    def create(self, statement: CreateRemote) -> RefreshReport:
         """Create a remote, or complete one whose creation was interrupted.
 
         :raises NameTakenError: if the local name belongs to another object.
@@ -186,7 +186,7 @@ class Remotes:
         )
         self._catalogs.factory(link.via).check(link.properties)
         present = self._unfinished(link)
-        if isinstance(present, SyncReport):
+        if isinstance(present, RefreshReport):
             if statement.if_not_exists:
                 return present
             raise NameTakenError(
@@ -209,7 +209,7 @@ class Remotes:
                 remote=str(local),
             ) from error
 
-    def alter(self, kind: Kind, name: Name, properties: Mapping[str, str]) -> SyncReport:
+    def alter(self, kind: Kind, name: Name, properties: Mapping[str, str]) -> RefreshReport:
         """Change properties of a remote, and refresh it with the new properties before they are stored.
 
         :raises ConfigurationError: if the factory does not have such properties.
@@ -248,8 +248,8 @@ class Remotes:
 
     def refresh(
         self, kind: Kind, name: Name, *, on_dropped: OnDropped | None = None, whole: bool = False
-    ) -> SyncReport:
-        """Bring a remote's link up to date; see :func:`.sync.refresh`."""
+    ) -> RefreshReport:
+        """Bring a remote's link up to date; see :func:`.refresh.refresh`."""
         opened = self.open(kind, name)
         if opened.link.member:
             database = Name(database=opened.link.local.database)
@@ -333,7 +333,7 @@ class Remotes:
 
     def _refresh(
         self, opened: OpenRemote, on_dropped: OnDropped | None, *, whole: bool = False
-    ) -> SyncReport:
+    ) -> RefreshReport:
         ends = Ends(
             local=self._local,
             here=self._here,
@@ -355,7 +355,7 @@ class Remotes:
             return False, None
         return True, link_of(kind, local, entry.parameters)
 
-    def _unfinished(self, link: Link) -> Link | SyncReport | None:
+    def _unfinished(self, link: Link) -> Link | RefreshReport | None:
         """Return the link of that name if its creation was interrupted, a report if the link is complete.
 
         ``None`` means that the name is free.
@@ -368,7 +368,7 @@ class Remotes:
         if present is None:
             raise name_taken(f"{link.kind.value.title()} {link.local}")
         if present.member or present.event_id is not None or not present.leads_to_the_same(link):
-            return SyncReport(
+            return RefreshReport(
                 remote=str(link.local), event_id=NO_EVENT if present.event_id is None else present.event_id
             )
         return present
@@ -461,14 +461,14 @@ def _completed(remote: Name, local: Name) -> Name:
     return remote if remote.database else replace(remote, database=local.database)
 
 
-def _created(kind: Kind, report: SyncReport) -> str:
+def _created(kind: Kind, report: RefreshReport) -> str:
     if not report.changed and kind is Kind.TABLE:
         return f"Remote table {report.remote} exists."
     tables = "" if kind is Kind.TABLE else f" with {len(report.created)} table(s)"
     return f"Remote {kind} {report.remote} created{tables}.{_skipped(report)}"
 
 
-def _refreshed(report: SyncReport) -> str:
+def _refreshed(report: RefreshReport) -> str:
     counts = (
         f"{len(report.created)} created, {len(report.altered)} altered, {len(report.dropped)} dropped; "
         f"partitions: {report.partitions_added} added, {report.partitions_altered} altered, "
@@ -477,7 +477,7 @@ def _refreshed(report: SyncReport) -> str:
     return f"Remote {report.remote} refreshed: tables: {counts}.{_skipped(report)}"
 
 
-def _skipped(report: SyncReport) -> str:
+def _skipped(report: RefreshReport) -> str:
     if not report.skipped:
         return ""
     tables = "; ".join(f"{name} ({reason.rstrip('.')})" for name, reason in sorted(report.skipped.items()))

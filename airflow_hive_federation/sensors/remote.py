@@ -84,7 +84,7 @@ class RemoteTableChangedSensor(_RemoteSensor):
     """Waits until a remote has changed since the last refresh of its link.
 
     It detects changes by the remote's events or, if the remote has none, by comparing its definition with the
-    link. A ``SyncRemoteOperator`` after this sensor refreshes the link, so that the next run waits for the
+    link. A ``RefreshRemoteOperator`` after this sensor refreshes the link, so that the next run waits for the
     next change.
 
     :param kind: ``table`` or ``database``. (templated)

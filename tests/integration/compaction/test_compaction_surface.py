@@ -78,7 +78,9 @@ def test_command_line(
     assert (told["state"], told["rows"], told["deleted"]) == ("compacted", 3, 1)
     # A pool of its own: in the default one wait the initiator's requests for other tests' tables.
     hive.execute(f"alter table {table} partition (p=2) compact 'minor' pool 'by_hand'")
-    assert main(["compact", "worker", "--metastore", source.uri, "--pool", "by_hand", "--until-empty"]) == 0
+    assert (
+        main(["compact", "worker", "--metastore", source.uri, "--pool-name", "by_hand", "--until-empty"]) == 0
+    )
     assert "delta_0000001_000000" in capsys.readouterr().out
     assert rows(hive, table) == before
     assert main(["compact", f"{DATABASE}.nothing", "--metastore", source.uri]) == 1
