@@ -9,11 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_hive_federation.errors import (
-    HiveFederationError,
-    MetastoreProtocolError,
-    MetastoreUnreachableError,
-)
+from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
 from airflow_hive_federation.gateway.handler import (
     Caller,
@@ -32,10 +28,12 @@ from airflow_hive_federation.gateway.old_clients import (
     BY_EXPRESSION,
     CREATES,
     SUBSTITUTES,
+    WITH_EXPRESSIONS,
     answer_with_all_partitions,
     call_for_all_partitions,
-    is_refused_expression,
+    has_older_expression,
     is_unknown_method,
+    probe_of_hive_4,
     substituted_answer,
     substituted_call,
 )
@@ -43,7 +41,6 @@ from airflow_hive_federation.gateway.rules import Rules
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
-from airflow_hive_federation.metastore.transport import NotSent, ServerFailed
 from airflow_hive_federation.metastore.wire import WireFormatError
 
 access_log = logging.getLogger("airflow_hive_federation.gateway.access")
@@ -123,8 +120,12 @@ class Metastore:
 
     def relay(self, call: Call, emit: Emit) -> None:
         """See :meth:`Target.relay`; translates old clients' calls into methods that the server has."""
-        if call.method == BY_EXPRESSION:
-            self._by_expression(call, emit)
+        if (
+            call.method in WITH_EXPRESSIONS
+            and has_older_expression(call.method, call.message)
+            and self._is_hive_4(call)
+        ):
+            self._without_expression(call, emit)
             return
         if call.method in CREATES and self._capabilities:
             self._substituted(call, emit)
@@ -154,27 +155,21 @@ class Metastore:
         self._exchange(method, message, call, parts.append)
         emit(substituted_answer(call.method, b"".join(parts)))
 
-    def _by_expression(self, call: Call, emit: Emit) -> None:
-        holder = _HoldFaults(emit, is_refused_expression)
-        broken: HiveFederationError | None = None
-        try:
-            self._exchange(call.method, call.message, call, holder)
-        except (MetastoreUnreachableError, MetastoreProtocolError) as error:
-            cause = error.__cause__
-            broke = isinstance(cause, ConnectionError | ServerFailed) and not isinstance(cause, NotSent)
-            # Hive 4 mostly refuses an old client's expression by closing the connection. If the server is
-            # gone instead, the substitute call fails, too.
-            if holder.began or not broke:
-                raise
-            broken = error
-        if holder.began:
-            return
-        if (answer := self._all_partitions(call)) is not None:
-            emit(answer)
-        elif broken is not None:
-            raise broken
-        else:
-            emit(holder.fault)
+    def _is_hive_4(self, call: Call) -> bool:
+        # It is not remembered: the metastore may be upgraded meanwhile.
+        parts: list[bytes] = []
+        self._exchange(*probe_of_hive_4(read_head(call.message).sequence_id), call, parts.append)
+        return not is_unknown_method(b"".join(parts))
+
+    def _without_expression(self, call: Call, emit: Emit) -> None:
+        answer = self._all_partitions(call) if call.method == BY_EXPRESSION else None
+        if answer is None:
+            raise refused(
+                Status.FAILED,
+                "The metastore cannot read the expression by which this older client selects partitions.",
+                remedy="Name the partitions, or use a client of Hive 4.",
+            )
+        emit(answer)
 
     def _all_partitions(self, call: Call) -> bytes | None:
         if (substitute := call_for_all_partitions(call.message)) is None:
@@ -312,29 +307,21 @@ class Gateway:
         return self._outside.get(name, name)
 
 
-def _is_exception(answer: bytes) -> bool:
-    return read_head(answer).kind == EXCEPTION
-
-
 class _HoldFaults:
-    """Passes an answer on, but keeps a fault back.
+    """Passes an answer on, but keeps an exception of Thrift's own back."""
 
-    :param is_fault: returns whether the beginning of an answer is a fault; by default, only Thrift's own
-        exceptions are faults.
-    """
-
-    def __init__(self, emit: Emit, is_fault: Callable[[bytes], bool] = _is_exception) -> None:
+    def __init__(self, emit: Emit) -> None:
         self.fault = b""
-        self._emit, self._is_fault = emit, is_fault
-        self.began = False
+        self._emit = emit
+        self._began = False
 
     def __call__(self, piece: bytes) -> None:
-        if not self.began and not self.fault and self._is_fault(piece):
+        if not self._began and not self.fault and read_head(piece).kind == EXCEPTION:
             self.fault = piece
         elif self.fault:
             self.fault += piece
         else:
-            self.began = True
+            self._began = True
             self._emit(piece)
 
 

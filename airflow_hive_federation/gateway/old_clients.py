@@ -9,10 +9,12 @@ Hive 4 creates an ACID table only for a client that sends the capability to writ
 gateway's configuration names capabilities for such clients, the gateway creates their tables by
 ``create_table_req``.
 
-Hive 4 cannot read the expressions by which Hive 2.3 and 3.1 select partitions: it closes the connection, or
-answers with a ``MetaException`` (``PartitionExpressionForMetastore``, since Kryo 5; it depends on the bytes).
-Those clients accept all partitions as the answer if it is marked as unfiltered, for they filter the rows
-anyway (``PartitionPruner``).
+Hive 2.3 and 3.1 select partitions by serialized expressions, which they write without the class of the root
+(``SerializationUtilities.serializeExpressionToKryo``). A metastore of Hive 4 reads such bytes by another
+version of Kryo (``PartitionExpressionForMetastore.deserializeExpr``). The result is an object with fields of
+wrong classes: the metastore answers with an error, closes the connection, or its JVM ends with a segmentation
+fault. So the gateway never sends them to Hive 4. Those clients accept all partitions as the answer if it is
+marked as unfiltered, for they filter the rows anyway (``PartitionPruner``).
 """
 
 from __future__ import annotations
@@ -44,7 +46,16 @@ from airflow_hive_federation.metastore.wire import from_bytes
 UNKNOWN_METHOD = 1
 IDENTIFIER = "hive-federation-gateway"
 BY_EXPRESSION = "get_partitions_by_expr"
+_DROP = "drop_partitions_req"
+#: Calls of older clients that may hold expressions.
+WITH_EXPRESSIONS = frozenset({BY_EXPRESSION, _DROP})
 _WHOLE = "get_partitions_req"
+#: A method that came to Hive with expressions that name the class of their root (HIVE-22957, HIVE-23216).
+_OF_HIVE_4 = "get_partitions_spec_by_expr"
+#: Kryo's mark of a written object or of a class by its name, which both kinds of expressions begin with.
+_KRYO = b"\1"
+_ROOT_CLASS = b"\1\0org.apache.hadoop.hive.ql.plan."
+_NO_FILTER = b"\xff"
 
 
 @dataclass(frozen=True)
@@ -117,10 +128,28 @@ def is_unknown_method(answer: bytes) -> bool:
     )
 
 
-def is_refused_expression(answer: bytes) -> bool:
-    """Return whether an answer to :data:`BY_EXPRESSION` begins as a ``MetaException`` or Thrift exception."""
-    head = read_head(answer)
-    return head.kind == EXCEPTION or answer[head.body : head.body + 3] == bytes([STRUCT]) + b"\0\1"
+def has_older_expression(method: str, message: bytes) -> bool:
+    """Return whether a call selects partitions by an expression as Hive 2.3 and 3.1 write it.
+
+    :param method: one of :data:`WITH_EXPRESSIONS`.
+    :raises WireFormatError: the call's arguments cannot be read.
+    """
+    request = _request(method, message)
+    if method == BY_EXPRESSION:
+        written = [request.expr]
+    else:
+        written = [part.expr for part in (request.parts and request.parts.exprs) or ()]
+    return any(
+        expression is not None and expression.startswith(_KRYO) and not expression.startswith(_ROOT_CLASS)
+        for expression in written
+    )
+
+
+def probe_of_hive_4(sequence_id: int) -> tuple[str, bytes]:
+    """Return a method that only Hive 4 and later have, and its call for a table that cannot exist."""
+    request = types.PartitionsByExprRequest(dbName="", tblName="", expr=_NO_FILTER)
+    body = encode(message_types(_OF_HIVE_4)[0](req=request))
+    return _OF_HIVE_4, head_bytes(_OF_HIVE_4, CALL, sequence_id) + body
 
 
 def substituted_call(method: str, message: bytes, capabilities: Sequence[str] = ()) -> tuple[str, bytes]:
@@ -168,11 +197,12 @@ def substituted_answer(method: str, answer: bytes) -> bytes:
 def call_for_all_partitions(message: bytes) -> tuple[str, bytes] | None:
     """Return a method and its call that fetch all partitions instead of those that match an expression.
 
+    :param message: a call of :data:`BY_EXPRESSION`.
     :return: ``None`` if the caller limits the number of partitions: the first ones might not match.
     :raises WireFormatError: the call's arguments cannot be read.
     """
     head = read_head(message)
-    request = from_bytes(message_types(BY_EXPRESSION)[0], message[head.body :]).req  # type: ignore[attr-defined]
+    request = _request(BY_EXPRESSION, message)
     if request.maxParts is not None and request.maxParts >= 0:
         return None
     whole = types.PartitionsRequest(
@@ -205,6 +235,11 @@ def answer_with_all_partitions(answer: bytes) -> bytes | None:
                 begin = head_bytes(BY_EXPRESSION, REPLY, head.sequence_id)
                 return begin + field_bytes(0, STRUCT, value) + bytes([STOP])
     return None
+
+
+def _request(method: str, message: bytes) -> Any:
+    arguments: Any = from_bytes(message_types(method)[0], message[read_head(message).body :])
+    return arguments.req
 
 
 def _fault_number(method: str, other: str, number: int) -> int:

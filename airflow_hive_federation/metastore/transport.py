@@ -33,10 +33,6 @@ class ForeignProtocol(Exception):  # noqa: N818 - internal signal, never seen by
     """The error for a peer that answers, but not as a metastore does."""
 
 
-class ServerFailed(ForeignProtocol):
-    """The error for an HTTP server that failed inside a call; a Thrift server would close the connection."""
-
-
 class NotSent(ConnectionError):  # noqa: N818 - internal signal, never seen by callers
     """The error for a connection that broke before the request was sent, so that no server executed it."""
 
@@ -221,10 +217,7 @@ class HttpChannel:
         if len(body) > self._max_answer_bytes:
             raise ForeignProtocol(f"its answer is longer than {self._max_answer_bytes} bytes ({BOUND})")
         if answer.status != http.HTTPStatus.OK or not body:
-            failed = answer.status == http.HTTPStatus.INTERNAL_SERVER_ERROR
-            raise (ServerFailed if failed else ForeignProtocol)(
-                f"HTTP {answer.status} {answer.reason} for {self._endpoint.path}"
-            )
+            raise ForeignProtocol(f"HTTP {answer.status} {answer.reason} for {self._endpoint.path}")
         if file.has_more:
             raise ForeignProtocol("something follows the answer")
         return body

@@ -6,14 +6,14 @@ Only Spark's own jars are fetched; what it needs besides them is among those tha
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_hive_federation.embedded.jars import metastore_jars
-from airflow_hive_federation.embedded.jvm import clean_environment, java_command
+from airflow_hive_federation.embedded.jvm import java_command
 from airflow_hive_federation.runtime.java import find_java
+from tests.support.line_servers import LineServer, line_server
 from tests.support.plain_metastore import fetched, sparks_jars
 
 SCRIPT = Path(__file__).with_name("iceberg_spark.groovy")
@@ -51,36 +51,25 @@ test org.apache.spark:spark-unsafe_2.13:4.1.3@jar \
 test org.apache.spark:spark-variant_2.13:4.1.3@jar \
 69a688f8c08202217fae6c1385da390cb7df594c0d4790d4b5a8ba018ebdea9c 59120
 """
-_STOP_S = 30
 
 
 class IcebergSpark:
     """A Spark that executes statements of Spark SQL, one after the other."""
 
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        self._process = process
-        self._log = log
+    def __init__(self, server: LineServer) -> None:
+        self._server = server
 
     def sql(self, statement: str) -> list[dict[str, object]]:
         """Run one statement; return its rows."""
-        answer = self._answer(statement)
+        answer = self._server.ask({"statement": statement})
         assert isinstance(answer, list), answer
         return [json.loads(row) for row in answer]
 
     def error(self, statement: str) -> str:
         """Run one statement that fails; return the error."""
-        answer = self._answer(statement)
+        answer = self._server.ask({"statement": statement})
         assert isinstance(answer, dict), answer
         return str(answer["error"])
-
-    def _answer(self, statement: str) -> object:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"statement": statement}) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, self._log.read_text(encoding="utf-8", errors="replace")[-4000:]
-        return json.loads(answer)
 
 
 @contextmanager
@@ -110,25 +99,5 @@ def iceberg_spark(home: Path, properties: Mapping[str, str]) -> Iterator[Iceberg
         argument_file=home / "java.args",
         heap="1g",
     )
-    log = home / "spark.log"
-    with (
-        log.open("wb") as errors,
-        subprocess.Popen(
-            command,
-            cwd=home,
-            env=clean_environment(),
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-        ) as process,
-    ):
-        try:
-            yield IcebergSpark(process, log)
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(_STOP_S)
-            finally:
-                process.kill()
+    with line_server(command, home) as server:
+        yield IcebergSpark(server)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import base64
-import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from airflow_hive_federation.embedded.jars import metastore_jars
-from airflow_hive_federation.embedded.jvm import clean_environment, java_command
+from airflow_hive_federation.embedded.jvm import java_command
 from airflow_hive_federation.runtime.java import find_java
+from tests.support.line_servers import LineServer, line_server
 from tests.support.plain_metastore import fetched
 
 SCRIPT = Path(__file__).with_name("java_stub.groovy")
@@ -70,20 +68,12 @@ class Answer:
 class JavaStub:
     """Calls rpcs, one after the other."""
 
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        self._process = process
-        self._log = log
+    def __init__(self, server: LineServer) -> None:
+        self._server = server
 
     def call(self, rpc: str, request: bytes) -> Answer:
         """Call an rpc with the bytes of its request."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        line = json.dumps({"rpc": rpc, "request": base64.b64encode(request).decode()})
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, self._log.read_text(encoding="utf-8", errors="replace")[-4000:]
-        fields: dict[str, Any] = json.loads(answer)
+        fields = self._server.ask({"rpc": rpc, "request": base64.b64encode(request).decode()})
         return Answer(
             fields["code"],
             fields.get("text", ""),
@@ -104,25 +94,5 @@ def java_stub(port: int, home: Path) -> Iterator[JavaStub]:
         class_path=[*fetched(JARS), *groovy],
         argument_file=home / "stub.args",
     )
-    log = home / "stub.log"
-    with (
-        log.open("wb") as errors,
-        subprocess.Popen(
-            command,
-            cwd=home,
-            env=clean_environment(),
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-        ) as process,
-    ):
-        try:
-            yield JavaStub(process, log)
-        finally:
-            if process.stdin is not None:
-                process.stdin.close()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
+    with line_server(command, home) as server:
+        yield JavaStub(server)

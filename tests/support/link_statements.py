@@ -83,6 +83,20 @@ class Attempt:
 
 
 _P = ("partitioned", "transactional")
+#: Hive and Spark run them alike.
+_DROPS = (
+    Attempt(name="DROP TABLE", sql=("DROP TABLE {t}",)),
+    Attempt(name="DROP TABLE PURGE", sql=("DROP TABLE {t} PURGE",)),
+    Attempt(name="DROP DATABASE CASCADE", sql=("DROP DATABASE {db} CASCADE",)),
+    Attempt(
+        name="SET 'EXTERNAL' = 'FALSE', DROP TABLE",
+        sql=("ALTER TABLE {t} SET TBLPROPERTIES ('EXTERNAL' = 'FALSE')", "DROP TABLE {t}"),
+    ),
+    Attempt(
+        name="SET 'external.table.purge' = 'true', DROP TABLE",
+        sql=("ALTER TABLE {t} SET TBLPROPERTIES ('external.table.purge' = 'true')", "DROP TABLE {t}"),
+    ),
+)
 HIVE = (
     Attempt(name="INSERT INTO", sql=("INSERT INTO {t}{p} VALUES (9, 'new')",)),
     Attempt(name="INSERT OVERWRITE", sql=("INSERT OVERWRITE TABLE {t}{p} SELECT 9, 'new'",)),
@@ -158,17 +172,7 @@ HIVE = (
         sql=("ALTER TABLE {t} EXCHANGE PARTITION (p = 'own') WITH TABLE {o}",),
         only=_P,
     ),
-    Attempt(name="DROP TABLE", sql=("DROP TABLE {t}",)),
-    Attempt(name="DROP TABLE PURGE", sql=("DROP TABLE {t} PURGE",)),
-    Attempt(name="DROP DATABASE CASCADE", sql=("DROP DATABASE {db} CASCADE",)),
-    Attempt(
-        name="SET 'EXTERNAL' = 'FALSE', DROP TABLE",
-        sql=("ALTER TABLE {t} SET TBLPROPERTIES ('EXTERNAL' = 'FALSE')", "DROP TABLE {t}"),
-    ),
-    Attempt(
-        name="SET 'external.table.purge' = 'true', DROP TABLE",
-        sql=("ALTER TABLE {t} SET TBLPROPERTIES ('external.table.purge' = 'true')", "DROP TABLE {t}"),
-    ),
+    *_DROPS,
     Attempt(
         name="SET 'external.table.purge' = 'true', TRUNCATE",
         sql=("ALTER TABLE {t} SET TBLPROPERTIES ('external.table.purge' = 'true')", "TRUNCATE TABLE {t}"),
@@ -249,17 +253,7 @@ SPARK = (
         sql=("ALTER TABLE {t} PARTITION (p = 'a') RENAME TO PARTITION (p = 'z')",),
         only=_P,
     ),
-    Attempt(name="DROP TABLE", sql=("DROP TABLE {t}",)),
-    Attempt(name="DROP TABLE PURGE", sql=("DROP TABLE {t} PURGE",)),
-    Attempt(name="DROP DATABASE CASCADE", sql=("DROP DATABASE {db} CASCADE",)),
-    Attempt(
-        name="SET 'EXTERNAL' = 'FALSE', DROP TABLE",
-        sql=("ALTER TABLE {t} SET TBLPROPERTIES ('EXTERNAL' = 'FALSE')", "DROP TABLE {t}"),
-    ),
-    Attempt(
-        name="SET 'external.table.purge' = 'true', DROP TABLE",
-        sql=("ALTER TABLE {t} SET TBLPROPERTIES ('external.table.purge' = 'true')", "DROP TABLE {t}"),
-    ),
+    *_DROPS,
     Attempt(
         name="SET SERDEPROPERTIES ('partitionOverwriteMode' = 'static'), INSERT INTO",
         sql=(

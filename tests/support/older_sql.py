@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import select
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_hive_federation.embedded import jars
 from airflow_hive_federation.embedded.configuration import site_xml
-from airflow_hive_federation.embedded.jvm import clean_environment, java_command
+from airflow_hive_federation.embedded.jvm import java_command
 from airflow_hive_federation.embedded.lock import METASTORE, locked
 from airflow_hive_federation.runtime.java import find_java
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support.line_servers import LineServer, line_server
 from tests.support.plain_metastore import fetched, sparks_jars
 
 HIVE_2 = """
@@ -53,32 +51,22 @@ class OlderSqlError(Exception):
 class OlderSql:
     """Runs statements, one after the other."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
-        self._process = process
-        self._log = log
+    def __init__(self, server: LineServer) -> None:
+        self._server = server
 
     def execute(self, sql: str) -> list[tuple[str, ...]]:
         """Run one statement; return its rows, whose values are as Hive prints them."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"sql": sql}).encode() + b"\n")
-        self._process.stdin.flush()
-        ready, _, _ = select.select([self._process.stdout], [], [], _ANSWER_S)
-        line = self._process.stdout.readline() if ready else b""
-        assert line, f"{sql}: {self._log.read_text(errors='replace')[-4000:]}"
-        fields = json.loads(line)
-        if "error" in fields:
-            raise OlderSqlError(f"{sql}: {fields['error']}")
-        return [tuple(row.split("\t")) for row in fields["rows"]]
+        answer = self._server.ask({"sql": sql})
+        if "error" in answer:
+            raise OlderSqlError(f"{sql}: {answer['error']}")
+        return [tuple(row.split("\t")) for row in answer["rows"]]
 
     def fails(self, sql: str, text: str) -> None:
         """Run a statement that fails and perhaps does not end; wait for a text in the engine's log."""
-        assert self._process.stdin is not None
-        assert text not in self._log.read_text(errors="replace")
-        self._process.stdin.write(json.dumps({"sql": sql}).encode() + b"\n")
-        self._process.stdin.flush()
+        assert text not in self._server.log
+        self._server.send({"sql": sql})
         policy = PollPolicy(first_s=0.2, factor=1, timeout_s=_ANSWER_S)
-        assert wait_until(lambda: text in self._log.read_text(errors="replace"), policy), sql
+        assert wait_until(lambda: text in self._server.log, policy), sql
 
 
 @contextmanager
@@ -107,16 +95,9 @@ def older_sql(version: int, uri: str, home: Path) -> Iterator[OlderSql]:
         argument_file=home / "java.args",
         heap="1g",
     )
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    log = home / "log"
-    with (
-        log.open("wb") as errors,
-        subprocess.Popen(command, cwd=home, env=clean_environment(), stderr=errors, **pipes) as process,
-    ):
-        try:
-            yield OlderSql(process, log)
-        finally:
-            process.kill()
+    # A statement that failed may go on for ever.
+    with line_server(command, home, stop_s=0) as server:
+        yield OlderSql(server)
 
 
 def _settings(uri: str, home: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from airflow_hive_federation.gateway.serving import Serving
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.replication.dump.drain import open_transactions
 from tests.support.gateway_front import Behind, gateway, spark_says
-from tests.support.older_expressions import answers_expressions_of_older_clients
+from tests.support.older_expressions import answers_expressions
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,12 @@ def test_hmsclient_reads_and_writes(front: Serving, tmp_path: Path) -> None:
 
 
 def test_expressions_of_older_clients_are_answered(front: Serving, source: EmbeddedMetastore) -> None:
-    answers_expressions_of_older_clients(front.fronts[0].uri, source.uri)
+    answers_expressions(front.fronts[0].uri, source.uri)
+
+
+def test_expressions_reach_an_older_metastore(hive_2: str) -> None:
+    with gateway({"upstream": {"uris": [hive_2]}}) as serving:
+        answers_expressions(serving.fronts[0].uri, hive_2, is_hive_4=False)
 
 
 def test_hive_sql_writes_acid_tables(front: Serving, source: EmbeddedMetastore, tmp_path: Path) -> None:

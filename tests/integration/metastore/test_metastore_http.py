@@ -23,7 +23,6 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, Me
 from airflow_hive_federation.metastore.idl import types
 from tests.support.gateway_front import gateway, work_through
 from tests.support.http_metastore import metastore_over_http
-from tests.support.older_expressions import answers_expressions_of_older_clients
 from tests.support.tls_metastore import make_identity
 from tests.support.wire_structs import partition, table
 
@@ -75,12 +74,6 @@ def test_plain_thrift_to_a_server_of_http(over_http: str) -> None:
         client.list_databases()
     assert isinstance(caught.value, MetastoreProtocolError | MetastoreUnreachableError)
     assert uri in str(caught.value)
-
-
-def test_a_gateway_answers_expressions_of_older_clients(over_http: str) -> None:
-    """Hive 4 cannot read them; over HTTP, it answers one of them with the status 500."""
-    with gateway({"upstream": {"uris": [over_http]}}) as serving:
-        answers_expressions_of_older_clients(serving.fronts[0].uri, over_http)
 
 
 def test_a_gateway_before_it(over_http: str, tmp_path: Path) -> None:

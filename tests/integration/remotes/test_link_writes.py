@@ -7,9 +7,7 @@ for each engine and group of tables.
 from __future__ import annotations
 
 import itertools
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +22,7 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.runtime.java import spark_java_home
+from tests.support.line_servers import line_server
 from tests.support.link_statements import ACID, FAR, GROUPS, HIVE, PLAIN, SPARK, Attempt, Remote, local_table
 from tests.support.small_source import connected
 
@@ -119,35 +118,10 @@ def hive(sql: HiveSql) -> Iterator[Engine]:
 def spark(uri: str, home: Path) -> Iterator[Engine]:
     """A session in a process of its own: that of the tests has another metastore."""
     program = Path(__file__).parents[2] / "support" / "link_spark.py"
-    with (
-        (home / "spark.log").open("wb") as log,
-        subprocess.Popen(
-            [sys.executable, str(program), uri, str(home)],
-            cwd=home,
-            env={**os.environ, "JAVA_HOME": str(spark_java_home()), "PYSPARK_PYTHON": sys.executable},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        ) as process,
-    ):
-        assert process.stdin is not None
-        assert process.stdout is not None
-
-        def run(statements: Sequence[str], kind: str) -> str:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(json.dumps([statements, kind.endswith("_p")]) + "\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
-            assert answer, (home / "spark.log").read_text(encoding="utf-8", errors="replace")[-4000:]
-            return str(json.loads(answer))
-
-        try:
-            yield run
-        finally:
-            process.stdin.close()
-            process.wait(60)
+    environment = {**os.environ, "JAVA_HOME": str(spark_java_home()), "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, str(program), uri, str(home)]
+    with line_server(command, home, environment=environment) as server:
+        yield lambda statements, kind: str(server.ask([statements, kind.endswith("_p")]))
 
 
 def page() -> dict[str, list[str]]:

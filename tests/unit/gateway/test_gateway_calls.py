@@ -23,6 +23,7 @@ from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.metastore.wire import from_bytes
 from tests.support.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome, until
 from tests.support.metastore_peers import HangUp, Thrift
+from tests.support.older_expressions import OF_HIVE_4, OF_OLDER_HIVE
 
 TABLE = types.Table(dbName="d", tableName="t", parameters={"a": "b"})
 
@@ -76,45 +77,77 @@ def test_old_clients_get_what_new_servers_lack(
         assert served.calls == ["get_table", "get_table"]
 
 
-@pytest.mark.parametrize(
-    ("refusal", "said"),
-    [(HangUp(), "broke"), (types.MetaException(message="NullPointerException"), "NullPointer")],
-    ids=["closes the connection", "answers with an error"],
-)
-@pytest.mark.parametrize("knows", [True, False], ids=["answers", "lacks the other call"])
-def test_partitions_by_an_expression_that_the_server_cannot_read(
-    peer: Peers, gateway: Gateways, raw: Raws, knows: bool, refusal: Exception, said: str
+PARTITIONS = [types.Partition(values=["a"], parameters={"é": ""}), types.Partition(values=["b"])]
+MATCHING = types.PartitionsByExprResult(partitions=PARTITIONS[:1], hasUnknownPartitions=False)
+EVERY = types.PartitionsByExprResult(partitions=PARTITIONS, hasUnknownPartitions=True)
+
+
+def partitions(method: str, args: Any) -> Any:
+    if method == "get_partitions_spec_by_expr":
+        raise types.NoSuchObjectException(message="no such table")
+    if method == "get_partitions_by_expr":
+        return MATCHING
+    if method == "drop_partitions_req":
+        return types.DropPartitionsResult()
+    assert (args.req.dbName, args.req.tblName, args.req.maxParts) == ("d", "t", -1)
+    return types.PartitionsResponse(partitions=PARTITIONS)
+
+
+def by_expression(expression: bytes, most: int = -1) -> types.PartitionsByExprRequest:
+    return types.PartitionsByExprRequest(dbName="d", tblName="t", expr=expression, maxParts=most)
+
+
+def test_hive_4_never_gets_an_expression_of_an_older_client(
+    peer: Peers, gateway: Gateways, raw: Raws
 ) -> None:
-    """Hive 4 refuses an expression of Hive 2.3 or 3.1 in one of two ways."""
-    parts = [types.Partition(values=["a"], parameters={"é": ""}), types.Partition(values=["b"])]
-
-    def answer(method: str, args: Any) -> Any:
-        if method == "get_partitions_by_expr":
-            if args.req.expr == b"new":
-                return types.PartitionsByExprResult(partitions=parts[:1], hasUnknownPartitions=False)
-            raise refusal
-        assert (args.req.dbName, args.req.tblName, args.req.maxParts) == ("d", "t", -1)
-        return types.PartitionsResponse(partitions=parts)
-
-    served = Thrift(answer, set() if knows else {"get_partitions_req"})
-    one = raw(gateway(peer(served).uri))
-
-    def ask(expression: bytes, most: int = -1) -> dict[str, Any]:
-        request = types.PartitionsByExprRequest(dbName="d", tblName="t", expr=expression, maxParts=most)
-        return one.ask("get_partitions_by_expr", 3, req=request)
-
-    read = types.PartitionsByExprResult(partitions=parts[:1], hasUnknownPartitions=False)
-    assert ask(b"new") == {"success": read}
-    if knows:
+    """It would read another object from the bytes, and may crash."""
+    served = Thrift(partitions)
+    asking = raw(gateway(peer(served).uri))
+    for expression in OF_OLDER_HIVE:
+        served.calls.clear()
         # All of them, and the answer says that they need not match.
-        every = types.PartitionsByExprResult(partitions=parts, hasUnknownPartitions=True)
-        assert ask(b"old") == {"success": every}
-    else:
-        assert said in ask(b"old")["o1"].message
-    asked = len(served.calls)
-    # The first two of all would not be the first two that match.
-    assert said in ask(b"old", 2)["o1"].message
-    assert "get_partitions_req" not in served.calls[asked:]
+        assert asking.ask("get_partitions_by_expr", 3, req=by_expression(expression)) == {"success": EVERY}
+        # The first two of all would not be the first two that match.
+        refused = asking.ask("get_partitions_by_expr", req=by_expression(expression, 2))
+        assert "cannot read the expression" in refused["o1"].message
+        parts = types.RequestPartsSpec(exprs=[types.DropPartitionsExpr(expr=expression)])
+        dropping = types.DropPartitionsRequest(dbName="d", tblName="t", parts=parts)
+        assert "cannot read the expression" in asking.ask("drop_partitions_req", req=dropping)["o2"].message
+        probe = "get_partitions_spec_by_expr"
+        assert served.calls == [probe, "get_partitions_req", probe, probe]
+
+
+def test_a_server_that_lacks_the_other_call_answers_no_older_expression(
+    peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    served = Thrift(partitions, {"get_partitions_req"})
+    asking = raw(gateway(peer(served).uri))
+    refused = asking.ask("get_partitions_by_expr", req=by_expression(OF_OLDER_HIVE[0]))
+    assert "cannot read the expression" in refused["o1"].message
+
+
+@pytest.mark.parametrize("expression", [OF_HIVE_4, b"\xff", b"p='a'"], ids=["Hive 4", "no filter", "msck"])
+def test_other_expressions_pass(peer: Peers, gateway: Gateways, raw: Raws, expression: bytes) -> None:
+    served = Thrift(partitions)
+    asking = raw(gateway(peer(served).uri))
+    assert asking.ask("get_partitions_by_expr", req=by_expression(expression)) == {"success": MATCHING}
+    parts = types.RequestPartsSpec(exprs=[types.DropPartitionsExpr(expr=expression)])
+    dropping = types.DropPartitionsRequest(dbName="d", tblName="t", parts=parts)
+    assert asking.ask("drop_partitions_req", req=dropping) == {"success": types.DropPartitionsResult()}
+    by_name = types.DropPartitionsRequest(
+        dbName="d", tblName="t", parts=types.RequestPartsSpec(names=["p=a"])
+    )
+    assert asking.ask("drop_partitions_req", req=by_name) == {"success": types.DropPartitionsResult()}
+    assert served.calls == ["get_partitions_by_expr", "drop_partitions_req", "drop_partitions_req"]
+
+
+def test_an_older_metastore_reads_the_expressions_of_its_clients(
+    peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    served = Thrift(partitions, {"get_partitions_spec_by_expr"})
+    asking = raw(gateway(peer(served).uri))
+    for expression in OF_OLDER_HIVE:
+        assert asking.ask("get_partitions_by_expr", req=by_expression(expression)) == {"success": MATCHING}
 
 
 @pytest.mark.parametrize("capable", [True, False], ids=["capable", "as they are"])
