@@ -344,7 +344,7 @@ class RepairReplicaOperator(SparkReplicationOperator):
             tables = {*self.report["differing"], *self.report.get("unread", ())} if self.report else None
             if tables is not None and not tables:
                 self.log.info("The report names no difference: nothing is done.")
-                return RepairResult(**self.report)
+                return RepairResult.of_report(self.report)
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool() as target_pool:
                 repaired = repair_replica(
                     source_pool,

@@ -10,10 +10,11 @@ mends that table, and then copies only that table.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.dump.repair_plan import repair_plan_of
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner
@@ -49,6 +50,21 @@ class RepairResult(VerificationResult):
     mended: Sequence[str] = ()
     mended_tables: Sequence[str] = ()
     replaced_tables: Sequence[str] = ()
+
+    @classmethod
+    def of_report(cls, report: Mapping[str, Any]) -> Self:
+        """Return the result of a repair that had nothing to do.
+
+        :param report: the verification before it, as a task returned it.
+        :raises ConfigurationError: a field of the verification is missing, or it has an unknown field.
+        """
+        try:
+            return cls(**report)
+        except TypeError as error:
+            raise ConfigurationError(
+                f"The report is not the result of a verification: {error}.",
+                remedy="Give the result of a VerifyReplicaOperator.",
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

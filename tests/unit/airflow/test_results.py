@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 from airflow.sdk import BaseOperator
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.provider import get_provider_info
 from airflow_hive_federation.remotes.describe import Answer, Answers
 from airflow_hive_federation.remotes.statement import Kind
+from airflow_hive_federation.replication.repair import RepairResult
 
 #: Airflow itself defines their results: the id of a task, and a list to map over.
 OF_AIRFLOW = {"ReplicationBranchOperator", "ReplicationPoliciesOperator"}
@@ -94,3 +96,20 @@ def test_values_of_json() -> None:
     assert result_json(Odd({Kind.TABLE: (Kind.TABLE, None)})) == {"value": {"table": ["table", None]}}
     with pytest.raises(TypeError, match="Path is no value of JSON"):
         result_json(Odd([Path()]))
+
+
+def test_a_repair_without_differences_returns_the_report() -> None:
+    report = {
+        "database": "shop",
+        "event_id": 7,
+        "tables": [{"name": "t", "source_rows": 1}],
+        "not_compared": {},
+        "differences": [],
+        "failures": [],
+        "unread": [],
+        "differing": [],
+    }
+    result = result_json(RepairResult.of_report(report))
+    assert result == {**report, "mended": [], "mended_tables": [], "replaced_tables": []}
+    with pytest.raises(ConfigurationError, match="not the result of a verification"):
+        RepairResult.of_report({"differing": []})
