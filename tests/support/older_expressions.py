@@ -48,33 +48,29 @@ OF_HIVE_4 = (
 )
 
 
-def answers_expressions(uri: str, direct: str, *, is_hive_4: bool = True) -> None:
-    """A gateway keeps the expressions of older clients from Hive 4, and lets each other one pass.
+def answers_expressions(uri: str, direct: str) -> None:
+    """A gateway keeps the expressions of older clients from Hive 4, and lets those of Hive 4 pass.
 
     :param uri: the gateway.
     :param direct: the metastore behind it.
     """
     database = "older_expressions"
     with (
-        MetastoreClient(MetastoreSettings(uris=(direct,), user="tester")) as near,
-        MetastoreClient(MetastoreSettings(uris=(uri,), user="tester")) as client,
+        MetastoreClient(MetastoreSettings(uris=(direct,))) as near,
+        MetastoreClient(MetastoreSettings(uris=(uri,))) as client,
     ):
         near.create_database(types.Database(name=database, parameters={}))
         try:
             _make_partitions(near, database)
             for expression in OF_OLDER_HIVE:
                 answer = _selected(client, database, expression)
-                if is_hive_4:
-                    assert sorted(part.values for part in answer.partitions) == [["a", "1"], ["b", "2"]]
-                    _refuses_to_drop(client, database, expression)
-                else:
-                    assert [part.values for part in answer.partitions] == [["a", "1"]]
+                assert sorted(part.values for part in answer.partitions) == [["a", "1"], ["b", "2"]]
                 # Whoever asked filters the rows.
-                assert answer.hasUnknownPartitions is is_hive_4
-            if is_hive_4:
-                answer = _selected(client, database, OF_HIVE_4)
-                assert [part.values for part in answer.partitions] == [["a", "1"]]
-                assert answer.hasUnknownPartitions is False
+                assert answer.hasUnknownPartitions is True
+                _refuses_to_drop(client, database, expression)
+            answer = _selected(client, database, OF_HIVE_4)
+            assert [part.values for part in answer.partitions] == [["a", "1"]]
+            assert answer.hasUnknownPartitions is False
             assert len(near.list_partition_names(database, "t")) == 2
         finally:
             near.drop_database(database, delete_data=True, cascade=True)

@@ -89,11 +89,6 @@ def test_expressions_of_older_clients_are_answered(front: Serving, source: Embed
     answers_expressions(front.fronts[0].uri, source.uri)
 
 
-def test_expressions_reach_an_older_metastore(hive_2: str) -> None:
-    with gateway({"upstream": {"uris": [hive_2]}}) as serving:
-        answers_expressions(serving.fronts[0].uri, hive_2, is_hive_4=False)
-
-
 def test_hive_sql_writes_acid_tables(front: Serving, source: EmbeddedMetastore, tmp_path: Path) -> None:
     behind = Behind(source, front.fronts[0].uri, tmp_path)
     # The metastore is shared with other tests.

@@ -9,6 +9,9 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from tests.support.wire_structs import DATABASE, column_statistics, partition, table
 
+#: The gateway recognises a Hive 4, which reads other expressions, by this method.
+PROBE = ("get_partitions_spec_by_expr", types.PartitionsByExprRequest(dbName="", tblName="", expr=b"\xff"))
+
 
 def test_hive_2(hive_2: str) -> None:
     with MetastoreClient(MetastoreSettings(uris=(hive_2,), user="tester")) as client:
@@ -30,6 +33,8 @@ def test_hive_2(hive_2: str) -> None:
         assert client.get_functions(DATABASE) == []
         with pytest.raises(UnsupportedMethodError, match="allocate_table_write_ids"):
             client.allocate_table_write_ids(DATABASE, "old", [1])
+        with pytest.raises(UnsupportedMethodError):
+            client.call(*PROBE)
 
         client.drop_table(DATABASE, "old", delete_data=True)
         client.drop_database(DATABASE, delete_data=True)
@@ -49,6 +54,8 @@ def test_hive_3(hive_3: str) -> None:
         client.set_column_statistics([column_statistics("acid", "d=x")])
         assert set(client.get_partitions_column_statistics(DATABASE, "acid", ["d=x", "d=z"])) == {"d=x"}
         assert client.get_table_constraints(DATABASE, "acid").primaryKeys == []
+        with pytest.raises(UnsupportedMethodError):
+            client.call(*PROBE)
         with pytest.raises(NoSuchObjectError, match="nothing"):
             client.get_table(DATABASE, "nothing")
 
