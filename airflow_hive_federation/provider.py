@@ -37,7 +37,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "sensors": [_modules("sensors.transactions", "sensors.remote", "sensors.replication")],
         "hooks": [_modules("hooks.metastore", "hooks.spark", "hooks.tunnel")],
-        "triggers": [_modules("triggers.transactions", "triggers.remote", "triggers.replication")],
+        "triggers": [_modules("triggers.waiting", "triggers.remote")],
         "extra-links": [
             f"{_PACKAGE}.operators.cluster_links.RouteLink",
             f"{_PACKAGE}.operators.cluster_links.CopyLink",

@@ -1,14 +1,25 @@
 """Waits until a probe succeeds; a poll policy defines the pauses between its calls.
 
-Operators, sensors and triggers share a probe and differ only in the place of the wait: a worker, the
-triggerer, or a plain loop.
+Operators, sensors and triggers share a probe and a policy, and differ only in the place of the wait: a
+worker, the triggerer, or a plain loop. :class:`Wait` makes the steps; its callers sleep between them.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from airflow_hive_federation.errors import HiveFederationError
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that metastores may be away, during their restart for instance, before a wait for them fails.
+PATIENCE_S = 120.0
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,12 +31,15 @@ class PollPolicy:
     :param longest_s: the longest pause in seconds.
     :param timeout_s: seconds after which the wait ends, the time of the calls included; ``None`` waits for
         ever.
+    :param patience_s: seconds during which retryable errors of the probe do not end the wait; they count from
+        the first error after an answer.
     """
 
     first_s: float = 0.5
     factor: float = 1.5
     longest_s: float = 5.0
     timeout_s: float | None = None
+    patience_s: float = 0.0
 
     def pauses(self, clock: Callable[[], float] = time.monotonic) -> Iterator[float]:
         """Return the pauses in seconds; the timeout counts from this call, including the work between pauses.
@@ -48,25 +62,77 @@ def boot_time_s() -> float:
     return time.monotonic()
 
 
+class Wait(Generic[Answer]):
+    """A wait as steps, each of which calls the probe once; the caller sleeps between two steps.
+
+    The timeout includes the time that the probe takes: slow probes are called less often. The last call
+    begins at the timeout or before it, so the wait ends at most one call later. A probe that fails at the
+    timeout is called again until the policy's patience is over, so that the outcome is an answer or an error.
+
+    :param probe: returns a value that is true if the wait is over.
+    :param clock: returns the seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        probe: Callable[[], Answer],
+        policy: PollPolicy,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._probe = probe
+        self._policy = policy
+        self._clock = clock
+        self._pauses = policy.pauses(clock)
+        self._failing_since_s: float | None = None
+        self._answer: Answer | None = None
+
+    @property
+    def answer(self) -> Answer:
+        """Return the last answer of the probe."""
+        if self._answer is None:
+            raise RuntimeError("The wait is not over.")
+        return self._answer
+
+    def step(self) -> float | None:
+        """Call the probe; return the seconds to sleep before the next step, or ``None`` if the wait is over.
+
+        :raises HiveFederationError: the probe raised a terminal error, or retryable errors for longer than
+            the policy bears.
+        """
+        try:
+            self._answer = self._probe()
+        except HiveFederationError as error:
+            return self._pause_after(error)
+        self._failing_since_s = None
+        return None if self._answer else next(self._pauses, None)
+
+    def _pause_after(self, error: HiveFederationError) -> float:
+        now_s = self._clock()
+        if self._failing_since_s is None:
+            self._failing_since_s = now_s
+        left_s = self._failing_since_s + self._policy.patience_s - now_s
+        if not error.retryable or left_s <= 0:
+            raise error
+        logger.warning("Trying again: %s", error)
+        return min(next(self._pauses, self._policy.longest_s), left_s)
+
+
 def wait_until(
-    probe: Callable[[], bool],
+    probe: Callable[[], Answer],
     policy: PollPolicy,
     *,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> bool:
-    """Call ``probe`` until it returns true; return whether it did before the policy's timeout.
-
-    The timeout includes the time that the probe takes: slow probes are called less often. The last call
-    begins at the timeout or before it, so the wait ends at most one call later.
+) -> Answer:
+    """Call ``probe`` until its answer is true, at most for the policy's timeout; return the last answer.
 
     :param sleep: waits for a number of seconds.
     :param clock: returns the seconds of a clock that never goes back.
+    :raises HiveFederationError: the probe raised a terminal error, or retryable errors for longer than the
+        policy bears.
     """
-    pauses = policy.pauses(clock)
-    while not probe():
-        pause = next(pauses, None)
-        if pause is None:
-            return False
-        sleep(pause)
-    return True
+    wait = Wait(probe, policy, clock=clock)
+    while (pause_s := wait.step()) is not None:
+        sleep(pause_s)
+    return wait.answer

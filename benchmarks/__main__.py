@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import machine, results
 
-REMOTES = ("remote-create", "remote-sync", "federation", "tunnel")
+REMOTES = ("remote-create", "remote-refresh", "federation", "tunnel")
 BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
 ACID_READS = ("acid-read", "acid-read-deletes")
 INCREMENTS = ("increments", "increments-limit", "increments-10x", "increments-idle")

@@ -57,7 +57,7 @@ def run(setting: Setting, parts: Sequence[str]) -> Iterator[results.Result]:
         if "federation" in parts:
             with EmbeddedMetastore.start("near") as near:
                 yield from _federation(setting, far, near)
-        if {"remote-create", "remote-sync"} & set(parts):
+        if {"remote-create", "remote-refresh"} & set(parts):
             yield from _databases(setting, far)
         if "tunnel" in parts:
             yield from _tunnel(setting, far)
@@ -93,16 +93,16 @@ def _remote_database(
             client.add_partitions([_partition(DATABASE, "t0", "new", far.external_warehouse)])
         begun = time.perf_counter()
         report = remotes.refresh(Kind.DATABASE, name)
-        sync_s = time.perf_counter() - begun
+        refresh_s = time.perf_counter() - begun
         if (report.whole, report.partitions_added) != (False, 1):
             raise SystemExit(f"The refresh did something else: {report}")
         begun = time.perf_counter()
         remotes.refresh(Kind.DATABASE, name, whole=True)
         whole_s = time.perf_counter() - begun
     yield results.seconds(
-        "remote-sync",
+        "remote-refresh",
         f"one new partition among {setting.tables} tables",
-        ours_s=sync_s,
+        ours_s=refresh_s,
         peer="comparing everything",
         peer_s=whole_s,
         at_most_s=1,

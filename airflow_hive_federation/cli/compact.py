@@ -36,11 +36,13 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--threads", type=int, help="bucket files side by side (default: one a core)")
     parser.add_argument("--spark-conn-id", help="merge by Spark jobs over this Airflow connection")
-    parser.add_argument("--pool", help="worker: pool to serve; by default, the requests that name none")
+    parser.add_argument("--pool-name", help="worker: pool to serve; by default, the requests that name none")
     parser.add_argument(
-        "--timeout", type=float, metavar="S", help="worker: begin nothing after so many seconds"
+        "--timeout-s", type=float, metavar="S", help="worker: begin nothing after so many seconds"
     )
-    parser.add_argument("--max", type=int, metavar="N", help="worker: serve so many requests at most")
+    parser.add_argument(
+        "--max-compactions", type=int, metavar="N", help="worker: serve so many requests at most"
+    )
     parser.add_argument("--until-empty", action="store_true", help="worker: end when the queue is empty")
     parser.add_argument("--json", action="store_true", help="print a line of JSON a request")
 
@@ -75,11 +77,15 @@ def _serve(args: argparse.Namespace) -> list[CompactionReport]:
     with MetastoreClient(settings) as client:
         revoke_dead_workers(client)
     worker = CompactionWorker(
-        settings, _runner(args), pool_name=args.pool, batch=16, storage_options=_storage_options(args)
+        settings,
+        _runner(args),
+        pool_name=args.pool_name,
+        batch_size=16,
+        storage_options=_storage_options(args),
     )
     return worker.serve(
-        timeout_s=args.timeout,
-        max_compactions=args.max,
+        timeout_s=args.timeout_s,
+        max_compactions=args.max_compactions,
         until_empty=args.until_empty,
         on_report=lambda report: _tell(args, report),
     )

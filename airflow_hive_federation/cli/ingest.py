@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli.connecting import end_for
+from airflow_hive_federation.model.results import result_json
 
 if TYPE_CHECKING:
     from airflow_hive_federation.ingest.files import IngestProgress
@@ -51,17 +52,20 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--commit-records", type=int, default=1_000_000, metavar="N")
     parser.add_argument("--commit-bytes", type=int, default=256 << 20, metavar="N")
-    parser.add_argument("--commit-seconds", type=float, default=60.0, metavar="S")
+    parser.add_argument("--commit-interval-s", type=float, default=60.0, metavar="S")
     parser.add_argument(
-        "--batch-size", type=int, default=1, metavar="N", help="transactions that share files"
+        "--transaction-batch-size", type=int, default=1, metavar="N", help="transactions that share files"
     )
     parser.add_argument(
-        "--nulls", action="store_true", help="store null for values that cannot be read, as Hive's SerDes do"
+        "--malformed",
+        default="raise",
+        choices=["raise", "null"],
+        help="null: store null for values that cannot be read, as Hive's SerDes do",
     )
     parser.add_argument("--dead-letters", metavar="FILE", help="file for bad records, one line of JSON each")
     parser.add_argument("--dead-letter-limit", type=int, metavar="N", help="maximum number of bad records")
     parser.add_argument(
-        "--compact",
+        "--compaction",
         choices=["minor", "major"],
         help="request a compaction of the written table or partitions",
     )
@@ -84,18 +88,18 @@ def run(args: argparse.Namespace) -> int:
         partition=args.partition or (),
         commit_records=args.commit_records,
         commit_bytes=args.commit_bytes,
-        commit_seconds=args.commit_seconds,
-        transaction_batch_size=args.batch_size,
-        malformed="null" if args.nulls else "raise",
+        commit_interval_s=args.commit_interval_s,
+        transaction_batch_size=args.transaction_batch_size,
+        malformed=args.malformed,
         dead_letters=args.dead_letters,
         dead_letter_limit=args.dead_letter_limit,
-        compaction=args.compact,
+        compaction=args.compaction,
     )
     with _progress(args) as on_progress:
         report = ingest_files(
             end.settings, request, storage_options=end.storage_options or None, on_progress=on_progress
         )
-    print(json.dumps(report.to_json()) if args.json else _described(report))
+    print(json.dumps(result_json(report)) if args.json else _described(report))
     return 0
 
 

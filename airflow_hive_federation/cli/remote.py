@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_hive_federation.cli.connecting import remotes_for
 from airflow_hive_federation.cli.sql import print_answer
+from airflow_hive_federation.model.results import result_json
 
 
 def add_parser(subparsers: Any) -> None:
@@ -18,23 +19,23 @@ def add_parser(subparsers: Any) -> None:
     listing = actions.add_parser("list", help="list the remotes of a database, or of all databases")
     listing.add_argument("database", nargs="?", help="database; all by default")
     describe = actions.add_parser("describe", help="describe a remote, with data from its metastore")
-    sync = actions.add_parser(
-        "sync", help="bring a remote up to date with the table or database it stands for"
+    refresh = actions.add_parser(
+        "refresh", help="bring a remote up to date with the table or database it stands for"
     )
-    for subparser in (describe, sync):
+    for subparser in (describe, refresh):
         subparser.add_argument("name", help="database.table, or a database")
     describe.add_argument(
         "--extended", action="store_true", help="show location, formats and parameters as well"
     )
-    sync.add_argument(
+    refresh.add_argument(
         "--whole", action="store_true", help="compare all objects, not only those that events name"
     )
-    sync.add_argument(
+    refresh.add_argument(
         "--on-dropped",
         choices=["drop", "keep", "fail"],
         help="action for links whose remote table no longer exists",
     )
-    for subparser in (listing, describe, sync):
+    for subparser in (listing, describe, refresh):
         subparser.add_argument(
             "--metastore",
             default="hive_federation_default",
@@ -46,8 +47,8 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from airflow_hive_federation.remotes.describe import show_remotes
+    from airflow_hive_federation.remotes.refresh import OnDropped
     from airflow_hive_federation.remotes.statement import Kind, parse_name
-    from airflow_hive_federation.remotes.sync import OnDropped
 
     with remotes_for(args.metastore) as remotes:
         if args.action == "list":
@@ -55,14 +56,14 @@ def run(args: argparse.Namespace) -> int:
         else:
             kind = Kind.TABLE if "." in args.name else Kind.DATABASE
             name = parse_name(kind, args.name)
-            if args.action == "sync":
+            if args.action == "refresh":
                 on_dropped = OnDropped(args.on_dropped) if args.on_dropped else None
                 report = remotes.refresh(kind, name, on_dropped=on_dropped, whole=args.whole)
-                _print_report(report.to_json(), as_json=args.json)
+                _print_report(result_json(report), as_json=args.json)
                 return 0
             answer = remotes.describe(kind, name, extended=args.extended)
     if args.json:
-        print(json.dumps({"columns": answer.columns, "rows": answer.rows}, indent=1))
+        print(json.dumps(result_json(answer), indent=1))
     else:
         print_answer(answer)
     return 0

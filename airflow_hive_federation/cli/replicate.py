@@ -31,6 +31,7 @@ from airflow_hive_federation.cli.connecting import common_storage_options, end_f
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.replication.policy import (
     BOUNDS,
     COUNTS,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.replication.dump.drain import DrainStart
-    from airflow_hive_federation.replication.failover import FailoverReport
+    from airflow_hive_federation.replication.failover import FailoverReport, FailoverResult, SourceState
     from airflow_hive_federation.replication.load.bootstrap import LoadSummary
     from airflow_hive_federation.replication.repair import RepairReport
     from airflow_hive_federation.replication.verify.verify import VerificationReport
@@ -163,11 +164,11 @@ def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
 
 
 def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
-    from airflow_hive_federation.replication.failover import roll_back_failover
+    from airflow_hive_federation.replication.failover import SourceState, roll_back_failover
     from airflow_hive_federation.replication.take_over import take_over
 
     if args.source_lost:
-        facts = take_over(work.source, work.target, work.policy, progress=work.story.relay).to_json()
+        result = take_over(work.source, work.target, work.policy, progress=work.story.relay).result()
     elif args.roll_back:
         roll_back_failover(
             work.source,
@@ -176,14 +177,25 @@ def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
             target_lost=args.target_lost,
             progress=work.story.relay,
         )
-        facts = {"word": f"{work.policy.source_database} may be written again."}
+        return _end_fail_over(
+            args,
+            work,
+            SourceState(database=work.policy.source_database, writable=True),
+            f"{work.policy.source_database} may be written again.",
+        )
     else:
         report = work.fail_over()
-        facts = report.to_json()
+        result = report.result()
         if args.back:
             args.back.write_text(policy_text(report.policy, file.target, file.source), encoding="utf-8")
+    return _end_fail_over(args, work, result, result.summary)
+
+
+def _end_fail_over(
+    args: argparse.Namespace, work: _Work, result: FailoverResult | SourceState, summary: str
+) -> int:
     work.story.stage("Done")
-    print(json.dumps(facts) if args.json else facts["word"])
+    print(json.dumps(result_json(result)) if args.json else summary)
     return 0
 
 
@@ -282,14 +294,14 @@ class _Work:
         """Run the requested action; return the last verification, and the result to print."""
         if args.action == "repair":
             repaired = self._repair()
-            return repaired.report, {"dump": self._loaded_dump(), **repaired.to_json()}
+            return repaired.report, {"dump": self._loaded_dump(), **result_json(repaired.result())}
         if args.action == "verify":
             dump, tables = args.dump or self._loaded_dump(), None
         else:
             dump, tables = self._cycle()
         whole, row_digests = getattr(args, "verify_whole", False), getattr(args, "row_digests", False)
         report = self._verify(dump, None if whole else tables, row_digests=row_digests)
-        return report, {"dump": dump, **report.to_json()}
+        return report, {"dump": dump, **result_json(report.result())}
 
     def fail_over(self) -> FailoverReport:
         """Drain the source, load the last increment, verify, and switch the roles."""

@@ -12,7 +12,8 @@ from contextlib import contextmanager, suppress
 from airflow_hive_federation.errors import LockTimeoutError, NoSuchLockError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.waiting import PollPolicy, wait_until
+from airflow_hive_federation.transactions.locks import granted
+from airflow_hive_federation.waiting import PollPolicy
 
 LOCK_DATABASE = "hive-federation"
 #: Changes of metadata take a few calls of the metastore, and at most a few seconds.
@@ -67,9 +68,7 @@ def altering(
     answer = client.lock(components)
     lock_id = answer.lockid or 0
     try:
-        if answer.state != types.LockState.ACQUIRED and not wait_until(
-            lambda: client.check_lock(lock_id).state == types.LockState.ACQUIRED, policy
-        ):
+        if not granted(client, answer, policy):
             raise LockTimeoutError(
                 f"Other processes have held locks on {table} for {policy.timeout_s} s.",
                 remedy="List the holders by SHOW LOCKS; a killed process's lock ends by hive.txn.timeout.",

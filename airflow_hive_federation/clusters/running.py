@@ -36,6 +36,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoutedScript:
+    """The result of a script.
+
+    :param statements: per statement, its text, its route, and the columns and rows of a query.
+    """
+
+    statements: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoutedStatement:
     """A statement and the decision about its cluster.
 

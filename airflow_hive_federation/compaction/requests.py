@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from airflow_hive_federation import __version__
 from airflow_hive_federation.compaction.plan import CompactionKind
@@ -46,6 +47,33 @@ class CompactionRequested:
     partition: str
     pool_name: str | None
     accepted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionResult:
+    """The result of a table's compaction, or of the requests for one.
+
+    :param compactions: the outcome per partition.
+    :param requests: the requests that wait for a worker.
+    """
+
+    compactions: Sequence[CompactionReport] = ()
+    requests: Sequence[CompactionRequested] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionCounts:
+    """The number of requests that a worker has served, per final state of :class:`CompactionReport`."""
+
+    compacted: int = 0
+    cleaning: int = 0
+    refused: int = 0
+    failed: int = 0
+
+    @classmethod
+    def of(cls, reports: Iterable[CompactionReport]) -> Self:
+        """Count the reports by their states."""
+        return cls(**Counter(report.state for report in reports))
 
 
 def request_compaction(
@@ -87,7 +115,7 @@ def compact_table(
     run_merges: MergeRunner,
     *,
     partitions: Sequence[str] | None = None,
-    batch: int = 64,
+    batch_size: int = 64,
     storage_options: Mapping[str, Any] | None = None,
     on_report: Callable[[CompactionReport], None] | None = None,
 ) -> list[CompactionReport]:
@@ -99,7 +127,7 @@ def compact_table(
     is a major compaction or of the requested kind, its report is the partition's report.
 
     :param run_merges: merges bucket files.
-    :param batch: number of partitions that are compacted at the same time.
+    :param batch_size: number of partitions that are compacted at the same time.
     :param on_report: receives the report of each finished partition.
     :return: one report per partition; failures are reported, not raised. The state ``refused`` also covers
         partitions that another worker is compacting and, in Hive 4.2, those whose last compaction is not yet
@@ -109,7 +137,7 @@ def compact_table(
 
     def worker(pool_name: str | None) -> CompactionWorker:
         return CompactionWorker(
-            settings, run_merges, pool_name=pool_name, batch=batch, storage_options=storage_options
+            settings, run_merges, pool_name=pool_name, batch_size=batch_size, storage_options=storage_options
         )
 
     with MetastoreClient(settings) as client:

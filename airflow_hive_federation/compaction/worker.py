@@ -45,15 +45,14 @@ from airflow_hive_federation.errors import (
     ConfigurationError,
     HiveFederationError,
     LockTimeoutError,
-    MetastoreServerError,
     NoSuchObjectError,
-    OutcomeUnknownError,
     TransactionAbortedError,
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.doctor import examine_cleaner
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.transactions.commits import commit_patiently
 from airflow_hive_federation.transactions.heartbeat import (
     SILENCE_SHARE,
     Heartbeat,
@@ -72,7 +71,6 @@ _HEARTBEAT_S = 30.0
 #: (``Constants.COMPACTION_DEFAULT_POOL``, ``NextCompactionFunction``).
 _DEFAULT_POOL = "default"
 #: A commit is repeated after these pauses, because a deadlock in the metastore's database can fail it.
-_COMMIT_PAUSES_S = (0.2, 1.0)
 _KINDS = {types.CompactionType.MAJOR: CompactionKind.MAJOR, types.CompactionType.MINOR: CompactionKind.MINOR}
 
 
@@ -114,7 +112,7 @@ class CompactionWorker:
     :param run_merges: merges bucket files; see :func:`.runners.in_threads` and the Spark job.
     :param pool_name: the worker pool to serve (``ALTER TABLE … COMPACT … POOL 'name'``); ``None`` and
         ``default``, the name in SHOW COMPACTIONS, serve the requests that name no pool.
-    :param batch: number of requests that are served together, whose bucket files are merged in parallel.
+    :param batch_size: number of requests that are served together, whose bucket files are merged in parallel.
     :param storage_options: options of the stores that hold the tables.
     """
 
@@ -124,13 +122,13 @@ class CompactionWorker:
         run_merges: MergeRunner,
         *,
         pool_name: str | None = None,
-        batch: int = 1,
+        batch_size: int = 1,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._settings = settings
         self._run_merges = run_merges
         self._pool_names = (None, _DEFAULT_POOL) if pool_name in {None, _DEFAULT_POOL} else (pool_name,)
-        self._batch = batch
+        self._batch_size = batch_size
         self._options = storage_options
         self._stopping = threading.Event()
 
@@ -161,7 +159,9 @@ class CompactionWorker:
         reports: list[CompactionReport] = []
         while not self._stopping.is_set():
             room = (
-                self._batch if max_compactions is None else min(self._batch, max_compactions - len(reports))
+                self._batch_size
+                if max_compactions is None
+                else min(self._batch_size, max_compactions - len(reports))
             )
             if room <= 0 or (timeout_s is not None and time.monotonic() - begun >= timeout_s):
                 break
@@ -425,16 +425,9 @@ class _Compaction:
         self._decided("refused", reason)
 
     def _commit(self) -> None:
-        # The metastore accepts a repeated commit, whatever the outcome of the first one.
-        for pause_s in (*_COMMIT_PAUSES_S, None):
-            try:
-                self._client.commit_txn(self.txn_id, kind=types.TxnType.COMPACTION)
-            except (MetastoreServerError, OutcomeUnknownError):
-                if pause_s is None:
-                    raise
-                time.sleep(pause_s)
-            else:
-                break
+        commit_patiently(
+            lambda: self._client.commit_txn(self.txn_id, kind=types.TxnType.COMPACTION), self.txn_id
+        )
         self.txn_id = 0
 
     def _undo(self) -> None:

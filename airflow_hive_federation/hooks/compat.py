@@ -15,6 +15,7 @@ try:
         AirflowNotFoundException,
         AirflowSensorTimeout,
         AirflowSkipException,
+        TaskDeferralTimeout,
         TaskDeferred,
     )
 except ImportError:  # Airflow 3.1
@@ -24,6 +25,7 @@ except ImportError:  # Airflow 3.1
         AirflowNotFoundException,
         AirflowSensorTimeout,
         AirflowSkipException,
+        TaskDeferralTimeout,
         TaskDeferred,
     )
 try:
@@ -44,6 +46,7 @@ __all__ = [
     "AirflowSensorTimeout",
     "AirflowSkipException",
     "BaseBranchOperator",
+    "TaskDeferralTimeout",
     "TaskDeferred",
     "configured",
     "mask_secret",

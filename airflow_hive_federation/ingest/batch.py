@@ -28,7 +28,6 @@ import pyarrow as pa
 from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName
 from airflow_hive_federation.errors import (
     MetastoreError,
-    NoSuchTransactionError,
     OutcomeUnknownError,
     StorageError,
     TransactionAbortedError,
@@ -50,9 +49,10 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.tables.write.plan import TableLayout, partition_names
 from airflow_hive_federation.transactions.batch_heartbeat import Heartbeats
-from airflow_hive_federation.transactions.locks import TableWrite, WriteKind, lock_components
+from airflow_hive_federation.transactions.commits import commit_patiently
+from airflow_hive_federation.transactions.locks import TableWrite, WriteKind, granted, lock_components
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY
-from airflow_hive_federation.waiting import PollPolicy, boot_time_s, wait_until
+from airflow_hive_federation.waiting import PollPolicy, boot_time_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,11 +312,7 @@ class TransactionBatch:
             components.append(self._settings.fence)
         answer = self._client.lock(components, txn_id=self.txn_id, agent_info=self._settings.agent_info)
         self._settings.at("locked")
-        lock_id = answer.lockid or 0
-        if answer.state == types.LockState.ACQUIRED or wait_until(
-            lambda: self._client.check_lock(lock_id, txn_id=self.txn_id).state == types.LockState.ACQUIRED,
-            self._settings.lock_policy,
-        ):
+        if granted(self._client, answer, self._settings.lock_policy, txn_id=self.txn_id):
             return
         raise TransactionError(
             f"Transaction {self.txn_id} was not granted its lock on {layout.name} in "
@@ -367,11 +363,7 @@ class TransactionBatch:
             ):
                 self._notify()
                 self._settings.at("notified")
-                try:
-                    self._client.commit_txn(self.txn_id, key_value=key_value)
-                except OutcomeUnknownError:
-                    # The metastore accepts a repeated commit and refuses that of an aborted transaction.
-                    self._commit_again(key_value)
+                self._commit_patiently(key_value)
         except TransactionError as error:
             if isinstance(error.__cause__, TransactionAbortedError):
                 raise HeartBeatFailure(
@@ -379,10 +371,10 @@ class TransactionBatch:
                 ) from error
             raise
 
-    def _commit_again(self, key_value: types.CommitTxnKeyValue | None) -> None:
+    def _commit_patiently(self, key_value: types.CommitTxnKeyValue | None) -> None:
         try:
-            self._client.commit_txn(self.txn_id, key_value=key_value)
-        except (NoSuchTransactionError, OutcomeUnknownError) as error:
+            commit_patiently(lambda: self._client.commit_txn(self.txn_id, key_value=key_value), self.txn_id)
+        except OutcomeUnknownError as error:
             raise CommitOutcomeUnknown(
                 f"It is unknown whether transaction {self.txn_id} was committed: {error.message}",
                 remedy="Connect again and go on from the position that was committed last.",

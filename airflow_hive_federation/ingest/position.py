@@ -17,8 +17,9 @@ from airflow_hive_federation.errors import ConfigurationError, NoSuchLockError
 from airflow_hive_federation.ingest.errors import TransactionError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.transactions.locks import granted
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY
-from airflow_hive_federation.waiting import PollPolicy, wait_until
+from airflow_hive_federation.waiting import PollPolicy
 
 log = logging.getLogger(__name__)
 
@@ -103,9 +104,7 @@ def ensure_position(
     lock = client.lock([component])
     lock_id = lock.lockid or 0
     try:
-        if lock.state != types.LockState.ACQUIRED and not wait_until(
-            lambda: client.check_lock(lock_id).state == types.LockState.ACQUIRED, lock_policy
-        ):
+        if not granted(client, lock, lock_policy):
             raise TransactionError(
                 f"{database}.{table}: no lock within {lock_policy.timeout_s} s to make {key!r}.",
                 remedy="Let the transactions that write to the table end, once, before this stream's first.",

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ class IngestTarget:
     :param partition: values of the one partition to write to; if empty, the records' last fields name it.
     :param commit_records: a commit follows this many records,
     :param commit_bytes: or this many bytes of input,
-    :param commit_seconds: or this many seconds, whichever comes first.
+    :param commit_interval_s: or this many seconds, whichever comes first.
     :param dead_letters: URI of a file for bad records; without it the first bad record fails the run.
     :param dead_letter_limit: the most bad records per run.
     :param compaction: kind of the compaction that the run requests in the end for the partitions it wrote to;
@@ -43,7 +43,7 @@ class IngestTarget:
     partition: Sequence[str | None] = ()
     commit_records: int = 1_000_000
     commit_bytes: int = 256 << 20
-    commit_seconds: float = 60.0
+    commit_interval_s: float = 60.0
     transaction_batch_size: int = 1
     dead_letters: str | None = None
     dead_letter_limit: int | None = None
@@ -66,7 +66,7 @@ class IngestTarget:
             raise ConfigurationError(
                 f"{self.name!r} cannot name a position.", remedy="Use letters, digits and ._- only."
             )
-        for bound in ("commit_records", "commit_bytes", "commit_seconds", "transaction_batch_size"):
+        for bound in ("commit_records", "commit_bytes", "commit_interval_s", "transaction_batch_size"):
             value = getattr(self, bound)
             if value <= 0:
                 raise ConfigurationError(f"{bound} is {value}.", remedy="Give a number above zero.")
@@ -110,10 +110,6 @@ class IngestReport:
     created_partitions: int = 0
     position: str | None = None
     seconds: float = field(default=0.0, compare=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as a dictionary for XCom and JSON."""
-        return asdict(self)
 
 
 class IngestRun:
@@ -177,7 +173,7 @@ class IngestRun:
         return self._connection.state is ConnectionState.OPEN and (
             self.pending >= target.commit_records
             or self._pending_bytes >= target.commit_bytes
-            or time.monotonic() - self._began >= target.commit_seconds
+            or time.monotonic() - self._began >= target.commit_interval_s
         )
 
     def commit(self) -> None:

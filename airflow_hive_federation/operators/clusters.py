@@ -7,8 +7,6 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.sdk import BaseOperator
-
 from airflow_hive_federation.errors import RoutingError
 from airflow_hive_federation.hooks.clusters import find_registry
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
@@ -24,17 +22,23 @@ from airflow_hive_federation.operators.cluster_links import (
     route_note,
     run_of,
 )
+from airflow_hive_federation.operators.results import ResultOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.clusters.advice_history import HistoryWriter
+    from airflow_hive_federation.clusters.assignment import AssignReport
+    from airflow_hive_federation.clusters.copies.copying import CopyReport
+    from airflow_hive_federation.clusters.keeping import KeepReport
+    from airflow_hive_federation.clusters.moving import MoveReport
+    from airflow_hive_federation.clusters.primary import PrimaryReport
     from airflow_hive_federation.clusters.registry import ClusterRegistry
-    from airflow_hive_federation.clusters.running import RoutedStatement
+    from airflow_hive_federation.clusters.running import RoutedScript, RoutedStatement
     from airflow_hive_federation.metastore import MetastoreClient
 
 
-class _ClusterOperator(BaseOperator):
+class _ClusterOperator(ResultOperator):
     """Base of the operators of clusters.
 
     :param metastore_conn_id: the connection of the metastore. (templated)
@@ -69,7 +73,7 @@ class _ClusterOperator(BaseOperator):
 class AssignClusterOperator(_ClusterOperator):
     """Makes a cluster the primary of all tables that have no primary yet. No data moves.
 
-    Returns the report: ``changed``, ``unchanged``, ``elsewhere`` and ``skipped`` tables. If the task is
+    Returns ``{"cluster", "undo", "dry_run", "changed", "unchanged", "elsewhere", "skipped"}``. If the task is
     interrupted, another run finishes it.
 
     :param cluster: the name of the cluster; the default cluster if ``None``. (templated)
@@ -95,7 +99,7 @@ class AssignClusterOperator(_ClusterOperator):
         self.undo = undo
         self.only_report = dry_run
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> AssignReport:
         from airflow_hive_federation.clusters.assignment import assign_tables
 
         with self._open() as (client, registry, _):
@@ -110,7 +114,7 @@ class AssignClusterOperator(_ClusterOperator):
             )
         for name, reason in report.skipped.items():
             self.log.warning("%s is left as it is, because %s", name, reason)
-        return report.to_json()
+        return report
 
     def _log_progress(self, seen: int, total: int) -> None:
         self.log.info("%s of %s tables", f"{seen:,}", f"{total:,}")
@@ -119,9 +123,9 @@ class AssignClusterOperator(_ClusterOperator):
 class CopyToClusterOperator(_ClusterOperator):
     """Copies a table, or partitions of it, to a secondary cluster, unless the copies there are up to date.
 
-    Returns the report: ``copied`` and ``current`` objects, ``files``, ``size_bytes`` and ``removed``
-    directories. The XCom ``copy`` names the copy and its directory, and the link of the task leads to that
-    XCom. If the task is interrupted, its next try continues the copy.
+    Returns ``{"table", "cluster", "copied", "current", "files", "size_bytes", "removed"}``. The XCom
+    ``copy`` names the copy and its directory, and the link of the task leads to that XCom. If the task is
+    interrupted, its next try continues the copy.
 
     :param table: the table, as ``database.table``. (templated)
     :param cluster: the cluster to copy to. (templated)
@@ -129,8 +133,8 @@ class CopyToClusterOperator(_ClusterOperator):
         ``where`` is given. (templated)
     :param where: a condition on partition keys, such as ``day >= '2026-01-01'``. (templated)
     :param move_from: copy only the objects that have copies in this cluster, and drop those copies
-        afterwards: the copies move. The task then returns the report of the move: ``moved`` objects,
-        ``files``, ``size_bytes`` and ``removed`` directories. (templated)
+        afterwards: the copies move. The task then returns ``{"table", "from_cluster", "to_cluster",
+        "moved", "files", "size_bytes", "removed"}``. (templated)
     :param drop: drop the copies in ``cluster`` instead of making them.
     :param spark_conn_id: the connection of the Spark that copies; by default the cluster's own. (templated)
     """
@@ -168,7 +172,7 @@ class CopyToClusterOperator(_ClusterOperator):
         self.spark_conn_id = spark_conn_id
         self._spark: SparkPipelineHook | None = None
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> CopyReport | MoveReport:
         from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
         from airflow_hive_federation.clusters.moving import move_copies
 
@@ -179,7 +183,7 @@ class CopyToClusterOperator(_ClusterOperator):
                 "options": options,
             }
             if self.drop:
-                return drop_copies(client, registry, self.table, self.cluster, **chosen).to_json()
+                return drop_copies(client, registry, self.table, self.cluster, **chosen)
             cluster = registry.cluster(self.cluster)
             self._spark = SparkPipelineHook(
                 self.spark_conn_id or cluster.spark_conn_id, storage_options=options
@@ -187,9 +191,7 @@ class CopyToClusterOperator(_ClusterOperator):
             run_copy = self._spark.copy_runner()
             if self.move_from is not None:
                 clusters = self.move_from, self.cluster
-                return move_copies(
-                    client, registry, self.table, *clusters, run_copy=run_copy, **chosen
-                ).to_json()
+                return move_copies(client, registry, self.table, *clusters, run_copy=run_copy, **chosen)
             report = copy_to_cluster(client, registry, self.table, self.cluster, run_copy, **chosen)
             note = copy_note(report.table, cluster, report.copied, report.current)
             self.log.info(
@@ -201,7 +203,7 @@ class CopyToClusterOperator(_ClusterOperator):
                 len(report.current),
             )
             push(context, COPY, note)
-            return report.to_json()
+            return report
 
     def on_kill(self) -> None:
         """Kill the copy job."""
@@ -213,10 +215,11 @@ class KeepCopiesOperator(_ClusterOperator):
     """Keeps copies in a secondary cluster current, by the metastore's notification events.
 
     A run compares the partitions that changed since the last run. It compares all partitions on the first
-    run, if events are missing, if the rule has changed, and after ``compare_hours``. Returns the report:
-    ``because``, the reason why all partitions were compared, ``copied`` and ``dropped`` objects, ``files``
-    and ``size_bytes``. The XCom ``copy`` names the copy and its directory. If the task is interrupted, its
-    next try continues.
+    run, if events are missing, if the rule has changed, and after ``compare_hours``. Returns ``{"rule",
+    "because", "event", "looked_at", "copied", "files", "size_bytes", "removed", "dropped"}``; ``because`` is
+    the reason why all partitions were compared, and ``dropped`` are the copies of partitions that have left
+    the window. The XCom ``copy`` names the copy and its directory. If the task is interrupted, its next try
+    continues.
 
     :param rule: the rule, such as ``last 30 days of sales.orders in C2``, ``last 7 days of web.clicks by day
         in C2``, or ``all of sales.items in C2``. With ``dropping older`` at the end of a rule with days, runs
@@ -243,7 +246,7 @@ class KeepCopiesOperator(_ClusterOperator):
         self.spark_conn_id = spark_conn_id
         self._spark: SparkPipelineHook | None = None
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> KeepReport:
         from airflow_hive_federation.clusters.keep_rules import read_rule
         from airflow_hive_federation.clusters.keeping import keep_current
 
@@ -269,7 +272,7 @@ class KeepCopiesOperator(_ClusterOperator):
                 len(report.dropped),
             )
             push(context, COPY, copy_note(rule.table, cluster, report.copied, None))
-            return report.to_json()
+            return report
 
     def on_kill(self) -> None:
         """Kill the copy job."""
@@ -280,7 +283,7 @@ class KeepCopiesOperator(_ClusterOperator):
 class ChangePrimaryOperator(_ClusterOperator):
     """Makes a cluster the primary of a table; its copies of the table and of all partitions must be fresh.
 
-    Returns the report: ``cluster``, ``former``, ``moved`` objects and ``removed`` directories. If the task is
+    Returns ``{"table", "cluster", "former", "moved", "removed"}``. If the task is
     interrupted, its next try finishes the change.
 
     :param table: the table, as ``database.table``. (templated)
@@ -296,13 +299,13 @@ class ChangePrimaryOperator(_ClusterOperator):
         self.cluster = cluster
         self.keep_former = keep_former
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> PrimaryReport:
         from airflow_hive_federation.clusters.primary import change_primary
 
         with self._open() as (client, registry, options):
             return change_primary(
                 client, registry, self.table, self.cluster, keep_former=self.keep_former, options=options
-            ).to_json()
+            )
 
 
 class RoutedSqlOperator(_ClusterOperator):
@@ -310,9 +313,9 @@ class RoutedSqlOperator(_ClusterOperator):
 
     Each statement is routed after the statements before it have ended. Spark reads every table at its
     location in that cluster, and creates new tables in that cluster. ``USE CLUSTER name`` fixes the cluster
-    for the statements that follow; ``USE CLUSTER`` without a name ends that. Returns one route per statement:
-    ``cluster``, ``rule``, ``reason``, ``columns`` and ``rows``. The XCom ``route`` holds the routes in words,
-    also that of a refused statement, and the link of the task leads to it.
+    for the statements that follow; ``USE CLUSTER`` without a name ends that. Returns ``{"statements"}``, one
+    route per statement, with ``cluster``, ``rule``, ``reason``, ``columns`` and ``rows``. The XCom
+    ``route`` holds the routes in words, also that of a refused statement; the link of the task leads to it.
 
     :param sql: the statements, or the name of a file that holds them. (templated)
     :param cluster: the cluster of the first statements, as if by ``USE CLUSTER``. (templated)
@@ -364,10 +367,10 @@ class RoutedSqlOperator(_ClusterOperator):
         self._spark: SparkPipelineHook | None = None
         self._killed = False
 
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def perform(self, context: Context) -> RoutedScript:
         from airflow_hive_federation.clusters.advice_history import RecordingRouter
         from airflow_hive_federation.clusters.routing.route import Policy
-        from airflow_hive_federation.clusters.running import first_session
+        from airflow_hive_federation.clusters.running import RoutedScript, first_session
 
         with self._open() as (client, registry, options):
             router = RecordingRouter(
@@ -392,7 +395,7 @@ class RoutedSqlOperator(_ClusterOperator):
                 if (decision := error.facts.get("decision")) is not None:
                     push(context, ROUTE, [*notes, route_note(decision, refused=error.message)])
                 raise
-            return routes
+            return RoutedScript(statements=routes)
 
     def _history(
         self, context: Context, registry: ClusterRegistry, options: dict[str, Any]

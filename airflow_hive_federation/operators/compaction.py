@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
-
-from airflow.sdk import BaseOperator
 
 from airflow_hive_federation.hooks.compat import AirflowFailException
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
+from airflow_hive_federation.operators.results import ResultOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_hive_federation.compaction.requests import CompactionCounts, CompactionResult
     from airflow_hive_federation.compaction.worker import CompactionReport, MergeRunner
 
 
-class _CompactionOperator(LineageOperator, BaseOperator):
+class _CompactionOperator(LineageOperator, ResultOperator):
     """Base of the operators of compaction, which need a metastore and Spark.
 
     :param metastore_conn_id: the connection of the metastore. (templated)
@@ -97,15 +96,15 @@ class _CompactionOperator(LineageOperator, BaseOperator):
 class CompactTableOperator(_CompactionOperator):
     """Compacts a table, or partitions of it, without a Hive engine.
 
-    The task fails if a partition fails; a partition with nothing to compact is no failure. Returns one
-    mapping ``{"id", "table", "partition", "kind", "state", "message", "directories", "rows", …}`` per
-    partition.
+    The task fails if a partition fails; a partition with nothing to compact is no failure. Returns
+    ``{"compactions", "requests"}``: per partition a mapping with ``id``, ``table``, ``partition``, ``kind``,
+    ``state``, ``message``, ``directories``, ``rows`` and more; or, without ``wait``, one with ``id``,
+    ``table``, ``partition``, ``pool_name`` and ``accepted``.
 
     :param table: the table, as ``database.table``. (templated)
     :param kind: ``major`` or ``minor``. (templated)
     :param partitions: names of partitions (``day=2026-01-01/hour=7``); by default all partitions. (templated)
-    :param wait: compact now. Otherwise put the requests in the metastore's queue for a compaction worker, and
-        return their numbers.
+    :param wait: compact now. Otherwise put the requests in the metastore's queue for a compaction worker.
     :param pool_name: without ``wait``, the pool of workers that shall serve the requests. (templated)
     """
 
@@ -134,9 +133,13 @@ class CompactTableOperator(_CompactionOperator):
         self.wait = wait
         self.pool_name = pool_name
 
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def perform(self, context: Context) -> CompactionResult:
         from airflow_hive_federation.compaction.plan import CompactionKind
-        from airflow_hive_federation.compaction.requests import compact_table, request_compaction
+        from airflow_hive_federation.compaction.requests import (
+            CompactionResult,
+            compact_table,
+            request_compaction,
+        )
 
         hook = HiveMetastoreHook(self.metastore_conn_id)
         with as_airflow_error():
@@ -146,7 +149,7 @@ class CompactTableOperator(_CompactionOperator):
                     requested = request_compaction(
                         client, self.table, kind, partitions=self.partitions, pool_name=self.pool_name
                     )
-                return [asdict(request) for request in requested]
+                return CompactionResult(requests=requested)
             reports = compact_table(
                 hook.settings,
                 self.table,
@@ -162,20 +165,20 @@ class CompactTableOperator(_CompactionOperator):
             raise AirflowFailException(
                 f"{len(failed)} of {len(reports)} compactions of {self.table} failed: {failed[0].message}"
             )
-        return [asdict(report) for report in reports]
+        return CompactionResult(compactions=reports)
 
 
 class CompactionWorkerOperator(_CompactionOperator):
     """Serves the metastore's compaction queue for a while, so that a cluster without a Hive engine compacts.
 
     A failed request is marked as failed in the queue (SHOW COMPACTIONS) and does not fail the task. Returns
-    the number of requests per final state.
+    ``{"compacted", "cleaning", "refused", "failed"}``, the number of requests per final state.
 
     :param timeout_s: seconds after which no further request is begun.
     :param max_compactions: the most requests that are served.
     :param until_empty: end as soon as the queue is empty.
     :param pool_name: the pool to serve; by default requests that name no pool. (templated)
-    :param batch: the number of requests whose bucket files one Spark job merges.
+    :param batch_size: the number of requests whose bucket files one Spark job merges.
     :param poll_s: seconds between two looks at an empty queue.
     """
 
@@ -188,7 +191,7 @@ class CompactionWorkerOperator(_CompactionOperator):
         max_compactions: int | None = None,
         until_empty: bool = False,
         pool_name: str | None = None,
-        batch: int = 64,
+        batch_size: int = 64,
         poll_s: float = 5.0,
         **kwargs: Any,
     ) -> None:
@@ -197,13 +200,11 @@ class CompactionWorkerOperator(_CompactionOperator):
         self.max_compactions = max_compactions
         self.until_empty = until_empty
         self.pool_name = pool_name
-        self.batch = batch
+        self.batch_size = batch_size
         self.poll_s = poll_s
 
-    def execute(self, context: Context) -> dict[str, int]:
-        from collections import Counter
-
-        from airflow_hive_federation.compaction.requests import revoke_dead_workers
+    def perform(self, context: Context) -> CompactionCounts:
+        from airflow_hive_federation.compaction.requests import CompactionCounts, revoke_dead_workers
         from airflow_hive_federation.compaction.worker import CompactionWorker
 
         hook = HiveMetastoreHook(self.metastore_conn_id)
@@ -214,7 +215,7 @@ class CompactionWorkerOperator(_CompactionOperator):
                 hook.settings,
                 self.merge_runner(hook),
                 pool_name=self.pool_name,
-                batch=self.batch,
+                batch_size=self.batch_size,
                 storage_options=hook.storage_options,
             )
             reports = worker.serve(
@@ -225,4 +226,4 @@ class CompactionWorkerOperator(_CompactionOperator):
                 on_report=self.log_report,
             )
         self.note_lineage(hook, reports)
-        return dict(Counter(report.state for report in reports))
+        return CompactionCounts.of(reports)

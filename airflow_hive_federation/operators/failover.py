@@ -10,6 +10,8 @@ from airflow_hive_federation.operators.replication_base import ReplicationOperat
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_hive_federation.replication.failover import FailoverResult, SourceState
+
 
 class FailoverStartOperator(ReplicationOperator):
     """Marks the source of a replication as being left, and waits for its open transactions.
@@ -17,7 +19,7 @@ class FailoverStartOperator(ReplicationOperator):
     The marks are the database properties ``repl.failover.endpoint`` and ``readonly``, which Hive's
     ``EnforceReadOnlyDatabaseHook`` heeds. Transactions that have not ended after the policy's
     ``open_txn_timeout_s`` are aborted. Afterwards run a cycle and a verification, then
-    :class:`FailoverOperator`.
+    :class:`FailoverOperator`. Returns ``{"database", "writable"}`` of the source.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
@@ -27,13 +29,14 @@ class FailoverStartOperator(ReplicationOperator):
 
     ui_color = "#f0d8e8"
 
-    def execute(self, context: Context) -> None:
-        from airflow_hive_federation.replication.failover import start_failover
+    def perform(self, context: Context) -> SourceState:
+        from airflow_hive_federation.replication.failover import SourceState, start_failover
 
         with as_airflow_error():
             source, target, policy = self.ends()
             with source.pool() as source_pool, target.pool() as target_pool:
                 start_failover(source_pool, target_pool, policy, progress=self.log.info)
+            return SourceState(database=policy.source_database, writable=False)
 
 
 class FailoverOperator(ReplicationOperator):
@@ -41,9 +44,9 @@ class FailoverOperator(ReplicationOperator):
 
     At no moment may both sides be written. The task fails, and changes nothing, if the source was written to
     since the last cycle. If the task is killed at any point, its next run continues. Returns ``{"converged",
-    "database", "replica", "event_id", "policy", "word"}``; ``policy`` is the policy of the way back, which
-    needs no bootstrap. With ``source_lost``, it returns ``{"converged": False, "database", "event_id",
-    "removed", "word"}``.
+    "database", "event_id", "summary", "replica", "policy", "removed"}``; ``policy`` is the policy of the way
+    back, which needs no bootstrap. With ``source_lost``, ``converged`` is false, and there is no replica and
+    no policy.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
@@ -59,7 +62,7 @@ class FailoverOperator(ReplicationOperator):
         super().__init__(**kwargs)
         self.source_lost = source_lost
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> FailoverResult:
         from airflow_hive_federation.replication.failover import switch_roles
         from airflow_hive_federation.replication.take_over import take_over
 
@@ -67,15 +70,15 @@ class FailoverOperator(ReplicationOperator):
             source, target, policy = self.ends()
             with source.pool() as source_pool, target.pool() as target_pool:
                 if self.source_lost:
-                    return take_over(source_pool, target_pool, policy, progress=self.log.info).to_json()
-                return switch_roles(source_pool, target_pool, policy, progress=self.log.info).to_json()
+                    return take_over(source_pool, target_pool, policy, progress=self.log.info).result()
+                return switch_roles(source_pool, target_pool, policy, progress=self.log.info).result()
 
 
 class FailoverRollbackOperator(ReplicationOperator):
     """Undoes :class:`FailoverStartOperator`: the source may be written again, and replication continues.
 
     The task fails if the roles are switched, or if a take-over made the target writable: then both sides
-    could be written.
+    could be written. Returns ``{"database", "writable"}`` of the source.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
@@ -90,8 +93,8 @@ class FailoverRollbackOperator(ReplicationOperator):
         super().__init__(**kwargs)
         self.target_lost = target_lost
 
-    def execute(self, context: Context) -> None:
-        from airflow_hive_federation.replication.failover import roll_back_failover
+    def perform(self, context: Context) -> SourceState:
+        from airflow_hive_federation.replication.failover import SourceState, roll_back_failover
 
         with as_airflow_error():
             source, target, policy = self.ends()
@@ -99,3 +102,4 @@ class FailoverRollbackOperator(ReplicationOperator):
                 roll_back_failover(
                     source_pool, target_pool, policy, target_lost=self.target_lost, progress=self.log.info
                 )
+            return SourceState(database=policy.source_database, writable=True)

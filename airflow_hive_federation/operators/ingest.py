@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.sdk import BaseHook, BaseOperator
+from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
+from airflow_hive_federation.operators.results import ResultOperator
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -20,17 +21,18 @@ if TYPE_CHECKING:
     from airflow_hive_federation.ingest.runs import IngestReport
 
 
-class StreamingIngestOperator(LineageOperator, BaseOperator):
+class StreamingIngestOperator(LineageOperator, ResultOperator):
     """Streams files, or the rows of a database query, into a transactional Hive table, exactly once.
 
     A run ingests the records that no earlier run of the same ``name`` has ingested, and begins where the last
     run stopped: the table holds the position, and the transaction that commits the records moves it. Returns
-    a mapping ``{"files", "records", "dead_letters", "transactions", "position", …}``.
+    ``{"table", "files", "records", "dead_letters", "transactions", "created_partitions", "position",
+    "seconds"}``.
 
     :param table: the table, as ``database.table``. (templated)
     :param inputs: URIs of files, of directories or of prefixes, or URIs with ``*`` in the last part.
         (templated)
-    :param source_conn_id: the connection of a database that Airflow has an SQL hook for, instead of files.
+    :param sql_conn_id: the connection of a database that Airflow has an SQL hook for, instead of files.
         (templated)
     :param sql: the query, or the name of a table, of that database. (templated)
     :param order_by: columns of the query: together a unique key without nulls that only grows. Columns that
@@ -45,7 +47,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         (templated)
     :param commit_records: the number of records after which to commit;
     :param commit_bytes: the bytes of input after which to commit;
-    :param commit_seconds: the seconds after which to commit; the first of the three limits that is reached
+    :param commit_interval_s: the seconds after which to commit; the first of the three limits that is reached
         counts.
     :param transaction_batch_size: the number of transactions that share files.
     :param malformed: for files: ``raise``, or ``null``, which writes nulls in place of values that cannot be
@@ -62,7 +64,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
     template_fields: Sequence[str] = (
         "table",
         "inputs",
-        "source_conn_id",
+        "sql_conn_id",
         "sql",
         "order_by",
         "name",
@@ -77,7 +79,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         *,
         table: str,
         inputs: Sequence[str] | None = None,
-        source_conn_id: str | None = None,
+        sql_conn_id: str | None = None,
         sql: str | None = None,
         order_by: Sequence[str] = (),
         file_format: str = "csv",
@@ -88,7 +90,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         partition: Sequence[str] = (),
         commit_records: int = 1_000_000,
         commit_bytes: int = 256 << 20,
-        commit_seconds: float = 60.0,
+        commit_interval_s: float = 60.0,
         transaction_batch_size: int = 1,
         malformed: str = "raise",
         max_record_bytes: int = 128 << 20,
@@ -99,14 +101,14 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if (inputs is None) == (sql is None) or (sql is None) != (source_conn_id is None):
+        if (inputs is None) == (sql is None) or (sql is None) != (sql_conn_id is None):
             raise ConfigurationError(
                 f"{self.task_id} needs one source.",
-                remedy="Give inputs; or source_conn_id, sql and order_by.",
+                remedy="Give inputs; or sql_conn_id, sql and order_by.",
             )
         self.table = table
         self.inputs = inputs
-        self.source_conn_id = source_conn_id
+        self.sql_conn_id = sql_conn_id
         self.sql = sql
         self.order_by = order_by
         self.file_format = file_format
@@ -117,7 +119,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         self.partition = partition
         self.commit_records = commit_records
         self.commit_bytes = commit_bytes
-        self.commit_seconds = commit_seconds
+        self.commit_interval_s = commit_interval_s
         self.transaction_batch_size = transaction_batch_size
         self.malformed = malformed
         self.max_record_bytes = max_record_bytes
@@ -126,7 +128,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         self.compaction = compaction
         self.metastore_conn_id = metastore_conn_id
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> IngestReport:
         with as_airflow_error():
             metastore = HiveMetastoreHook(self.metastore_conn_id)
             ingest = self._ingest_files if self.sql is None else self._ingest_query
@@ -136,7 +138,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
             "%s: %d records of %s in %d transactions, %.1f s; %d bad records put aside",
             report.table,
             report.records,
-            f"{report.files} files" if self.sql is None else f"the query of {self.source_conn_id}",
+            f"{report.files} files" if self.sql is None else f"the query of {self.sql_conn_id}",
             report.transactions,
             report.seconds,
             report.dead_letters,
@@ -145,7 +147,7 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
         self.lineage = Lineage(
             outputs=[TableDataset(namespace=hive_uri, database=database, table=table, rows=report.records)]
         )
-        return report.to_json()
+        return report
 
     def _ingest_files(self, metastore: HiveMetastoreHook) -> IngestReport:
         from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
@@ -161,10 +163,10 @@ class StreamingIngestOperator(LineageOperator, BaseOperator):
 
         from airflow_hive_federation.ingest.queries import QueryRequest, ingest_query
 
-        source = BaseHook.get_hook(str(self.source_conn_id))
+        source = BaseHook.get_hook(str(self.sql_conn_id))
         if not isinstance(source, DbApiHook):
             raise ConfigurationError(
-                f"Connection {self.source_conn_id} is of no database that is asked by SQL.",
+                f"Connection {self.sql_conn_id} is of no database that is asked by SQL.",
                 remedy="Name one whose hook is a DbApiHook.",
             )
         return ingest_query(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Asset aliases through which tasks update the assets of tables, which are known only at run time.
 REPLICATED = AssetAlias("hive_replication")
-SYNCED = AssetAlias("hive_remotes")
+REFRESHED = AssetAlias("hive_remotes")
 
 #: Name of the run facet that lists the tables that a task left out.
 SKIPPED_TABLES = "hiveFederation_skippedTables"
@@ -90,6 +90,14 @@ def namespace(settings: MetastoreSettings) -> str:
     """Return the namespace of a metastore's tables."""
     first = urlsplit(settings.uris[0])
     return f"hive://{first.hostname}:{first.port or _PORT}"
+
+
+def datasets(settings: MetastoreSettings, database: str, tables: Iterable[str]) -> list[TableDataset]:
+    """Return tables of one database as datasets.
+
+    :param settings: the settings of the metastore of the database.
+    """
+    return [TableDataset(namespace=namespace(settings), database=database, table=table) for table in tables]
 
 
 def announce(

@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.sdk import BaseOperator
-
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.operators.lineage import (
-    SYNCED,
+    REFRESHED,
     Lineage,
     LineageOperator,
-    TableDataset,
     announce,
-    namespace,
+    datasets,
 )
+from airflow_hive_federation.operators.results import ResultOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_hive_federation.remotes.describe import Answer
-    from airflow_hive_federation.remotes.sync import SyncReport
+    from airflow_hive_federation.remotes.describe import Answer, Answers
+    from airflow_hive_federation.remotes.refresh import DropReport, RefreshReport
 
 KindName = Literal["table", "database"]
 
 
-class _RemoteOperator(BaseOperator):
+class _RemoteOperator(ResultOperator):
     """Base of the operators of remotes.
 
     :param metastore_conn_id: the connection of the local metastore. (templated)
@@ -49,7 +47,7 @@ class _RemoteOperator(BaseOperator):
         self.metastore_conn_id = metastore_conn_id
         self.database = database
 
-    def _name_left_out(self, report: SyncReport) -> None:
+    def _name_left_out(self, report: RefreshReport) -> None:
         for name, reason in report.skipped.items():
             self.log.warning("%s is left out: %s", name, reason)
 
@@ -81,7 +79,7 @@ class _CreateRemoteOperator(_RemoteOperator):
         self.properties = properties
         self.if_not_exists = if_not_exists
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> RefreshReport:
         from airflow_hive_federation.remotes.statement import CreateRemote, Kind, parse_name
 
         kind = Kind(self.kind)
@@ -98,13 +96,14 @@ class _CreateRemoteOperator(_RemoteOperator):
             )
         self.log.info("Remote %s %s at event %d.", kind, report.remote, report.event_id)
         self._name_left_out(report)
-        return report.to_json()
+        return report
 
 
 class CreateRemoteTableOperator(_CreateRemoteOperator):
     """Links a table of another metastore or catalog into the local metastore (``CREATE REMOTE TABLE``).
 
-    Returns a report: ``{"remote", "event_id", "created", "partitions_added", …}``.
+    Returns ``{"remote", "event_id", "whole", "created", "altered", "dropped", "gone", "skipped",
+    "with_partitions", "partitions_added", "partitions_altered", "partitions_dropped"}``.
 
     :param remote: the local name, ``[database.]table``. (templated)
     :param connected_to: the name at the remote; by default the local name. (templated)
@@ -127,7 +126,7 @@ class CreateRemoteDatabaseOperator(_CreateRemoteOperator):
 
 
 class DropRemoteOperator(_RemoteOperator):
-    """Drops a remote; the remote's data and definitions stay. Returns whether the remote existed.
+    """Drops a remote; the remote's data and definitions stay. Returns ``{"remote", "existed"}``.
 
     :param remote: the local name. (templated)
     :param kind: ``table`` or ``database``. (templated)
@@ -144,15 +143,17 @@ class DropRemoteOperator(_RemoteOperator):
         self.kind = kind
         self.if_exists = if_exists
 
-    def execute(self, context: Context) -> bool:
+    def perform(self, context: Context) -> DropReport:
+        from airflow_hive_federation.remotes.refresh import DropReport
         from airflow_hive_federation.remotes.statement import Kind, parse_name
 
         kind = Kind(self.kind)
         with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
-            return remotes.drop(kind, parse_name(kind, self.remote), if_exists=self.if_exists)
+            existed = remotes.drop(kind, parse_name(kind, self.remote), if_exists=self.if_exists)
+        return DropReport(remote=self.remote, existed=existed)
 
 
-class SyncRemoteOperator(LineageOperator, _RemoteOperator):
+class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
     """Refreshes a remote: the tables that its events name, or all tables if it has no events.
 
     Tables whose definition or partitions changed update their assets, ``hive://host:port/database/table`` of
@@ -178,15 +179,15 @@ class SyncRemoteOperator(LineageOperator, _RemoteOperator):
         outlets: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(outlets=[*(outlets or ()), SYNCED], **kwargs)
+        super().__init__(outlets=[*(outlets or ()), REFRESHED], **kwargs)
         self.remote = remote
         self.kind = kind
         self.on_dropped = on_dropped
         self.whole = whole
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> RefreshReport:
+        from airflow_hive_federation.remotes.refresh import OnDropped
         from airflow_hive_federation.remotes.statement import Kind, parse_name
-        from airflow_hive_federation.remotes.sync import OnDropped
 
         kind = Kind(self.kind)
         with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
@@ -199,17 +200,15 @@ class SyncRemoteOperator(LineageOperator, _RemoteOperator):
         self._name_left_out(report)
         settings = HiveMetastoreHook(self.metastore_conn_id).settings
         database = report.remote.partition(".")[0]
-        changed = [
-            TableDataset(namespace=namespace(settings), database=database, table=table)
-            for table in sorted({*report.created, *report.altered, *report.with_partitions})
-        ]
+        names = sorted({*report.created, *report.altered, *report.with_partitions})
+        changed = datasets(settings, database, names)
         self.lineage = Lineage(outputs=changed)
-        announce(context, SYNCED, changed, {"event_id": report.event_id, "remote": report.remote})
-        return report.to_json()
+        announce(context, REFRESHED, changed, {"event_id": report.event_id, "remote": report.remote})
+        return report
 
 
 class DescribeRemoteOperator(_RemoteOperator):
-    """Describes a remote. Returns ``{"columns": […], "rows": [[…]]}``.
+    """Describes a remote. Returns ``{"columns", "rows"}``, where each row is a list.
 
     :param remote: the local name. (templated)
     :param kind: ``table`` or ``database``. (templated)
@@ -226,19 +225,19 @@ class DescribeRemoteOperator(_RemoteOperator):
         self.kind = kind
         self.extended = extended
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> Answer:
         from airflow_hive_federation.remotes.statement import Kind, parse_name
 
         kind = Kind(self.kind)
         with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
-            return _plain(remotes.describe(kind, parse_name(kind, self.remote), extended=self.extended))
+            return remotes.describe(kind, parse_name(kind, self.remote), extended=self.extended)
 
 
 class RemoteSqlOperator(_RemoteOperator):
     """Runs statements of remotes (``CREATE REMOTE TABLE …``, ``SHOW REMOTES``), separated by semicolons.
 
-    All statements are parsed before the first one runs; the first failure ends the run. Returns one answer
-    per statement, each ``{"columns": […], "rows": [[…]]}``.
+    All statements are parsed before the first one runs; the first failure ends the run. Returns
+    ``{"answers"}``, one per statement, each with ``columns`` and ``rows``.
 
     :param sql: the statements, or the name of a file that holds them. (templated)
     """
@@ -251,14 +250,12 @@ class RemoteSqlOperator(_RemoteOperator):
         super().__init__(**kwargs)
         self.sql = sql
 
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def perform(self, context: Context) -> Answers:
+        from airflow_hive_federation.remotes.describe import Answers
+
         with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
             answers = remotes.run(self.sql)
         for answer in answers:
             for row in answer.rows:
                 self.log.info("%s", "\t".join(row))
-        return [_plain(answer) for answer in answers]
-
-
-def _plain(answer: Answer) -> dict[str, Any]:
-    return {"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]}
+        return Answers(answers=answers)

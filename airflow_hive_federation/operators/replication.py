@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, TaskGroup, TriggerRule
+from airflow.sdk import TaskGroup, TriggerRule
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranchOperator
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
+from airflow_hive_federation.hooks.probes import DrainProbe, logged
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
     Lineage,
     LineageOperator,
-    TableDataset,
     announce,
-    namespace,
+    datasets,
 )
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
-from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
+from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.replication.policy import DRAIN_POLL, ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
+from airflow_hive_federation.waiting import wait_until
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-#: The number of tables dumped side by side, each over a connection of its own.
+    from airflow_hive_federation.metastore import MetastoreClient
+    from airflow_hive_federation.replication.dump.bootstrap import DumpSummary
+    from airflow_hive_federation.replication.dump.drain import DrainStart
+    from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
+    from airflow_hive_federation.replication.load.bootstrap import LoadSummary
+    from airflow_hive_federation.replication.repair import RepairResult
+    from airflow_hive_federation.replication.verify.verify import VerificationResult
+
+#: The number of tables dumped side by side, over a connection each.
 _DUMP_CONNECTIONS = 8
 _DECIDE = "decide"
 
@@ -85,7 +96,7 @@ class ReplicationBranchOperator(BaseBranchOperator):
         return self.increment_task_id if published else self.bootstrap_task_id
 
 
-class BootstrapDumpOperator(BaseOperator):
+class BootstrapDumpOperator(ResultOperator):
     """Writes the bootstrap dump of a database: metadata, snapshot and file lists, but no data.
 
     Returns ``{"dump", "event_id", "tables", "partitions", "files", "size_bytes", "lease", "skipped"}``, which
@@ -116,9 +127,9 @@ class BootstrapDumpOperator(BaseOperator):
         self.source_conn_id = source_conn_id
         self.start = start
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> DumpSummary:
         from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
-        from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain, drain
+        from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain
 
         hook = HiveMetastoreHook(self.source_conn_id)
         with as_airflow_error(), hook.pool(_DUMP_CONNECTIONS) as pool:
@@ -128,17 +139,24 @@ class BootstrapDumpOperator(BaseOperator):
             else:
                 with pool.client() as client:
                     start = begin_drain(client, policy.source_database)
-                    drain(client, start, timeout_s=policy.open_txn_timeout_s)
-            summary = dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, progress=self.log.info)
-            return asdict(summary)
+                    self._drain(client, start, policy.open_txn_timeout_s)
+            return dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, progress=self.log.info)
+
+    def _drain(self, client: MetastoreClient, start: DrainStart, timeout_s: float) -> None:
+        """Wait as :class:`OpenTransactionsDrainSensor` does."""
+        from airflow_hive_federation.replication.dump.drain import abort_remaining
+
+        probe = DrainProbe(source_conn_id=self.source_conn_id, start=start.to_json())
+        if not wait_until(logged(probe, self.log), replace(DRAIN_POLL, timeout_s=timeout_s)):
+            abort_remaining(client, start)
 
 
 class IncrementalDumpOperator(ReplicationOperator):
     """Dumps the changes of the source since the last event that the target has applied.
 
     Returns ``{"dump", "from_id", "event_id", "events", "tables", "files", "size_bytes", "transactions",
-    "lease", "lost", "idle", "skipped", "retained", "dropped"}``, which :class:`ReplicationLoadOperator`
-    takes. If nothing has changed (``idle``), no dump is written.
+    "lease", "lost", "idle", "skipped", "retained", "dropped", "unreadable"}``, which
+    :class:`ReplicationLoadOperator` takes. If nothing has changed (``idle``), no dump is written.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
@@ -149,16 +167,15 @@ class IncrementalDumpOperator(ReplicationOperator):
 
     ui_color = "#d8e8f0"
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> IncrementSummary:
         from airflow_hive_federation.replication.cycle import dump_next_increment
 
         with as_airflow_error():
             source, target, policy = self.ends()
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool(1) as target_pool:
-                summary = dump_next_increment(
+                return dump_next_increment(
                     source_pool, target_pool, policy, threads=_DUMP_CONNECTIONS, progress=self.log.info
                 )
-            return asdict(summary)
 
 
 class _DumpUsingOperator(SparkReplicationOperator):
@@ -201,7 +218,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     def __init__(self, *, outlets: Sequence[Any] | None = None, **kwargs: Any) -> None:
         super().__init__(outlets=[*(outlets or ()), REPLICATED], **kwargs)
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> LoadSummary:
         from airflow_hive_federation.replication.cycle import load_dump, load_idle
         from airflow_hive_federation.replication.replica.table_index import changed_tables
 
@@ -214,7 +231,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             with source.pool() as source_pool, target.pool() as target_pool:
                 if is_idle(dump):
                     event_id = int(dump["event_id"])
-                    return asdict(load_idle(target_pool, policy, event_id, progress=self.log.info))
+                    return load_idle(target_pool, policy, event_id, progress=self.log.info)
                 summary = load_dump(
                     source_pool,
                     target_pool,
@@ -227,7 +244,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             self.lineage = _lineage(source, target, policy, changed, summary.skipped)
             extra = {"event_id": summary.event_id, "policy": policy.name, "source": policy.source_database}
             announce(context, REPLICATED, self.lineage.outputs, extra)
-            return asdict(summary)
+            return summary
 
 
 class VerifyReplicaOperator(_DumpUsingOperator):
@@ -235,8 +252,8 @@ class VerifyReplicaOperator(_DumpUsingOperator):
 
     After an increment, it compares the files and rows of the changed tables only; if no table changed, Spark
     does not start. The task fails with an error that names every difference. Returns ``{"database",
-    "event_id", "tables": [{"name", "source_rows", "target_rows", "digest_equal", …}], "not_compared",
-    "differences"}``.
+    "event_id", "tables", "not_compared", "differences", "failures", "unread", "differing"}``; each of
+    ``tables`` is a mapping with ``name``, ``source_rows``, ``target_rows``, ``digest_equal`` and more.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
@@ -262,7 +279,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
         self.row_digests = row_digests
         self.fail = fail
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def perform(self, context: Context) -> VerificationResult:
         from airflow_hive_federation.replication.replica.table_index import changed_tables
         from airflow_hive_federation.replication.verify.verify import verify_replica
 
@@ -288,15 +305,16 @@ class VerifyReplicaOperator(_DumpUsingOperator):
                 report.raise_if_different()
             for difference in (*report.differences, *report.failures):
                 self.log.warning("%s", difference)
-            return report.to_json()
+            return report.result()
 
 
 class RepairReplicaOperator(SparkReplicationOperator):
     """Repairs the differences between a target and its source, verifies again, and fails if any remain.
 
     A repair is a cycle: it also brings the new changes of the source. If nothing differs, it does nothing.
-    Returns the result of :class:`VerifyReplicaOperator`, and ``{"mended", "mended_tables",
-    "replaced_tables"}``.
+    Returns ``{"database", "event_id", "tables", "not_compared", "differences", "failures", "unread",
+    "differing", "mended", "mended_tables", "replaced_tables"}``: the result of the last verification, and the
+    differences and tables that were repaired.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
@@ -316,8 +334,8 @@ class RepairReplicaOperator(SparkReplicationOperator):
         super().__init__(**kwargs)
         self.report = report
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_hive_federation.replication.repair import repair_replica
+    def perform(self, context: Context) -> RepairResult:
+        from airflow_hive_federation.replication.repair import RepairResult, repair_replica
 
         with as_airflow_error():
             source, target, policy = self.ends()
@@ -326,7 +344,7 @@ class RepairReplicaOperator(SparkReplicationOperator):
             tables = {*self.report["differing"], *self.report.get("unread", ())} if self.report else None
             if tables is not None and not tables:
                 self.log.info("The report names no difference: nothing is done.")
-                return {**self.report, "mended": [], "mended_tables": [], "replaced_tables": []}
+                return RepairResult.of_report(self.report)
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool() as target_pool:
                 repaired = repair_replica(
                     source_pool,
@@ -338,7 +356,7 @@ class RepairReplicaOperator(SparkReplicationOperator):
                     progress=self.log.info,
                 )
             repaired.report.raise_if_different()
-            return repaired.to_json()
+            return repaired.result()
 
 
 def _lineage(
@@ -348,46 +366,12 @@ def _lineage(
     tables: Sequence[str],
     skipped: Mapping[str, str],
 ) -> Lineage:
-    ends = (
-        (source, policy.source_database, [policy.source_table(table) for table in tables]),
-        (target, policy.target_database, tables),
+    source_tables = [policy.source_table(table) for table in tables]
+    return Lineage(
+        inputs=datasets(source.settings, policy.source_database, source_tables),
+        outputs=datasets(target.settings, policy.target_database, tables),
+        skipped=skipped,
     )
-    inputs, outputs = (
-        [TableDataset(namespace=namespace(hook.settings), database=database, table=table) for table in names]
-        for hook, database, names in ends
-    )
-    return Lineage(inputs=inputs, outputs=outputs, skipped=skipped)
-
-
-def dump_uri(dump: Any) -> str:
-    """Return the URI of the dump in the result of a replication operator, or the URI itself.
-
-    :raises ConfigurationError: ``dump`` is neither.
-    """
-    uri = dump.get("dump") if isinstance(dump, Mapping) else dump
-    if not uri or not isinstance(uri, str):
-        raise ConfigurationError(
-            f"{dump!r} names no dump.", remedy="Give the dump's URI, or what the dump's task returned."
-        )
-    return uri
-
-
-def latest_dump(dump: Any) -> Any:
-    """Return the summary of the latest event among several dumps; a skipped task returned none."""
-    if isinstance(dump, str | Mapping) or not isinstance(dump, Iterable):
-        return dump
-    summaries = [summary for summary in dump if summary]
-    # Of two summaries with the same event, the later in the list wins.
-    return max(reversed(summaries), key=_event_id) if summaries else None
-
-
-def is_idle(dump: Any) -> bool:
-    """Return whether a dump's summary says that nothing has changed."""
-    return isinstance(dump, Mapping) and bool(dump.get("idle"))
-
-
-def _event_id(dump: Any) -> int:
-    return int(dump.get("event_id", 0)) if isinstance(dump, Mapping) else 0
 
 
 def replicate_database(
@@ -481,7 +465,7 @@ def cycle_tasks(
         task_id="drain",
         source_conn_id=source_conn_id,
         database=fields["source_database"],
-        open_txn_timeout=fields.get("open_txn_timeout_s", "1h"),
+        timeout=fields.get("open_txn_timeout_s", "1h"),
         deferrable=deferrable,
         **first,
     )

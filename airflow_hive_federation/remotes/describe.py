@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow_hive_federation.catalog.factories import shown_properties
 from airflow_hive_federation.remotes.links import NO_EVENT, THRIFT, DamagedLink, Link
+from airflow_hive_federation.remotes.refresh import RefreshReport
 from airflow_hive_federation.remotes.statement import Kind
-from airflow_hive_federation.remotes.sync import SyncReport
 
 Row = tuple[str, ...]
 
@@ -20,6 +20,13 @@ class Answer:
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """The results of several statements, in their order."""
+
+    answers: Sequence[Answer]
 
 
 _DESCRIBED = ("col_name", "data_type", "comment")
@@ -94,7 +101,7 @@ def message(text: str) -> Answer:
     return Answer(columns=("result",), rows=((text,),))
 
 
-def created(kind: Kind, report: SyncReport) -> Answer:
+def created(kind: Kind, report: RefreshReport) -> Answer:
     """Return the result of ``CREATE REMOTE``."""
     if not report.changed and kind is Kind.TABLE:
         return message(f"Remote table {report.remote} exists.")
@@ -102,7 +109,7 @@ def created(kind: Kind, report: SyncReport) -> Answer:
     return message(f"Remote {kind} {report.remote} created{tables}.{_skipped(report)}")
 
 
-def refreshed(report: SyncReport) -> Answer:
+def refreshed(report: RefreshReport) -> Answer:
     """Return the result of a refresh."""
     counts = (
         f"{len(report.created)} created, {len(report.altered)} altered, {len(report.dropped)} dropped; "
@@ -112,7 +119,7 @@ def refreshed(report: SyncReport) -> Answer:
     return message(f"Remote {report.remote} refreshed: tables: {counts}.{_skipped(report)}")
 
 
-def _skipped(report: SyncReport) -> str:
+def _skipped(report: RefreshReport) -> str:
     if not report.skipped:
         return ""
     tables = "; ".join(f"{name} ({reason.rstrip('.')})" for name, reason in sorted(report.skipped.items()))

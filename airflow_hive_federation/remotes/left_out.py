@@ -11,8 +11,8 @@ from airflow_hive_federation.catalog.roles import Catalog
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.remotes import definitions, views
 from airflow_hive_federation.remotes.links import DamagedLink, Link, readable_link
+from airflow_hive_federation.remotes.refresh import TABLES_A_CALL
 from airflow_hive_federation.remotes.statement import Kind, Name
-from airflow_hive_federation.remotes.sync import TABLES_A_CALL
 
 _LATER = (
     "it was created after the last refresh, or that refresh could not link it: "

@@ -45,6 +45,13 @@ from airflow_hive_federation.remotes.links import (
     readable_link,
     refuse_cycle,
 )
+from airflow_hive_federation.remotes.refresh import (
+    TABLES_A_CALL,
+    OnDropped,
+    RefreshReport,
+    name_taken,
+    refresh,
+)
 from airflow_hive_federation.remotes.statement import (
     AlterRemote,
     CreateRemote,
@@ -58,13 +65,6 @@ from airflow_hive_federation.remotes.statement import (
     Statement,
     Use,
     parse_script,
-)
-from airflow_hive_federation.remotes.sync import (
-    TABLES_A_CALL,
-    OnDropped,
-    SyncReport,
-    name_taken,
-    refresh,
 )
 
 
@@ -172,7 +172,7 @@ class Remotes:
 
     # -- operations ---------------------------------------------------------------------------------------
 
-    def create(self, statement: CreateRemote) -> SyncReport:
+    def create(self, statement: CreateRemote) -> RefreshReport:
         """Create a remote, or complete one whose creation was interrupted.
 
         :raises NameTakenError: if the local name belongs to another object.
@@ -190,7 +190,7 @@ class Remotes:
         )
         self._catalogs.factory(link.via).check(link.properties)
         present = self._unfinished(link)
-        if isinstance(present, SyncReport):
+        if isinstance(present, RefreshReport):
             if statement.if_not_exists:
                 return present
             raise NameTakenError(
@@ -213,7 +213,7 @@ class Remotes:
                 remote=str(local),
             ) from error
 
-    def alter(self, kind: Kind, name: Name, properties: Mapping[str, str]) -> SyncReport:
+    def alter(self, kind: Kind, name: Name, properties: Mapping[str, str]) -> RefreshReport:
         """Change properties of a remote, and refresh it with the new properties before they are stored.
 
         :raises ConfigurationError: if the factory does not have such properties.
@@ -254,8 +254,8 @@ class Remotes:
 
     def refresh(
         self, kind: Kind, name: Name, *, on_dropped: OnDropped | None = None, whole: bool = False
-    ) -> SyncReport:
-        """Bring a remote's link up to date; see :func:`.sync.refresh`."""
+    ) -> RefreshReport:
+        """Bring a remote's link up to date; see :func:`.refresh.refresh`."""
         opened = self.open(kind, name)
         if opened.link.member:
             database = Name(database=opened.link.local.database)
@@ -354,7 +354,7 @@ class Remotes:
 
     def _refresh(
         self, opened: OpenRemote, on_dropped: OnDropped | None, *, whole: bool = False
-    ) -> SyncReport:
+    ) -> RefreshReport:
         ends = Ends(
             local=self._local,
             here=self._here,
@@ -381,7 +381,7 @@ class Remotes:
             return None
         return entry.parameters or {}
 
-    def _unfinished(self, link: Link) -> Link | SyncReport | None:
+    def _unfinished(self, link: Link) -> Link | RefreshReport | None:
         """Return the link of that name if its creation was interrupted, a report if the link is complete.
 
         ``None`` means that the name is free.
@@ -394,7 +394,7 @@ class Remotes:
         if present is None:
             raise name_taken(f"{link.kind.value.title()} {link.local}")
         if present.event_id is not None or not present.leads_to_the_same(link):
-            return SyncReport(
+            return RefreshReport(
                 remote=str(link.local), event_id=NO_EVENT if present.event_id is None else present.event_id
             )
         return present

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy
 
 if TYPE_CHECKING:
     from airflow_hive_federation.storage.sources import SourceRoots
@@ -38,6 +39,8 @@ HIVE_OPTIONS = {
     "hive.exec.parallel.thread.number": "parallel_copies",
     "hive.repl.approx.max.load.tasks": "max_load_tasks",
 }
+#: A drain looks for open transactions at these intervals: most of them end soon.
+DRAIN_POLL = PollPolicy(first_s=0.2, factor=1.5, longest_s=2.0, patience_s=PATIENCE_S)
 #: ``preserve`` accepts these letters.
 PRESERVABLE = "ugpa"
 #: These fields are true or false.

@@ -10,17 +10,23 @@ mends that table, and then copies only that table.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.dump.repair_plan import repair_plan_of
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.differences import RETAINED, Difference
 from airflow_hive_federation.replication.replica.position import loaded_dump
-from airflow_hive_federation.replication.verify.verify import VerificationReport, VerifyRunner, verify_replica
+from airflow_hive_federation.replication.verify.verify import (
+    VerificationReport,
+    VerificationResult,
+    VerifyRunner,
+    verify_replica,
+)
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastorePool
@@ -30,6 +36,35 @@ logger = logging.getLogger(__name__)
 #: The first round mends a table, the second mends what the first uncovered, and the third replaces the table.
 #: No fourth method exists.
 _ROUNDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairResult(VerificationResult):
+    """A repair as tasks and commands return it: the last verification, and the changes before it.
+
+    :param mended: the descriptions of the differences that no longer exist.
+    :param mended_tables: the tables that the repair examined.
+    :param replaced_tables: those of them that the repair copied anew, as a whole.
+    """
+
+    mended: Sequence[str] = ()
+    mended_tables: Sequence[str] = ()
+    replaced_tables: Sequence[str] = ()
+
+    @classmethod
+    def of_report(cls, report: Mapping[str, Any]) -> Self:
+        """Return the result of a repair that had nothing to do.
+
+        :param report: the verification before it, as a task returned it.
+        :raises ConfigurationError: a field of the verification is missing, or it has an unknown field.
+        """
+        try:
+            return cls(**report)
+        except TypeError as error:
+            raise ConfigurationError(
+                f"The report is not the result of a verification: {error}.",
+                remedy="Give the result of a VerifyReplicaOperator.",
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +82,14 @@ class RepairReport:
     replaced: list[str] = field(default_factory=list)
     report: VerificationReport
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values; ``differences`` holds the differences that remain."""
-        values = asdict(self)
-        return {
-            **self.report.to_json(),
-            "mended": [str(difference) for difference in self.mended],
-            "mended_tables": values["tables"],
-            "replaced_tables": values["replaced"],
-        }
+    def result(self) -> RepairResult:
+        """Return the report with descriptions in place of differences."""
+        return RepairResult(
+            **vars(self.report.result()),
+            mended=[str(difference) for difference in self.mended],
+            mended_tables=self.tables,
+            replaced_tables=self.replaced,
+        )
 
 
 def repair_replica(

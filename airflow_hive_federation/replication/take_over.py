@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
 from airflow_hive_federation.errors import FailoverError, NoSuchObjectError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.replication.failover import SILENCE, let_go
+from airflow_hive_federation.replication.failover import SILENCE, FailoverResult, let_go
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unfinished_loads
@@ -70,14 +70,15 @@ class TakeOverReport:
             f"to {self.event_id}; what the source did after is lost with it."
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "converged": False,
-            "database": self.database,
-            "event_id": self.event_id,
-            "removed": self.removed,
-            "word": self.summary,
-        }
+    def result(self) -> FailoverResult:
+        """Return the report as tasks and commands return it."""
+        return FailoverResult(
+            converged=False,
+            database=self.database,
+            event_id=self.event_id,
+            removed=self.removed,
+            summary=self.summary,
+        )
 
 
 def take_over(

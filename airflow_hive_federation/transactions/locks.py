@@ -1,4 +1,4 @@
-"""Builds the lock requests of reads and writes.
+"""Builds the lock requests of reads and writes, and waits for their locks.
 
 The rules are those of Hive 4's ``AcidUtils.makeLockComponents`` with its default settings
 (``hive.txn.xlock.write`` and ``hive.txn.xlock.iow``):
@@ -16,12 +16,14 @@ A SELECT takes SHARED_READ.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 
 class WriteKind(StrEnum):
@@ -125,3 +127,25 @@ def read_components(tables: Iterable[str]) -> list[types.LockComponent]:
 def operation_type(kind: WriteKind) -> types.DataOperationType:
     """Return the metastore's type of a write; an overwrite has the type and the conflicts of an update."""
     return _OPERATIONS[kind]
+
+
+def granted(
+    client: MetastoreClient,
+    answer: types.LockResponse,
+    policy: PollPolicy,
+    *,
+    txn_id: int | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> bool:
+    """Wait until requested locks are granted, and return whether they were before the policy's timeout.
+
+    :param answer: the metastore's answer to the request.
+    :param check: is called before each look; it raises if the locks are of no more use.
+    :raises NoSuchLockError: the locks have timed out.
+    """
+
+    def is_granted() -> bool:
+        check()
+        return client.check_lock(answer.lockid or 0, txn_id=txn_id).state == types.LockState.ACQUIRED
+
+    return answer.state == types.LockState.ACQUIRED or wait_until(is_granted, policy)

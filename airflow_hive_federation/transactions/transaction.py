@@ -11,7 +11,6 @@ false, which is not its default: otherwise both of two updates of one row would 
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,30 +23,28 @@ from airflow_hive_federation.errors import (
     HiveFederationError,
     LockTimeoutError,
     MetastoreError,
-    MetastoreServerError,
-    NoSuchTransactionError,
-    OutcomeUnknownError,
     TransactionAbortedError,
 )
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.transactions.commits import commit_patiently
 from airflow_hive_federation.transactions.heartbeat import SILENCE_SHARE, Heartbeat, transaction_timeout_s
 from airflow_hive_federation.transactions.locks import (
     TableWrite,
     WriteKind,
+    granted,
     lock_components,
     read_components,
     unnoted,
 )
 from airflow_hive_federation.transactions.snapshots import Snapshot, take_snapshots
-from airflow_hive_federation.waiting import PollPolicy, boot_time_s, wait_until
+from airflow_hive_federation.waiting import PollPolicy, boot_time_s
 
 log = logging.getLogger(__name__)
 
 LOCK_POLICY = PollPolicy(first_s=0.1, factor=1.5, longest_s=5.0, timeout_s=300.0)
 MAX_STATEMENT_ID = 0xFFF
 """The highest statement id: Hive's row ids have 12 bits for the statement (``BucketCodec.V1``)."""
-_COMMIT_PAUSES_S = (0.5, 2.0, 5.0)
 
 
 class TransactionState(StrEnum):
@@ -169,8 +166,7 @@ class Transaction:
         answer = self._client.lock(components, txn_id=self.id)
         if answer.state == types.LockState.ACQUIRED:
             return False
-        lock_id = answer.lockid or 0
-        if wait_until(lambda: self._granted(lock_id), self._lock_policy):
+        if granted(self._client, answer, self._lock_policy, txn_id=self.id, check=self.check):
             return True
         names = sorted(tables)
         raise LockTimeoutError(
@@ -178,7 +174,7 @@ class Transaction:
             f"{self._lock_policy.timeout_s} s.",
             remedy="Find the holders with SHOW LOCKS and SHOW TRANSACTIONS; wait longer, or abort them.",
             tables=names,
-            lock_id=lock_id,
+            lock_id=answer.lockid or 0,
             txn_id=self.id,
         )
 
@@ -276,7 +272,7 @@ class Transaction:
         """
         try:
             self.check()
-            self._commit()
+            commit_patiently(lambda: self._client.commit_txn(self.id, excl_write_enabled=False), self.id)
         except TransactionAbortedError:
             self.abort()
             raise
@@ -303,33 +299,6 @@ class Transaction:
                 self._state = TransactionState.ABORTED
                 for clean_up in reversed(self._clean_ups):
                     clean_up()
-
-    def _granted(self, lock_id: int) -> bool:
-        self.check()
-        return self._client.check_lock(lock_id, txn_id=self.id).state == types.LockState.ACQUIRED
-
-    def _commit(self) -> None:
-        try:
-            self._client.commit_txn(self.id, excl_write_enabled=False)
-        except (OutcomeUnknownError, MetastoreServerError) as error:
-            # A busy database of the metastore rolls back its own transactions: "Internal error".
-            self._commit_again(error)
-
-    def _commit_again(self, unknown: MetastoreError) -> None:
-        # A second commit of a committed transaction succeeds, and that of an aborted one raises an error.
-        for pause_s in _COMMIT_PAUSES_S:
-            if isinstance(unknown, MetastoreServerError):
-                log.warning("transaction %d: %s; tried again in %g s", self.id, unknown, pause_s)
-                time.sleep(pause_s)
-            try:
-                self._client.commit_txn(self.id, excl_write_enabled=False)
-            except NoSuchTransactionError as error:
-                raise unknown from error
-            except MetastoreServerError as error:
-                unknown = error
-                continue
-            return
-        raise unknown
 
     def _stop_heart(self) -> None:
         if self._heart is not None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_hive_federation.errors import ConfigurationError, MetastoreUnreachableError
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 
@@ -62,3 +63,76 @@ def test_a_wait_takes_at_most_a_probe_longer(
     assert not day.wait(PollPolicy(first_s=first_s, factor=factor, longest_s=20.0, timeout_s=timeout_s))
     assert timeout_s <= day.now_s or day.now_s == pytest.approx(timeout_s)
     assert day.now_s <= timeout_s + probe_s + 1e-6
+
+
+AWAY = MetastoreUnreachableError("a:1 does not answer.")
+PATIENT = PollPolicy(first_s=1.0, factor=1.0, longest_s=1.0, timeout_s=100.0, patience_s=5.0)
+
+
+class Ups:
+    """A metastore that is away in some seconds of a day, and ready from a moment on.
+
+    :param away_s: the beginning and the end of each absence.
+    """
+
+    def __init__(self, *away_s: tuple[float, float], ready_s: float = float("inf")) -> None:
+        self.now_s = 0.0
+        self.away_s = away_s
+        self.ready_s = ready_s
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now_s += seconds
+
+    def probe(self) -> bool:
+        if any(begin <= self.now_s < end for begin, end in self.away_s):
+            raise AWAY
+        return self.now_s >= self.ready_s
+
+    def wait(self, policy: PollPolicy) -> bool:
+        return wait_until(self.probe, policy, sleep=self.sleep, clock=lambda: self.now_s)
+
+
+def test_absences_within_the_patience_are_borne() -> None:
+    assert Ups((0, 5), (6, 11), (20, 25), ready_s=25).wait(PATIENT)
+
+
+def test_an_absence_beyond_the_patience_ends_the_wait() -> None:
+    ups = Ups((10, 16))
+    with pytest.raises(MetastoreUnreachableError):
+        ups.wait(PATIENT)
+    assert ups.now_s == 15
+
+
+def test_an_absence_at_the_timeout_is_neither_yes_nor_no() -> None:
+    """The probe is called until it answers, or until the patience is over."""
+    assert not Ups((98, 102)).wait(PATIENT)
+    assert Ups((98, 102), ready_s=101).wait(PATIENT)
+    with pytest.raises(MetastoreUnreachableError):
+        Ups((98, 110)).wait(PATIENT)
+
+
+def test_one_look_has_patience_too() -> None:
+    policy = PollPolicy(first_s=60.0, longest_s=60.0, timeout_s=0.0, patience_s=5.0)
+    ups = Ups((0, 5), ready_s=5)
+    assert ups.wait(policy)
+    assert ups.now_s == 5
+    assert not Ups().wait(policy)
+
+
+def test_without_patience_the_first_error_ends_the_wait() -> None:
+    ups = Ups((0, 1))
+    with pytest.raises(MetastoreUnreachableError):
+        ups.wait(PollPolicy(timeout_s=100.0))
+    assert ups.now_s == 0
+
+
+def test_a_terminal_error_ends_the_wait_at_once() -> None:
+    day, refused = Ups(), ConfigurationError("no metastore")
+
+    def probe() -> bool:
+        raise refused
+
+    with pytest.raises(ConfigurationError):
+        wait_until(probe, PATIENT, sleep=day.sleep, clock=lambda: day.now_s)
+    assert day.now_s == 0

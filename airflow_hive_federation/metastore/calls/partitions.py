@@ -42,7 +42,7 @@ class PartitionCalls(StatisticsCalls):
         names: Sequence[str] | None = None,
         with_column_stats: bool = False,
         valid_write_ids: str | None = None,
-        batch: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_A_CALL,
     ) -> Iterator[types.Partition]:
         """Yield partitions of a table; partitions that do not exist (any more) are left out.
 
@@ -50,7 +50,7 @@ class PartitionCalls(StatisticsCalls):
         :param with_column_stats: fill ``colStats`` with each partition's column statistics.
         :param valid_write_ids: the table's valid write ids in Hive's text form; for an ACID table the server
             sets ``isStatsCompliant`` if the statistics are valid for them.
-        :param batch: names per call.
+        :param batch_size: names per call.
         """
         if names is not None:
             yield from self._partitions_by_name(
@@ -59,7 +59,7 @@ class PartitionCalls(StatisticsCalls):
                 names,
                 with_column_stats=with_column_stats,
                 valid_write_ids=valid_write_ids,
-                batch=batch,
+                batch_size=batch_size,
             )
             return
         seen = _Seen()
@@ -110,9 +110,9 @@ class PartitionCalls(StatisticsCalls):
         *,
         with_column_stats: bool = False,
         valid_write_ids: str | None = None,
-        batch: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_A_CALL,
     ) -> Iterator[types.Partition]:
-        for chunk in batches(names, batch):
+        for chunk in batches(names, batch_size):
             request = types.GetPartitionsByNamesRequest(
                 db_name=self._database_name(database),
                 tbl_name=table,
@@ -171,7 +171,9 @@ class PartitionCalls(StatisticsCalls):
             if self._holds_few_others(database, table, page):
                 partitions += self._page(database, table, [key for key, _ in keys], page)
             else:
-                partitions += self._partitions_by_name(database, table, page.names, batch=len(page.names))
+                partitions += self._partitions_by_name(
+                    database, table, page.names, batch_size=len(page.names)
+                )
         return partitions
 
     def _holds_few_others(self, database: str, table: str, page: Page) -> bool:
@@ -232,10 +234,10 @@ class PartitionCalls(StatisticsCalls):
         partitions: Iterable[types.Partition],
         *,
         if_not_exists: bool = True,
-        batch: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_A_CALL,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Create partitions, ``batch`` per call; a call creates all of its partitions or none.
+        """Create partitions, ``batch_size`` per call; a call creates all of its partitions or none.
 
         :param if_not_exists: leave existing partitions unchanged.
         :raises AlreadyExistsError: if a partition exists and ``if_not_exists`` is not set.
@@ -243,7 +245,7 @@ class PartitionCalls(StatisticsCalls):
         for (database, table), group in groupby(
             partitions, lambda partition: (partition.dbName, partition.tableName)
         ):
-            for parts in batches(group, batch):
+            for parts in batches(group, batch_size):
                 request = types.AddPartitionsRequest(
                     dbName=database,
                     tblName=table,
@@ -264,7 +266,7 @@ class PartitionCalls(StatisticsCalls):
         environment: Mapping[str, str] | None = None,
         valid_write_ids: str | None = None,
         write_id: int | None = None,
-        batch: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_A_CALL,
     ) -> None:
         """Replace the metadata of existing partitions, which the metastore finds by their values.
 
@@ -275,7 +277,7 @@ class PartitionCalls(StatisticsCalls):
         """
         ordered = sorted(partitions, key=_write_id)
         runs = (run for _, run in groupby(ordered, _write_id))
-        for chunk in (chunk for run in runs for chunk in batches(run, batch)):
+        for chunk in (chunk for run in runs for chunk in batches(run, batch_size)):
             request = types.AlterPartitionsRequest(
                 catName=self._catalog(),
                 dbName=database,
@@ -297,7 +299,7 @@ class PartitionCalls(StatisticsCalls):
                     environment=environment,
                     valid_write_ids=valid_write_ids,
                     write_id=write_id,
-                    batch=len(chunk) // 2,
+                    batch_size=len(chunk) // 2,
                 )
 
     def drop_partitions(
@@ -308,14 +310,14 @@ class PartitionCalls(StatisticsCalls):
         *,
         delete_data: bool,
         if_exists: bool = True,
-        batch: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_A_CALL,
     ) -> None:
         """Drop partitions by name.
 
         :param delete_data: delete a managed table's directories too.
-        :param if_exists: ignore names that do not exist, even if no name of a batch exists.
+        :param if_exists: ignore names that do not exist, even if no name of a batch_size exists.
         """
-        for chunk in batches(names, batch):
+        for chunk in batches(names, batch_size):
             request = types.DropPartitionsRequest(
                 dbName=database,
                 tblName=table,

@@ -48,12 +48,12 @@ class StatisticsCalls(ObjectCalls):
         *,
         columns: Sequence[str] | None = None,
         valid_write_ids: str | None = None,
-        batch: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_A_CALL,
     ) -> dict[str, list[types.ColumnStatisticsObj]]:
         """Read partitions' column statistics by partition name; partitions without them are left out."""
         column_names = self._columns(database, table, columns)
         statistics: dict[str, list[types.ColumnStatisticsObj]] = {}
-        for names in batches(partition_names, batch):
+        for names in batches(partition_names, batch_size):
             answer = self._partitions_statistics(database, table, names, column_names, valid_write_ids)
             statistics.update(answer.partStats or {})
         return statistics
@@ -65,7 +65,7 @@ class StatisticsCalls(ObjectCalls):
         write_id: int | None = None,
         valid_write_ids: str | None = None,
         need_merge: bool = False,
-        batch: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_A_CALL,
     ) -> None:
         """Write column statistics of tables or partitions, replacing those of the same columns.
 
@@ -75,7 +75,7 @@ class StatisticsCalls(ObjectCalls):
         :param need_merge: merge with the existing statistics.
         """
         for _, group in groupby(statistics, _subject):
-            for chunk in batches(group, batch):
+            for chunk in batches(group, batch_size):
                 request = types.SetPartitionsStatsRequest(
                     colStats=chunk,
                     needMerge=need_merge,

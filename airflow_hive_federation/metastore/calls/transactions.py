@@ -262,15 +262,16 @@ class TransactionCalls(Calls):
         *,
         up_to: int | None = None,
         database: str | None = None,
-        batch: int = EVENTS_A_CALL,
+        batch_size: int = EVENTS_A_CALL,
     ) -> Iterator[types.NotificationEvent]:
-        """Yield the events with ids above ``after``, in order, ``batch`` per call or from a gateway's stream.
+        """Yield the events with ids above ``after``, in order, from calls or from a gateway's stream.
 
+        :param batch_size: the number of events per call.
         :param up_to: the last id to yield; ``None`` continues to the end of the log.
         :param database: only events of this database; the server filters (Hive 4).
         """
         last = after
-        if database is None and batch == EVENTS_A_CALL and (up_to is None or up_to - after > batch):
+        if database is None and batch_size == EVENTS_A_CALL and (up_to is None or up_to - after > batch_size):
             try:
                 for event in self._streamed(EVENTS, types.NotificationEvent, events_query(after)):
                     if up_to is not None and (event.eventId or 0) > up_to:
@@ -283,7 +284,7 @@ class TransactionCalls(Calls):
         while up_to is None or last < up_to:
             request = types.NotificationEventRequest(
                 lastEvent=last,
-                maxEvents=batch,
+                maxEvents=batch_size,
                 dbName=database,
                 catName=self._catalog() if database else None,
             )

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.replication.metadata.write_ids import valid_transactions
+from airflow_hive_federation.replication.policy import DRAIN_POLL
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def has_drained(
             on_wait(remaining)
         return not remaining
 
-    return wait_until(ended, poll or PollPolicy(first_s=0.2, longest_s=2.0, timeout_s=timeout_s))
+    return wait_until(ended, poll or replace(DRAIN_POLL, timeout_s=timeout_s))
 
 
 def open_transactions(answer: Any) -> tuple[int, ...]:

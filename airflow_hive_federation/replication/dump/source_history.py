@@ -22,7 +22,7 @@ def note_event(client: MetastoreClient, event_id: int) -> SourceEvent | None:
 
     :param client: client of the source.
     """
-    for raw in client.iter_notification_events(event_id - 1, up_to=event_id, batch=1):
+    for raw in client.iter_notification_events(event_id - 1, up_to=event_id, batch_size=1):
         message = hashlib.sha256((raw.message or "").encode()).hexdigest()
         return SourceEvent(id=event_id, time=raw.eventTime or 0, type=raw.eventType or "", message=message)
     return None

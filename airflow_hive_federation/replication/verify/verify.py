@@ -20,7 +20,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import (
@@ -29,6 +29,7 @@ from airflow_hive_federation.errors import (
     VerificationError,
     VerificationIncompleteError,
 )
+from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -108,6 +109,26 @@ class ReadFailure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VerificationResult:
+    """A verification as tasks and commands return it.
+
+    :param differences: the descriptions of the differences.
+    :param failures: the descriptions of the tables whose rows could not be read.
+    :param unread: the names of these tables.
+    :param differing: the names of the tables that differ; empty for the database itself.
+    """
+
+    database: str
+    event_id: int
+    tables: Sequence[TableReport | Mapping[str, Any]]
+    not_compared: Mapping[str, str]
+    differences: Sequence[str]
+    failures: Sequence[str]
+    unread: Sequence[str]
+    differing: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class VerificationReport:
     """The result of a verification.
 
@@ -124,17 +145,18 @@ class VerificationReport:
     not_compared: Mapping[str, str] = field(default_factory=dict)
     failures: Sequence[ReadFailure] = field(default_factory=tuple)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "database": self.database,
-            "event_id": self.event_id,
-            "tables": [asdict(table) for table in self.tables],
-            "not_compared": dict(self.not_compared),
-            "differences": [str(difference) for difference in self.differences],
-            "failures": [str(failure) for failure in self.failures],
-            "unread": sorted({failure.table for failure in self.failures}),
-            "differing": sorted({difference.table for difference in self.differences}),
-        }
+    def result(self) -> VerificationResult:
+        """Return the report with descriptions in place of differences and failures."""
+        return VerificationResult(
+            database=self.database,
+            event_id=self.event_id,
+            tables=self.tables,
+            not_compared=self.not_compared,
+            differences=[str(difference) for difference in self.differences],
+            failures=[str(failure) for failure in self.failures],
+            unread=sorted({failure.table for failure in self.failures}),
+            differing=sorted({difference.table for difference in self.differences}),
+        )
 
     def raise_if_different(self) -> None:
         """Raise an error that names every difference, and every failure to read.
@@ -234,7 +256,7 @@ def verify_replica(
     for name, why in sorted(report.not_compared.items()):
         progress(f"{policy.target_database}.{name} is not compared, because {why}.")
     if report.tables:
-        directory.write_json("_verified.json", report.to_json())
+        directory.write_json("_verified.json", result_json(report.result()))
     progress(
         f"{policy.target_database}: {len(report.tables)} tables compared, {len(differences)} differences"
         + (f", {len(failures)} that cannot be read" if failures else "")

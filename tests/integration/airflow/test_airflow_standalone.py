@@ -271,7 +271,7 @@ def test_failover_when_a_person_agrees_and_the_way_back(
     path = f"{agreed}/taskInstances/switch/xcomEntries/return_value?deserialize=true"
     word = server.request(path)["value"]
     assert word["converged"] is True
-    assert "hangar_copy of the former target may be written" in word["word"]
+    assert "hangar_copy of the former target may be written" in word["summary"]
 
     hive_sql_target.execute("INSERT INTO hangar_copy.planes VALUES (5, 'N5', 3)")
     back = begin(

@@ -16,10 +16,11 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, TaskDeferred
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.probes import DrainProbe, ProbeAnswer
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.operators.replication import BootstrapDumpOperator, ReplicationLoadOperator
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
-from airflow_hive_federation.triggers.transactions import OpenTransactionsDrainTrigger
+from airflow_hive_federation.triggers.waiting import ProbeTrigger
 from tests.support.small_source import connected, make_table
 
 DATABASE = "tower"
@@ -62,12 +63,12 @@ def sensor(**settings: Any) -> OpenTransactionsDrainSensor:
     )
 
 
-def deferred(**settings: Any) -> OpenTransactionsDrainTrigger:
+def deferred(**settings: Any) -> ProbeTrigger:
     """The trigger that the sensor defers to."""
     with pytest.raises(TaskDeferred) as caught:
         sensor(**settings).execute({})  # type: ignore[arg-type]
     assert caught.value.method_name == "execute_complete"
-    assert isinstance(caught.value.trigger, OpenTransactionsDrainTrigger)
+    assert isinstance(caught.value.trigger, ProbeTrigger)
     return caught.value.trigger
 
 
@@ -78,20 +79,21 @@ class Asking:
     :param trigger: asks in threads of its own.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, trigger: OpenTransactionsDrainTrigger) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, trigger: ProbeTrigger) -> None:
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        ask = trigger._remaining
+        assert trigger.kind == DrainProbe.kind
+        ask = DrainProbe.__call__
 
-        def counted(hook: HiveMetastoreHook) -> tuple[int, ...]:
+        def counted(probe: DrainProbe) -> ProbeAnswer:
             try:
-                remaining = ask(hook)
+                answer = ask(probe)
             except HiveFederationError:
                 self._answers.put("failed")
                 raise
-            self._answers.put("open" if remaining else "ended")
-            return remaining
+            self._answers.put("ended" if answer else "open")
+            return answer
 
-        monkeypatch.setattr(trigger, "_remaining", counted)
+        monkeypatch.setattr(DrainProbe, "__call__", counted)
 
     def until(self, answer: str) -> None:
         """Wait until the trigger has been answered so, whatever it was answered before."""
@@ -99,9 +101,7 @@ class Asking:
             pass
 
 
-def event_of(
-    trigger: OpenTransactionsDrainTrigger, meanwhile: Callable[[], None] = lambda: None
-) -> dict[str, Any]:
+def event_of(trigger: ProbeTrigger, meanwhile: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """What the trigger yields, while something else is done in a thread beside it."""
 
     async def run() -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_the_trigger_notices_the_end(
             client.commit_txn(open_txn)
 
     event = event_of(trigger, commit)
-    assert event["state"] == "ended"
+    assert event["ready"]
     found = sensor().execute_complete({}, event)  # type: ignore[arg-type]
     assert (found["transactions"], found["aborted"]) == ([open_txn], [])
 
@@ -139,11 +139,11 @@ def test_the_trigger_notices_the_end(
 def test_what_is_open_after_the_timeout_is_aborted_and_nothing_else(
     tower: EmbeddedMetastore, open_txn: int
 ) -> None:
-    trigger = deferred(open_txn_timeout="500ms")
+    trigger = deferred(timeout="500ms")
     with connected(tower) as client:
         (later,) = client.open_txns(1)
         event = event_of(trigger)
-        assert event["state"] == "timeout"
+        assert not event["ready"]
         found = sensor().execute_complete({}, event)  # type: ignore[arg-type]
         assert found["aborted"] == [open_txn]
         assert still_open(tower) & {open_txn, later} == {later}
@@ -151,7 +151,7 @@ def test_what_is_open_after_the_timeout_is_aborted_and_nothing_else(
 
 
 def test_waiting_in_the_worker_does_the_same(open_txn: int) -> None:
-    found = sensor(open_txn_timeout=0.5, deferrable=False).execute({})  # type: ignore[arg-type]
+    found = sensor(timeout=0.5, deferrable=False).execute({})  # type: ignore[arg-type]
     assert (found["transactions"], found["aborted"]) == ([open_txn], [open_txn])
 
 
@@ -177,7 +177,7 @@ def test_the_trigger_survives_a_restart_of_the_metastore(
             with connected(metastore) as again:
                 again.commit_txn(txn_id)
 
-        assert event_of(trigger, restart_and_commit)["state"] == "ended"
+        assert event_of(trigger, restart_and_commit)["ready"]
 
 
 def test_a_database_that_is_not_there_fails_for_good() -> None:

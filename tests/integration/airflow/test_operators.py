@@ -143,7 +143,7 @@ def test_the_run_after_the_remedy_succeeds(runs: Runs) -> None:
 def test_the_target_is_compacted_and_hive_reads_the_same(
     runs: Runs, target: EmbeddedMetastore, hive_sql_source: HiveSql, hive_sql_target: HiveSql
 ) -> None:
-    states = {one["partition"]: one["state"] for one in runs.remedied["compact"]["xcom"]}
+    states = {one["partition"]: one["state"] for one in runs.remedied["compact"]["xcom"]["compactions"]}
     # One insert and nothing else is nothing to compact.
     assert states == {"coast=north": "refused", "coast=west": "compacted"}
     assert list((target.warehouse / f"{DATABASE}.db" / "lamps" / "coast=west").glob("base_*"))

@@ -114,7 +114,7 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
         target_conn_id="hive_target",
         max_lag=0,
         max_lag_events=0,
-        wait=0,
+        timeout=0,
         deferrable=False,
     )
     assert near.execute({}) == {"events": 0, "seconds": 0.0}  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ with DAG(
     }
     ends: dict[str, Any] = {"policy": policy, "source_conn_id": "source", "target_conn_id": "target"}
     drain = OpenTransactionsDrainSensor(
-        task_id="drain", source_conn_id="source", database="{{ params.database }}", open_txn_timeout="2s"
+        task_id="drain", source_conn_id="source", database="{{ params.database }}", timeout="2s"
     )
     dump = BootstrapDumpOperator(task_id="dump", policy=policy, source_conn_id="source", start=drain.output)
     load = ReplicationLoadOperator(task_id="load", dump=dump.output, **ends)

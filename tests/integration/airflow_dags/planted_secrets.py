@@ -28,8 +28,8 @@ from airflow_hive_federation.operators.remote import (
     CreateRemoteDatabaseOperator,
     CreateRemoteTableOperator,
     DescribeRemoteOperator,
+    RefreshRemoteOperator,
     RemoteSqlOperator,
-    SyncRemoteOperator,
 )
 from airflow_hive_federation.operators.replication import replicate_database
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
@@ -90,9 +90,9 @@ with DAG(
         properties=far,
         **near,
     )
-    synced = SyncRemoteOperator(task_id="sync", remote="planted_mirror", whole=True, **near)
+    refreshed = RefreshRemoteOperator(task_id="refresh", remote="planted_mirror", whole=True, **near)
     described = DescribeRemoteOperator(task_id="describe", remote="planted_mirror", kind="database", **near)
-    prepared >> made >> synced >> described
+    prepared >> made >> refreshed >> described
     for catalog, connection, more in (
         ("glue", "cloud", GLUE),
         ("iceberg", "lake", {"iceberg.catalog.warehouse": "w"}),

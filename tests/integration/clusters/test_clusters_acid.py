@@ -295,6 +295,6 @@ def test_routed_statements_read_snapshots(
     monkeypatch.setenv("AIRFLOW_VAR_HIVE_FEDERATION_CLUSTERS", json.dumps(document))
     script = f"use cluster c2; select r.id, x.v from routed r join {name} x on r.id = x.id"
     task = RoutedSqlOperator(task_id="routed", metastore_conn_id="here", database=DATABASE, sql=script)
-    routes = task.execute({})
+    routes = task.execute({})["statements"]
     assert routes[1]["rows"] == [["2", "b"]]
     assert client.show_locks(database=DATABASE, table="routed") == []

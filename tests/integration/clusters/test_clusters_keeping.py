@@ -235,5 +235,5 @@ def test_a_refused_statement_runs_once_the_advice_is_followed(
     assert made["xcom"]["copy"]["directory"].endswith(f"/C2/{DATABASE}.db/facts")
     assert made["xcom"]["_link_CopyLink"].endswith("/tasks/keep/mapped/0/xcom")
     assert ran["state"] == "success"
-    assert ran["xcom"]["return_value"][1]["rows"] == [["3"]]
+    assert ran["xcom"]["return_value"]["statements"][1]["rows"] == [["3"]]
     assert [one["cluster"] for one in ran["xcom"]["route"]] == ["C2", "C2"]

@@ -276,7 +276,7 @@ def test_two_standalone_clusters_read_from_their_own_roots(
             metastore_conn_id="here",
             clusters=str(registry_file),
         )
-        routes = task.execute({})  # type: ignore[arg-type]
+        routes = task.execute({})["statements"]  # type: ignore[arg-type]
     # Whoever reads from the other root gets other rows.
     assert [(route["cluster"], route["rows"]) for route in routes if "rows" in route] == [
         ("C1", [["3"]]),

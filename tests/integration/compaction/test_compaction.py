@@ -408,7 +408,7 @@ def test_the_queue_is_served(hive: HiveSql, settings: MetastoreSettings) -> None
     hive.execute(f"insert into {DATABASE}.dropped values (1)")
     with MetastoreClient(settings) as client:
         (request,) = request_compaction(client, f"{DATABASE}.dropped", CompactionKind.MAJOR)
-        reports = CompactionWorker(settings, in_threads(2), batch=4).serve(until_empty=True)
+        reports = CompactionWorker(settings, in_threads(2), batch_size=4).serve(until_empty=True)
         # The initiator asks for other tests' tables in the same pool.
         states = {report.table: report.state for report in reports}
         assert states[f"{DATABASE}.queued"] == "compacted"
@@ -431,7 +431,7 @@ def test_a_bad_file_fails_its_table_alone(
     with MetastoreClient(settings) as client:
         for table in ("broken", "sound"):
             request_compaction(client, f"{DATABASE}.{table}", CompactionKind.MAJOR, pool_name="bad_input")
-        worker = CompactionWorker(settings, in_threads(2), batch=2, pool_name="bad_input")
+        worker = CompactionWorker(settings, in_threads(2), batch_size=2, pool_name="bad_input")
         reports = {report.table: report for report in worker.serve(until_empty=True)}
         broken = reports[f"{DATABASE}.broken"]
         assert broken.state == "failed"

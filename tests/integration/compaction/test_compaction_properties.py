@@ -57,7 +57,7 @@ def test_compacted_files_are_written_as_the_table_says(
         before = [sorted(hive.execute(query.format(f"{DATABASE}.{table}"))) for query in queries]
         assert [len(rows) for rows in before[:3]] == [1, 0, 2]
         hive.execute(f"alter table {DATABASE}.{table} {how}")
-        reports = CompactionWorker(settings, in_threads(2), batch=4).serve(until_empty=True)
+        reports = CompactionWorker(settings, in_threads(2), batch_size=4).serve(until_empty=True)
         (report,) = [one for one in reports if one.table == f"{DATABASE}.{table}"]
         assert report.state == "compacted", report
         made = source.warehouse / f"{DATABASE}.db" / table

@@ -78,7 +78,9 @@ def test_command_line(
     assert (told["state"], told["rows"], told["deleted"]) == ("compacted", 3, 1)
     # A pool of its own: in the default one wait the initiator's requests for other tests' tables.
     hive.execute(f"alter table {table} partition (p=2) compact 'minor' pool 'by_hand'")
-    assert main(["compact", "worker", "--metastore", source.uri, "--pool", "by_hand", "--until-empty"]) == 0
+    assert (
+        main(["compact", "worker", "--metastore", source.uri, "--pool-name", "by_hand", "--until-empty"]) == 0
+    )
     assert "delta_0000001_000000" in capsys.readouterr().out
     assert rows(hive, table) == before
     assert main(["compact", f"{DATABASE}.nothing", "--metastore", source.uri]) == 1
@@ -101,7 +103,7 @@ def test_operators(
         metastore_conn_id="compacted",
         spark_conn_id="spark_here",
     )
-    (told,) = by_submit.execute({})
+    (told,) = by_submit.execute({})["compactions"]
     assert (told["state"], told["rows"]) == ("compacted", 3)
     queued = CompactTableOperator(
         task_id="queued",
@@ -112,7 +114,7 @@ def test_operators(
         pool_name="operators",
         metastore_conn_id="compacted",
     )
-    assert queued.execute({})[0]["accepted"]
+    assert queued.execute({})["requests"][0]["accepted"]
     worker = CompactionWorkerOperator(
         task_id="worker",
         until_empty=True,
@@ -120,7 +122,7 @@ def test_operators(
         metastore_conn_id="compacted",
         spark_conn_id=None,
     )
-    assert worker.execute({}) == {"compacted": 1}
+    assert worker.execute({}) == {"compacted": 1, "cleaning": 0, "refused": 0, "failed": 0}
     assert rows(hive, table) == before
     broken = source.warehouse / f"{DATABASE}.db" / "test_operators" / "p=2"
     for bucket in Path(broken).rglob("bucket_*"):

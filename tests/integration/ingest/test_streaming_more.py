@@ -295,7 +295,7 @@ def test_files_are_ingested_once(
     assert ingest_files(settings, again).records == 0
     pq.write_table(pa.table({"b": ["p"], "a": [9]}), tmp_path / "3.parquet")
     arguments = ["--format", "parquet", "--name", "parquet", "--metastore", source.uri, "--json"]
-    arguments += ["--compact", "minor"]
+    arguments += ["--compaction", "minor"]
     assert main(["ingest", f"{DATABASE}.filed", f"{tmp_path}/*.parquet", *arguments]) == 0
     assert [row[0] for row in rows(sql, "filed")] == ["1", "2", "3", "4", "9"]
     asked = [

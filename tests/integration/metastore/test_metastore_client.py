@@ -152,7 +152,7 @@ def test_partitions(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) ->
     client.create_table(table("parts", keys=keys))
     made = client.get_table(DATABASE, "parts")
     days = ["2026-01-01", "a=b/c d%", "é"]
-    client.add_partitions([partition(made, day, str(h)) for day in days for h in range(7)], batch=4)
+    client.add_partitions([partition(made, day, str(h)) for day in days for h in range(7)], batch_size=4)
     client.add_partitions([partition(made, days[0], "0"), partition(made, days[0], "7")])
     with pytest.raises(AlreadyExistsError):
         client.add_partitions([partition(made, days[0], "0")], if_not_exists=False)
@@ -160,7 +160,7 @@ def test_partitions(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) ->
     names = client.list_partition_names(DATABASE, "parts")
     assert len(names) == 22
     at_once = {tuple(one.values or []): one for one in client.iter_partitions(DATABASE, "parts")}
-    by_name = client.iter_partitions(DATABASE, "parts", names=names, batch=5)
+    by_name = client.iter_partitions(DATABASE, "parts", names=names, batch_size=5)
     assert at_once == {tuple(one.values or []): one for one in by_name}
     _in_pages(monkeypatch, 3)
     in_pages = list(client.iter_partitions(DATABASE, "parts"))
@@ -255,7 +255,7 @@ def test_column_statistics(client: MetastoreClient, monkeypatch: pytest.MonkeyPa
     client.add_partitions([partition(made, value) for value in ("x", "y z", "w")])
     names = ["d=x", "d=y z"]
     client.set_column_statistics([column_statistics("stats_p", name) for name in names])
-    told = client.get_partitions_column_statistics(DATABASE, "stats_p", [*names, "d=w"], batch=2)
+    told = client.get_partitions_column_statistics(DATABASE, "stats_p", [*names, "d=w"], batch_size=2)
     assert {name: len(columns) for name, columns in told.items()} == {"d=x": 1, "d=y z": 1}
 
     def attached() -> dict[str, Any]:
@@ -332,7 +332,7 @@ def test_events(client: MetastoreClient) -> None:
     before = client.get_current_notification_event_id()
     for name in ("e1", "e2", "e3"):
         client.create_table(table(name, external=True))
-    events = list(client.iter_notification_events(before, database=DATABASE, batch=2))
+    events = list(client.iter_notification_events(before, database=DATABASE, batch_size=2))
     created = [event.tableName for event in events if event.eventType == "CREATE_TABLE"]
     assert created == ["e1", "e2", "e3"]
     last = client.get_current_notification_event_id()

@@ -426,7 +426,7 @@ def test_the_run_was_a_full_one(ran: Ran) -> None:
     )
     failing |= {*wrong, *(f"remote_{name}" for name in wrong)}
     assert states == dict.fromkeys(failing, "failed")
-    assert {"replicate.verify", "sync", "describe", "glue", "iceberg", "ingest"} <= ran.states.keys()
+    assert {"replicate.verify", "refresh", "describe", "glue", "iceberg", "ingest"} <= ran.states.keys()
     good = {command: code for command, code in ran.command_lines.items() if "wrong" not in command}
     del good["doctor nobody_headers"]
     assert good == dict.fromkeys(good, 0), (ran.site.run / "commands.txt").read_text(encoding="utf-8")

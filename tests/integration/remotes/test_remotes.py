@@ -35,9 +35,9 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import partitions
 from airflow_hive_federation.remotes.definitions import SPARKS_MODE, SPARKS_REFUSAL
 from airflow_hive_federation.remotes.ends import drop_link
+from airflow_hive_federation.remotes.refresh import RefreshReport
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
-from airflow_hive_federation.remotes.sync import SyncReport
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.tables.write.plan import table_layout
 from tests.support import catalog_contract
@@ -617,7 +617,7 @@ def test_views_of_a_remote_database(
     report = remotes.refresh(Kind.DATABASE, Name(database="viewed"), whole=True)
     assert not report.changed
 
-    def change(text: str) -> SyncReport:
+    def change(text: str) -> RefreshReport:
         with connected(far) as client:
             there: Any = client.get_table(FAR, "onview")
             there.viewExpandedText = there.viewOriginalText = text

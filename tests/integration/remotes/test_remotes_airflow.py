@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -13,20 +12,21 @@ import pytest
 
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, TaskDeferred
+from airflow_hive_federation.hooks.compat import AirflowFailException, AirflowSensorTimeout, TaskDeferred
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.operators.lineage import SYNCED
+from airflow_hive_federation.operators.lineage import REFRESHED
 from airflow_hive_federation.operators.remote import (
     CreateRemoteDatabaseOperator,
     CreateRemoteTableOperator,
     DescribeRemoteOperator,
     DropRemoteOperator,
+    RefreshRemoteOperator,
     RemoteSqlOperator,
-    SyncRemoteOperator,
 )
 from airflow_hive_federation.sensors.remote import RemotePartitionSensor, RemoteTableChangedSensor
-from airflow_hive_federation.triggers.remote import RemoteChangesTrigger, RemoteTrigger
+from airflow_hive_federation.triggers.remote import RemoteChangesTrigger
+from airflow_hive_federation.triggers.waiting import ProbeTrigger
 from tests.support.small_source import connected
 from tests.support.text_tables import add_partition, storage, text_table
 
@@ -61,8 +61,8 @@ def visit() -> Iterator[str]:
     ).execute({})
     assert made["created"] == ["visit"]
     yield "visit"
-    assert DropRemoteOperator(task_id="drop", remote="visit", **LOCAL).execute({}) is True
-    assert DropRemoteOperator(task_id="again", remote="visit", **LOCAL).execute({}) is False
+    assert DropRemoteOperator(task_id="drop", remote="visit", **LOCAL).execute({})["existed"]
+    assert not DropRemoteOperator(task_id="again", remote="visit", **LOCAL).execute({})["existed"]
 
 
 def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]) -> None:
@@ -73,19 +73,19 @@ def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]
     assert make.execute({})["created"] == []  # as after a retry
     text_table(metastores["far"], FAR, "new", rows={"": "1,x\n"})
     add_partition(metastores["far"], FAR, "visit", "p=mirrored")
-    sync = SyncRemoteOperator(task_id="sync", remote="air_mirror", **LOCAL)
+    refresh = RefreshRemoteOperator(task_id="refresh", remote="air_mirror", **LOCAL)
     told: list[tuple[str, object]] = []
-    events = {SYNCED: SimpleNamespace(add=lambda asset, extra: told.append((asset.uri, extra["remote"])))}
-    report = sync.execute({"outlet_events": events})  # type: ignore[typeddict-item]
+    events = {REFRESHED: SimpleNamespace(add=lambda asset, extra: told.append((asset.uri, extra["remote"])))}
+    report = refresh.execute({"outlet_events": events})  # type: ignore[typeddict-item]
     assert (report["created"], report["with_partitions"]) == (["new"], ["visit"])
     root = f"hive://127.0.0.1:{metastores['near'].port}/air_mirror"
     assert told == [(f"{root}/new", "air_mirror"), (f"{root}/visit", "air_mirror")]
     with connected(metastores["far"]) as client:
         client.drop_table(FAR, "new", delete_data=False)
-    fail = SyncRemoteOperator(task_id="fail", remote="air_mirror", on_dropped="fail", **LOCAL)
+    fail = RefreshRemoteOperator(task_id="fail", remote="air_mirror", on_dropped="fail", **LOCAL)
     with pytest.raises(AirflowFailException, match="RemoteDroppedError"):
         fail.execute({})
-    keep = SyncRemoteOperator(task_id="keep", remote="air_mirror", on_dropped="keep", whole=True, **LOCAL)
+    keep = RefreshRemoteOperator(task_id="keep", remote="air_mirror", on_dropped="keep", whole=True, **LOCAL)
     assert keep.execute({})["gone"] == ["new"]
     described = DescribeRemoteOperator(task_id="d", remote="air_mirror", kind="database", **LOCAL).execute({})
     assert ["Connected To:", FAR, ""] in described["rows"]
@@ -140,8 +140,8 @@ def test_what_is_left_out_is_named(
     make = CreateRemoteDatabaseOperator(
         task_id="make", remote="air_left_out", connected_to=name, properties=PROPERTIES, **LOCAL
     )
-    sync = SyncRemoteOperator(task_id="sync", remote="air_left_out", whole=True, **LOCAL)
-    for operator in (make, sync):
+    refresh = RefreshRemoteOperator(task_id="refresh", remote="air_left_out", whole=True, **LOCAL)
+    for operator in (make, refresh):
         capfd.readouterr()
         report = operator.execute({})
         logged = "".join(capfd.readouterr())
@@ -150,7 +150,7 @@ def test_what_is_left_out_is_named(
             assert why in report["skipped"][one]
             assert f"{one} is left out: {report['skipped'][one]}" in logged
     capfd.readouterr()
-    assert main(["remote", "sync", "air_left_out", "--whole", "--metastore", "near"]) == 0
+    assert main(["remote", "refresh", "air_left_out", "--whole", "--metastore", "near"]) == 0
     said = capfd.readouterr().err
     for one, why in reasons.items():
         assert any(line.startswith(f"{one}: left out: ") and why in line for line in said.splitlines())
@@ -162,7 +162,7 @@ def test_what_is_left_out_is_named(
 def test_statements_by_an_operator(visit: str) -> None:
     answers = RemoteSqlOperator(
         task_id="sql", sql=f"SHOW REMOTES IN {NEAR}; DESCRIBE {visit}", **LOCAL
-    ).execute({})
+    ).execute({})["answers"]
     assert answers[0]["rows"][0][:3] == ["table", f"{NEAR}.visit", f"{FAR}.visit"]
     assert ["  hive.federation.connection", "far", ""] in answers[1]["rows"]
     with pytest.raises(AirflowFailException, match="Line 1, column 8"):
@@ -185,12 +185,11 @@ def test_a_partition_is_waited_for(visit: str, metastores: dict[str, EmbeddedMet
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute({})
     trigger = deferred.value.trigger
-    assert isinstance(trigger, RemoteTrigger)
-    path, fields = trigger.serialize()
-    assert path.endswith(".RemoteTrigger")
+    assert isinstance(trigger, ProbeTrigger)
+    _, fields = trigger.serialize()
     add_partition(metastores["far"], FAR, "visit", "p=later")
-    (event,) = asyncio.run(events_of(RemoteTrigger(**fields)))
-    assert event == {"state": "happened"}
+    (event,) = asyncio.run(events_of(ProbeTrigger(**fields)))
+    assert event["ready"]
     sensor.execute_complete({}, event)
 
 
@@ -202,22 +201,19 @@ def test_a_change_is_waited_for_once(visit: str, metastores: dict[str, EmbeddedM
     assert not sensor.poke({})
     add_partition(metastores["far"], FAR, "visit", "p=changed")
     assert sensor.poke({})
-    SyncRemoteOperator(task_id="sync", remote=visit, kind="table", **LOCAL).execute({})
+    RefreshRemoteOperator(task_id="refresh", remote=visit, kind="table", **LOCAL).execute({})
     assert not sensor.poke({})
-    late = RemoteTrigger(
-        remote=visit, kind="table", partition=None, poll_s=0.01, deadline_s=time.time() + 0.05, **LOCAL
-    )
-    (event,) = asyncio.run(events_of(late))
-    assert event == {"state": "timeout"}
-    with pytest.raises(AirflowException, match="did not happen"):
-        sensor.execute_complete({}, event)
-    wrong = RemoteTrigger(
-        remote="nothing", kind="table", partition=None, poll_s=1, deadline_s=time.time() + 60, **LOCAL
-    )
+    late = RemoteTableChangedSensor(task_id="late", remote=visit, poke_interval=0.01, timeout=0.05, **LOCAL)
+    with pytest.raises(TaskDeferred) as deferred:
+        late.execute({})
+    _, fields = deferred.value.trigger.serialize()
+    (event,) = asyncio.run(events_of(ProbeTrigger(**fields)))
+    with pytest.raises(AirflowSensorTimeout, match="has not changed"):
+        late.execute_complete({}, event)
+    wrong = ProbeTrigger(**{**fields, "probe": {**fields["probe"], "remote": "nothing"}})
     (event,) = asyncio.run(events_of(wrong))
-    assert (event["state"], event["retryable"]) == ("error", False)
     with pytest.raises(AirflowFailException, match="NotARemoteError"):
-        sensor.execute_complete({}, event)
+        late.execute_complete({}, event)
     with connected(metastores["far"]) as client:
         client.drop_table(FAR, "other", delete_data=False)
 
@@ -244,7 +240,7 @@ def test_a_watcher_is_told_of_each_change_once(visit: str, metastores: dict[str,
     assert first["event_id"] < second["event_id"]  # type: ignore[operator]
 
 
-async def events_of(trigger: RemoteTrigger) -> list[dict[str, object]]:
+async def events_of(trigger: ProbeTrigger) -> list[dict[str, Any]]:
     return [event.payload async for event in trigger.run()]
 
 
@@ -255,7 +251,7 @@ def test_the_command_line(
     assert f"{NEAR}.visit\t{FAR}.visit\tthrift" in capsys.readouterr().out
     assert main(["remote", "describe", f"{NEAR}.{visit}", "--metastore", "near", "--json"]) == 0
     assert ["id", "int", ""] in json.loads(capsys.readouterr().out)["rows"]
-    assert main(["remote", "sync", f"{NEAR}.{visit}", "--metastore", "near"]) == 0
+    assert main(["remote", "refresh", f"{NEAR}.{visit}", "--metastore", "near"]) == 0
     assert "tables: 0 created" in capsys.readouterr().out
     near, far = metastores["near"].uri, metastores["far"].uri
     script = (

@@ -140,4 +140,4 @@ def cannot_be_read(one: Scheduled, source: EmbeddedMetastore) -> None:
     repaired = repair_replica(one.source, one.target, one.policy, run_copy=copy, run_verify=run)
     assert (repaired.mended, repaired.tables, repaired.report.differences) == ([], [], [])
     assert len(repaired.report.failures) == 2
-    assert "cannot be read" in "".join(repaired.to_json()["failures"])
+    assert "cannot be read" in "".join(repaired.result().failures)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import pickle
 import runpy
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -36,15 +34,12 @@ from airflow_hive_federation.operators.replication import (
     latest_dump,
     replicate_database,
 )
-from airflow_hive_federation.replication.dump.drain import DrainStart
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
-from airflow_hive_federation.triggers.transactions import OpenTransactionsDrainTrigger
 
 DAG_FILE = Path(__file__).parents[3] / "dags" / "replicate_database.py"
 POLICY = {"name": "shop", "source_database": "shop", "dump_root": "/dumps"}
-START = DrainStart(database="shop", event_id=7, transactions=(3, 5), moment_ms=1).to_json()
 ENDS: dict[str, Any] = {"policy": POLICY, "source_conn_id": "a", "target_conn_id": "b"}
 
 Define = Callable[..., str]
@@ -138,7 +133,7 @@ def test_a_policy_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
             policy, source_conn_id="a", target_conn_id="b", spark_conf={"spark.x": "1"}, deferrable=False
         )
     drain: Any = mine.get_task("replicate_shop.drain")
-    assert (drain.database, drain.open_txn_timeout, drain.deferrable) == ("shop", 60.0, False)
+    assert (drain.database, drain.timeout, drain.deferrable) == ("shop", 60.0, False)
     load: Any = mine.get_task("replicate_shop.load")
     assert load.spark_conf == {"spark.x": "1"}
     assert "storage_options" not in load.policy
@@ -255,67 +250,27 @@ def test_foreign_errors_stay_what_they_are() -> None:
         _ = 1 / 0
 
 
-# -- the trigger ---------------------------------------------------------------------------------------
+# -- the sensor ----------------------------------------------------------------------------------------
 
 
-def events(trigger: OpenTransactionsDrainTrigger) -> list[dict[str, Any]]:
-    async def collect() -> list[dict[str, Any]]:
-        return [event.payload async for event in trigger.run()]
-
-    return asyncio.run(collect())
+def test_a_drain_is_not_rescheduled() -> None:
+    with pytest.raises(ValueError, match="mode must be one of"):
+        OpenTransactionsDrainSensor(task_id="drain", source_conn_id="a", database="shop", mode="reschedule")
 
 
-def test_the_trigger_goes_through_the_database_and_back() -> None:
-    from airflow.serialization.serialized_objects import BaseSerialization
-
-    trigger = OpenTransactionsDrainTrigger(source_conn_id="a", start=START, deadline_s=1e9)
-    path, arguments = trigger.serialize()
-    assert path == f"{OpenTransactionsDrainTrigger.__module__}.OpenTransactionsDrainTrigger"
-    stored = json.loads(json.dumps(BaseSerialization.serialize(arguments)))
-    again = OpenTransactionsDrainTrigger(**BaseSerialization.deserialize(stored))
-    assert again.serialize() == trigger.serialize()
-
-
-def test_the_trigger_after_its_deadline() -> None:
-    trigger = OpenTransactionsDrainTrigger(source_conn_id="a", start=START, deadline_s=time.time() - 1)
-    assert events(trigger) == [{"state": "timeout", "start": START}]
-
-
-def test_the_trigger_tells_a_wrong_connection_at_once(connection: Define) -> None:
-    conn_id = connection(host="h", extra={"nonsense": 1})
-    trigger = OpenTransactionsDrainTrigger(source_conn_id=conn_id, start=START, deadline_s=time.time() + 60)
-    (event,) = events(trigger)
-    assert (event["state"], event["retryable"]) == ("error", False)
-    assert event["message"].startswith("ConfigurationError: ")
-
-
-def test_the_trigger_asks_a_metastore_that_is_down_again(
-    connection: Define, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("airflow_hive_federation.triggers.transactions._PAUSE_S", 0.01)
-    conn_id = connection(host="127.0.0.1", port=1)
-    trigger = OpenTransactionsDrainTrigger(source_conn_id=conn_id, start=START, deadline_s=time.time() + 0.5)
-    assert events(trigger) == [{"state": "timeout", "start": START}]
-    monkeypatch.setattr("airflow_hive_federation.triggers.transactions._PATIENCE_S", 0.1)
-    trigger.deadline_s = time.time() + 60
-    (event,) = events(trigger)
-    assert (event["state"], event["retryable"]) == ("error", True)
-    assert event["message"].startswith("MetastoreUnreachableError: ")
-
-
-@pytest.mark.parametrize("retryable", [True, False])
-def test_the_sensor_after_an_error_of_its_trigger(retryable: bool) -> None:
-    sensor = OpenTransactionsDrainSensor(task_id="drain", source_conn_id="a", database="shop")
-    event = {"state": "error", "message": "X: gone.", "retryable": retryable, "start": START}
-    with pytest.raises(AirflowException, match=r"X: gone\.") as caught:
-        sensor.execute_complete({}, event)  # type: ignore[arg-type]
-    assert isinstance(caught.value, AirflowFailException) is not retryable
+@pytest.mark.parametrize(("timeout", "seconds"), [("None", 3600), ("", 3600), ("5m", 300), (2.5, 2.5)])
+def test_the_timeout_of_a_drain_may_be_a_template(timeout: Any, seconds: float) -> None:
+    sensor = OpenTransactionsDrainSensor(
+        task_id="drain", source_conn_id="a", database="shop", timeout=timeout
+    )
+    assert "timeout" in sensor.template_fields
+    assert sensor.timeout_s == seconds
 
 
 def test_a_timeout_that_is_none(connection: Define) -> None:
     conn_id = connection(host="127.0.0.1", port=1)
     sensor = OpenTransactionsDrainSensor(
-        task_id="drain", source_conn_id=conn_id, database="shop", open_txn_timeout="soon"
+        task_id="drain", source_conn_id=conn_id, database="shop", timeout="soon"
     )
     with pytest.raises(AirflowFailException, match="'soon' is not a duration"):
         sensor.execute({})  # type: ignore[arg-type]

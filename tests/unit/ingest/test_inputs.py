@@ -89,7 +89,7 @@ def test_what_is_damaged_or_cut_off_is_told(tmp_path: Path, content: bytes) -> N
 
 @pytest.mark.parametrize(
     "bounds",
-    [{"commit_records": 0}, {"commit_bytes": -1}, {"commit_seconds": 0}, {"transaction_batch_size": 0}],
+    [{"commit_records": 0}, {"commit_bytes": -1}, {"commit_interval_s": 0}, {"transaction_batch_size": 0}],
 )
 def test_bounds_are_above_zero(bounds: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(bounds))):

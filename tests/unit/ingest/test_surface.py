@@ -40,9 +40,9 @@ def test_the_operator_has_every_field_of_a_request(request_type: Any) -> None:
     "source",
     [
         {},
-        {"inputs": ["x"], "sql": "t", "source_conn_id": "c"},
+        {"inputs": ["x"], "sql": "t", "sql_conn_id": "c"},
         {"sql": "t"},
-        {"inputs": ["x"], "source_conn_id": "c"},
+        {"inputs": ["x"], "sql_conn_id": "c"},
     ],
 )
 def test_the_operator_wants_one_source(source: dict[str, Any]) -> None:
@@ -54,10 +54,10 @@ def test_the_command_line_has_the_same_defaults() -> None:
     args = build_parser().parse_args(["ingest", "d.t", "a.csv", "b.csv", "--json"])
     assert args.inputs == ["a.csv", "b.csv"]
     request = IngestRequest(table="d.t", inputs=())
-    assert (args.commit_records, args.commit_bytes, args.commit_seconds) == (
+    assert (args.commit_records, args.commit_bytes, args.commit_interval_s) == (
         request.commit_records,
         request.commit_bytes,
-        request.commit_seconds,
+        request.commit_interval_s,
     )
     assert (args.name, args.delimiter, args.format) == (request.name, request.delimiter, request.file_format)
 

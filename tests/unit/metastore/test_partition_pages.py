@@ -89,5 +89,5 @@ def test_partitions_are_taken_as_they_are_sent() -> None:
             assert sum(sent) >= number - 3
             yield types.Partition(dbName="d", tableName="t", values=[str(number)])
 
-    Metastore().add_partitions(made(), batch=4)
+    Metastore().add_partitions(made(), batch_size=4)
     assert sent == [4, 4, 2]

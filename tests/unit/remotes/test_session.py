@@ -25,9 +25,9 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import probes
 from airflow_hive_federation.remotes.links import EVENT, PATH
 from airflow_hive_federation.remotes.read import read_remote_table, reading_remote_tables
+from airflow_hive_federation.remotes.refresh import OnDropped
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
-from airflow_hive_federation.remotes.sync import OnDropped
 from tests.support.catalog_contract import DATABASE, tables
 from tests.support.memory_metastore import MemoryMetastore
 

@@ -8,9 +8,9 @@ refresh begins at the old position, and finds the applied changes done.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -62,8 +62,8 @@ class OnDropped(StrEnum):
     FAIL = "fail"
 
 
-@dataclass(kw_only=True)
-class SyncReport:
+@dataclass(frozen=True, kw_only=True)
+class RefreshReport:
     """The result of a refresh.
 
     :param remote: local name of the remote.
@@ -94,15 +94,22 @@ class SyncReport:
         counts = self.partitions_added + self.partitions_altered + self.partitions_dropped
         return bool(self.created or self.altered or self.dropped or counts)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as a dictionary for XCom and ``--json``."""
-        return asdict(self)
+
+@dataclass(frozen=True, kw_only=True)
+class DropReport:
+    """The result of dropping a remote.
+
+    :param existed: false if there was no such remote.
+    """
+
+    remote: str
+    existed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Outcome:
     name: str
-    action: str = ""  # a list of SyncReport, or nothing
+    action: str = ""  # a list of RefreshReport, or nothing
     why_skipped: str = ""
     added: int = 0
     altered: int = 0
@@ -111,7 +118,7 @@ class _Outcome:
 
 def refresh(
     ends: Ends, link: Link, *, on_dropped: OnDropped | None = None, whole: bool = False
-) -> SyncReport:
+) -> RefreshReport:
     """Bring a link up to date with its remote.
 
     :param on_dropped: treatment of tables that the remote has dropped; by default their links in a remote
@@ -125,11 +132,9 @@ def refresh(
         last = ends.remote.last_event_id() if isinstance(ends.remote, EventSource) else None
         position = NO_EVENT if last is None else last
         changes = None if whole else _changes(ends.remote, link, position)
-    report = SyncReport(remote=str(link.local), event_id=position, whole=changes is None)
     work = _Work(ends=ends, link=link, on_dropped=on_dropped or _default(link))
     outcomes = work.database(changes) if link.kind is Kind.DATABASE else work.table(changes)
-    for outcome in outcomes:
-        _count(report, outcome)
+    report = _report(link, position, whole=changes is None, outcomes=list(outcomes))
     if link.event_id != position and not (link.kind is Kind.TABLE and report.dropped):
         _publish(ends, link, position)
     return report
@@ -174,16 +179,26 @@ def _alter(client: MetastoreClient, table: Any) -> None:
     client.alter_table(table.dbName, table.tableName, table, environment=KEEP_STATISTICS)
 
 
-def _count(report: SyncReport, outcome: _Outcome) -> None:
-    if outcome.action:
-        getattr(report, outcome.action).append(outcome.name)
-    if outcome.why_skipped:
-        report.skipped[outcome.name] = outcome.why_skipped
-    if outcome.added or outcome.altered or outcome.dropped:
-        report.with_partitions.append(outcome.name)
-    report.partitions_added += outcome.added
-    report.partitions_altered += outcome.altered
-    report.partitions_dropped += outcome.dropped
+def _report(link: Link, position: int, *, whole: bool, outcomes: Sequence[_Outcome]) -> RefreshReport:
+    def names(action: str) -> list[str]:
+        return [outcome.name for outcome in outcomes if outcome.action == action]
+
+    return RefreshReport(
+        remote=str(link.local),
+        event_id=position,
+        whole=whole,
+        created=names("created"),
+        altered=names("altered"),
+        dropped=names("dropped"),
+        gone=names("gone"),
+        skipped={outcome.name: outcome.why_skipped for outcome in outcomes if outcome.why_skipped},
+        with_partitions=[
+            outcome.name for outcome in outcomes if outcome.added or outcome.altered or outcome.dropped
+        ],
+        partitions_added=sum(outcome.added for outcome in outcomes),
+        partitions_altered=sum(outcome.altered for outcome in outcomes),
+        partitions_dropped=sum(outcome.dropped for outcome in outcomes),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

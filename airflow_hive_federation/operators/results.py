@@ -1,0 +1,25 @@
+"""Provides the base of the operators that return a result."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_hive_federation.model.results import result_json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from airflow.sdk import Context
+
+
+class ResultOperator(BaseOperator):
+    """Base of the operators: the result of a task, a frozen dataclass, becomes a dictionary in its XCom."""
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        return result_json(self.perform(context))
+
+    @abstractmethod
+    def perform(self, context: Context) -> DataclassInstance:
+        """Do the work of the task, and return its result."""

@@ -1,0 +1,55 @@
+"""Repeated commits: what each course of answers ends in."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_hive_federation.errors import (
+    MetastoreError,
+    MetastoreServerError,
+    NoSuchTransactionError,
+    OutcomeUnknownError,
+    TransactionAbortedError,
+)
+from airflow_hive_federation.transactions.commits import commit_patiently
+
+BUSY = MetastoreServerError("Internal error.")
+UNKNOWN = OutcomeUnknownError("The connection broke.")
+GONE = NoSuchTransactionError("No such transaction 7.")
+ABORTED = TransactionAbortedError("Aborted.")
+
+
+@pytest.mark.parametrize(
+    ("answers", "end", "pauses"),
+    [
+        ([None], None, []),
+        ([UNKNOWN, None], None, []),
+        ([BUSY, None], None, [0.5]),
+        ([BUSY, UNKNOWN, None], None, [0.5]),
+        ([BUSY, BUSY, BUSY, None], None, [0.5, 2.0, 5.0]),
+        ([BUSY, BUSY, BUSY, BUSY], BUSY, [0.5, 2.0, 5.0]),
+        ([UNKNOWN, UNKNOWN], UNKNOWN, []),
+        ([UNKNOWN, GONE], UNKNOWN, []),
+        ([BUSY, GONE], BUSY, [0.5]),
+        ([UNKNOWN, ABORTED], ABORTED, []),
+        ([GONE], GONE, []),
+        ([ABORTED], ABORTED, []),
+    ],
+)
+def test_courses_of_a_commit(
+    answers: list[MetastoreError | None], end: MetastoreError | None, pauses: list[float]
+) -> None:
+    left, slept = list(answers), []
+
+    def commit() -> None:
+        answer = left.pop(0)
+        if answer is not None:
+            raise answer
+
+    if end is None:
+        commit_patiently(commit, 7, sleep=slept.append)
+    else:
+        with pytest.raises(type(end)) as caught:
+            commit_patiently(commit, 7, sleep=slept.append)
+        assert caught.value is end
+    assert (left, slept) == ([], pauses)
