@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from datetime import date, timedelta
+import time
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,16 @@ def airflow(source: EmbeddedMetastore, registry_file: Path, tmp_path_factory: py
     return run
 
 
+def long_day() -> date:
+    """Return today, of which at least ten minutes are left: the operators go by the clock."""
+    now = datetime.now()  # noqa: DTZ005 - the day that current_date means
+    left = datetime.combine(now.date() + timedelta(days=1), datetime.min.time()) - now
+    if left > timedelta(minutes=10):
+        return now.date()
+    time.sleep(left.total_seconds() + 1)
+    return now.date() + timedelta(days=1)
+
+
 @pytest.mark.slow
 def test_a_refused_statement_runs_once_the_advice_is_followed(
     airflow: Any,
@@ -196,15 +207,16 @@ def test_a_refused_statement_runs_once_the_advice_is_followed(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    days = [(long_day() - timedelta(days=back)).isoformat() for back in range(3)]
     for statement in (
         f"CREATE EXTERNAL TABLE {DATABASE}.facts (id INT) PARTITIONED BY (day STRING)",
-        f"INSERT INTO {DATABASE}.facts VALUES (1, '{DAYS[0]}'), (2, '{DAYS[1]}'), (3, '{DAYS[2]}')",
+        f"INSERT INTO {DATABASE}.facts VALUES (1, '{days[0]}'), (2, '{days[1]}'), (3, '{days[2]}')",
     ):
         hive_sql_source.execute(statement)
     command = ["cluster", "advise", "--metastore", source.uri, "--clusters", str(registry_file)]
     assert main(command) == 0
     assert "No statement of the last 7 days is recorded" in capsys.readouterr().out
-    sql = f"USE CLUSTER C2; SELECT sum(id) FROM facts WHERE day >= '{DAYS[1]}'"
+    sql = f"USE CLUSTER C2; SELECT sum(id) FROM facts WHERE day >= '{days[1]}'"
     query = ("routed_query", {"metastore_conn_id": "here", "database": DATABASE, "sql": sql})
     refused = airflow(*[query] * 5)
     for (task,) in refused:
@@ -226,12 +238,12 @@ def test_a_refused_statement_runs_once_the_advice_is_followed(
     history = Path(answer["history"].removeprefix("file:"))
     lines = [line for path in history.rglob("*.jsonl") for line in path.read_text().splitlines()]
     assert len(lines) == 5
-    assert all(DAYS[1] not in json.loads(line)["template"] for line in lines)
+    assert all(days[1] not in json.loads(line)["template"] for line in lines)
     keep = ("keep_secondaries_current", {"metastore_conn_id": "here", "rules": [copy["rule"]]})
     kept, (ran,) = airflow(keep, query)
     (made,) = (one for one in kept if one["task"] == "keep")
     assert made["state"] == "success"
-    assert sorted(made["xcom"]["copy"]["copied"]) == sorted(f"day={day}" for day in DAYS[:2])
+    assert sorted(made["xcom"]["copy"]["copied"]) == sorted(f"day={day}" for day in days[:2])
     assert made["xcom"]["copy"]["directory"].endswith(f"/C2/{DATABASE}.db/facts")
     assert made["xcom"]["_link_CopyLink"].endswith("/tasks/keep/mapped/0/xcom")
     assert ran["state"] == "success"
