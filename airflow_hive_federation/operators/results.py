@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_hive_federation.model.results import result_json
-
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from airflow.sdk import Context
@@ -18,6 +16,8 @@ class ResultOperator(BaseOperator):
     """Base of the operators: the result of a task, a frozen dataclass, becomes a dictionary in its XCom."""
 
     def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_hive_federation.model.results import result_json
+
         return result_json(self.perform(context))
 
     @abstractmethod

@@ -49,7 +49,7 @@ def opened(settings: MetastoreSettings) -> Iterator[Callable[..., tuple[HiveStre
         ({"name": "x" * 101}, "cannot name a position"),
         ({"commit_records": 0}, "commit_records is 0"),
         ({"commit_bytes": -1}, "commit_bytes is -1"),
-        ({"commit_seconds": 0.0}, r"commit_seconds is 0\.0"),
+        ({"commit_interval_s": 0.0}, r"commit_interval_s is 0\.0"),
         ({"transaction_batch_size": 0}, "transaction_batch_size is 0"),
     ],
 )
@@ -62,7 +62,7 @@ def test_targets_that_are_refused(changes: dict[str, Any], reason: str) -> None:
 
 @pytest.mark.parametrize(
     "bound",
-    [{"commit_records": 2}, {"commit_bytes": 6}, {"commit_seconds": 1e-9}],
+    [{"commit_records": 2}, {"commit_bytes": 6}, {"commit_interval_s": 1e-9}],
     ids=lambda one: next(iter(one)),
 )
 def test_a_transaction_is_due_at_each_of_its_bounds(opened: Any, bound: dict[str, Any]) -> None:

@@ -16,8 +16,8 @@ class History:
     def __init__(self, *events: types.NotificationEvent) -> None:
         self.events = events
 
-    def iter_notification_events(self, after: int, *, up_to: int, batch: int) -> Iterator[Any]:
-        assert batch == 1
+    def iter_notification_events(self, after: int, *, up_to: int, batch_size: int) -> Iterator[Any]:
+        assert batch_size == 1
         return (one for one in self.events if after < (one.eventId or 0) <= up_to)
 
 
