@@ -320,7 +320,7 @@ def test_statements_run_in_the_cluster_that_has_what_they_need(
         select count(*) from parted
     """
     task = RoutedSqlOperator(task_id="routed", sql=script, database=DATABASE, **given)
-    routes = task.execute(context)
+    routes = task.execute(context)["statements"]
     assert [(one["cluster"], one.get("rows")) for one in routes if one.get("rows")] == [
         ("C1", [["1"]]),
         ("C2", [["8"]]),
