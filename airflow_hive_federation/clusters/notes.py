@@ -12,6 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -170,12 +171,14 @@ def _remove_files(note: Note, listing: Sequence[FileEntry], options: Mapping[str
 def remove_empty_directory(directory: str, options: Mapping[str, Any] | None = None) -> bool:
     """Remove a directory if it exists and is empty; return whether none is left.
 
+    Another process may remove it at the same time.
+
     :raises StorageError: the directory cannot be listed or removed.
     """
     if has_entries(directory, options=options):
         return False
     filesystem, path = open_filesystem(directory, options)
-    with storage_errors(directory):
+    with suppress(FileVanishedError), storage_errors(directory):
         # Object stores have no empty directories.
         if filesystem.exists(path):
             filesystem.rmdir(path)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from airflow_hive_federation.cli.cluster_advise import size_bytes
 from airflow_hive_federation.clusters import advice_history
@@ -100,6 +101,26 @@ def test_a_directory_of_days_keeps_the_files_of_others(tmp_path: Path) -> None:
     assert remove_old_history(str(tmp_path), date(2026, 3, 2)) == [f"{tmp_path}/2026-01-03"]
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == set(of_others)
+
+
+def test_two_first_writers_of_a_day_may_remove_the_same_old_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "2026-01-01"
+    old.mkdir()
+    (old / RECORDS).touch()
+    exists = LocalFileSystem.exists
+
+    def exists_until_the_other_writer_removes_it(store: LocalFileSystem, path: str) -> bool:
+        existed = bool(exists(store, path))
+        if path == str(old):
+            old.rmdir()
+        return existed
+
+    monkeypatch.setattr(LocalFileSystem, "exists", exists_until_the_other_writer_removes_it)
+    note(writer(tmp_path))
+    assert len(read_history(str(tmp_path), NOW).records) == 1
+    assert not old.exists()
 
 
 def test_a_history_that_cannot_be_written_stops_nothing(
