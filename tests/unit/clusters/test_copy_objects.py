@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,18 @@ import pytest
 from airflow_hive_federation.clusters import acid_snapshots
 from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects
 from airflow_hive_federation.clusters.metadata import Secondary
+from airflow_hive_federation.errors import CopyRefusedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.transactions.snapshots import Snapshot
 
 
-def partition_at(place: Path, write_ids: str) -> CopyObject:
+def partition_at(place: Path, write_ids: str, **parameters: str) -> CopyObject:
     table = types.Table(
         dbName="d",
         tableName="t",
         partitionKeys=[types.FieldSchema(name="p", type="string")],
-        parameters={"transactional": "true"},
+        parameters={"transactional": "true", **parameters},
     )
     storage = types.StorageDescriptor(location=f"file:{place}")
     snapshot = Snapshot(write_ids=ValidWriteIds.parse(write_ids), txns=ValidTxns.everything())
@@ -77,3 +79,36 @@ def test_files_of_streaming_writers_count_as_far_as_they_are_flushed(
 
     monkeypatch.setattr(acid_snapshots, "read_flushed_length", closed)
     assert sizes() == {"bucket_00000": 14, "bucket_00001": 14, "bucket_00002": 10}
+
+
+@pytest.mark.parametrize(
+    ("names", "refusal"),
+    [
+        (
+            ["delta_0000001_0000004/bucket_00000"],
+            "delta_0000001_0000004 mixes committed with other write ids",
+        ),
+        # Hive's compactor leaves the rows of aborted write ids out.
+        (["delta_0000001_0000004_v0000009/bucket_00000"], ""),
+        (
+            ["delta_0000001_0000002/bucket_00000", "delta_0000001_0000002/bucket_00000_flush_length"],
+            "a writer has delta_0000001_0000002/bucket_00000 open",
+        ),
+    ],
+)
+def test_files_of_an_insert_only_table_are_copied_if_all_of_their_rows_count(
+    names: list[str], refusal: str, tmp_path: Path
+) -> None:
+    """Their rows have no write ids, so that readers of a copy could leave none out."""
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(struct.pack(">q", 4))
+
+    def files(**parameters: str) -> list[str]:
+        partition = partition_at(tmp_path, "d.t:4:9223372036854775807::3", **parameters)
+        return [file.path for file in partition.files]
+
+    assert files() == names[:1]
+    expected = pytest.raises(CopyRefusedError, match=refusal) if refusal else nullcontext()
+    with expected:
+        assert files(transactional_properties="insert_only") == names[:1]
