@@ -127,18 +127,18 @@ def _greedy(bundles: Sequence[Bundle], costs: Sequence[int], budget: int | None,
         served |= _served(now.elements, bundles) if together else {best[2]}
 
 
-def _without_idle(found: Choice, bundles: Sequence[Bundle], costs: Sequence[int]) -> Choice:
+def _without_idle(chosen: Choice, bundles: Sequence[Bundle], costs: Sequence[int]) -> Choice:
     """Remove elements that save no more than they cost, and elements that are useless without those."""
     while True:
-        fewer = (_useful(found.elements & ~(1 << number), bundles) for number in numbers_of(found.elements))
+        fewer = (_useful(chosen.elements & ~(1 << number), bundles) for number in numbers_of(chosen.elements))
         better = [
             choice
             for choice in (choice_of(each, bundles, costs) for each in fewer)
-            if _net(choice) >= _net(found)
+            if _net(choice) >= _net(chosen)
         ]
         if not better:
-            return found
-        found = max(better, key=_net)
+            return chosen
+        chosen = max(better, key=_net)
 
 
 def _useful(elements: int, bundles: Sequence[Bundle]) -> int:
@@ -159,13 +159,13 @@ def _saved(elements: int, bundles: Iterable[Bundle]) -> int:
     return sum({bundle.group: bundle.saved for bundle in bundles if not bundle.elements & missing}.values())
 
 
-def _pays(one: Choice, budget: int | None) -> bool:
-    return one.saved > one.cost and (budget is None or one.cost <= budget)
+def _pays(choice: Choice, budget: int | None) -> bool:
+    return choice.saved > choice.cost and (budget is None or choice.cost <= budget)
 
 
-def _net(one: Choice) -> int:
-    return one.saved - one.cost
+def _net(choice: Choice) -> int:
+    return choice.saved - choice.cost
 
 
-def _rank(one: Choice) -> tuple[int, int]:
-    return one.saved, -one.cost
+def _rank(choice: Choice) -> tuple[int, int]:
+    return choice.saved, -choice.cost

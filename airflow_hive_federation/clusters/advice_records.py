@@ -220,40 +220,40 @@ def _table_read(use: InputUse, session: Session) -> TableRead:
     )
 
 
-def _read_from_json(found: Mapping[str, Any]) -> TableRead:
+def _read_from_json(members: Mapping[str, Any]) -> TableRead:
     spans = []
-    for key, least, greatest in found["spans"]:
+    for key, least, greatest in members["spans"]:
         spans.append((_text(key), _text(least), _text(greatest)))
-    table = _text(found["table"])
+    table = _text(members["table"])
     if table.count(".") != 1:
         raise ValueError(f"{table!r} is no name of a table")
     return TableRead(
         table=table,
-        bytes=_number(found["bytes"]),
-        partitions=_number(found["partitions"]),
-        values=tuple(_texts(texts) for texts in found["values"]),
+        bytes=_number(members["bytes"]),
+        partitions=_number(members["partitions"]),
+        values=tuple(_texts(texts) for texts in members["values"]),
         spans=tuple(spans),
     )
 
 
-def _texts(found: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(map(_text, found))
+def _texts(values: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(map(_text, values))
 
 
-def _text(found: Any) -> str:
-    if not isinstance(found, str):
-        raise TypeError(f"{found!r} is no text")
-    return found
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
-def _number(found: Any) -> int | None:
-    if found is not None and (not isinstance(found, int) or isinstance(found, bool) or found < 0):
-        raise TypeError(f"{found!r} is no number")
-    return found
+def _number(value: Any) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise TypeError(f"{value!r} is no number")
+    return value
 
 
-def _time(found: Any) -> datetime:
-    time = datetime.fromisoformat(_text(found))
+def _time(value: Any) -> datetime:
+    time = datetime.fromisoformat(_text(value))
     if time.tzinfo is None:
-        raise ValueError(f"{found!r} has no time zone")
+        raise ValueError(f"{value!r} has no time zone")
     return time

@@ -161,10 +161,10 @@ def _next_steps(copies: Sequence[CopyAdvice]) -> Iterator[str]:
             yield f"hive-federation cluster copy {copy.table} {copy.cluster} {names}{dots}"
 
 
-def _left_out(one: LeftOut) -> Iterator[str]:
-    size = "" if one.crossing_bytes is None else f" ({in_units(one.crossing_bytes)})"
-    yield f"  {_count(one.runs, 'run')} of {one.source}{size}: {one.why}"
-    yield f"    {one.template[:_SHOWN]}{'…' if len(one.template) > _SHOWN else ''}"
+def _left_out(left_out: LeftOut) -> Iterator[str]:
+    size = "" if left_out.crossing_bytes is None else f" ({in_units(left_out.crossing_bytes)})"
+    yield f"  {_count(left_out.runs, 'run')} of {left_out.source}{size}: {left_out.why}"
+    yield f"    {left_out.template[:_SHOWN]}{'…' if len(left_out.template) > _SHOWN else ''}"
 
 
 def _key_to_name(copy: CopyAdvice) -> str | None:

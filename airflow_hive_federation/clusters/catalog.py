@@ -315,15 +315,15 @@ class MetastoreFacts:
             parts += [str(self._epoch), str(self._last_events.get(key)), repr(stale)]
         return _digest(parts)
 
-    def _partition_fact(self, table: types.Table, one: types.Partition) -> PartitionFacts:
-        values = tuple(one.values or ())
-        metadata = read_metadata(one.parameters, object_name(table, one))
+    def _partition_fact(self, table: types.Table, partition: types.Partition) -> PartitionFacts:
+        values = tuple(partition.values or ())
+        metadata = read_metadata(partition.parameters, object_name(table, partition))
         placement = None
         if metadata.secondaries:
             primary = read_metadata(table.parameters, full_name(table)).primary
             key = str(table.dbName).lower(), str(table.tableName).lower()
-            placement = self._placement(key, values, one, metadata, primary)
-        return PartitionFacts(values=values, placement=placement, bytes=_bytes(one.parameters))
+            placement = self._placement(key, values, partition, metadata, primary)
+        return PartitionFacts(values=values, placement=placement, bytes=_bytes(partition.parameters))
 
     def _placement(
         self,
@@ -376,10 +376,12 @@ def _digest(parts: Iterable[str]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def _slim(one: types.Partition) -> types.Partition:
+def _slim(partition: types.Partition) -> types.Partition:
     """Return the partition without its columns and formats, which are most of its size."""
-    storage = types.StorageDescriptor(location=one.sd.location) if one.sd else None
-    return types.Partition(values=one.values, parameters=one.parameters, writeId=one.writeId, sd=storage)
+    storage = types.StorageDescriptor(location=partition.sd.location) if partition.sd else None
+    return types.Partition(
+        values=partition.values, parameters=partition.parameters, writeId=partition.writeId, sd=storage
+    )
 
 
 def _view_text(table: types.Table) -> str:

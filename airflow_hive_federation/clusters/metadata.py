@@ -100,10 +100,10 @@ class ClusterMetadata:
         return replace(self, secondaries=others if secondary is None else {**others, cluster: secondary})
 
 
-def read_metadata(parameters: Mapping[str, str] | None, what: str) -> ClusterMetadata:
+def read_metadata(parameters: Mapping[str, str] | None, object_title: str) -> ClusterMetadata:
     """Read the cluster metadata in the parameters of a table or partition.
 
-    :param what: the table or partition, for error messages.
+    :param object_title: the table or partition, for error messages.
     :raises ClusterMetadataError: the location or source of a copy is missing or unreadable.
     """
     parts_by_cluster: dict[str, dict[str, str]] = {}
@@ -111,12 +111,14 @@ def read_metadata(parameters: Mapping[str, str] | None, what: str) -> ClusterMet
         if key.startswith(_SECONDARY):
             name, dot, part = key.removeprefix(_SECONDARY).rpartition(".")
             if not name or dot + part not in _PARTS:
-                _refuse(what, f"the parameter {key} is not known", name or None)
+                _refuse(object_title, f"the parameter {key} is not known", name or None)
             parts_by_cluster.setdefault(name, {})[dot + part] = value
     return ClusterMetadata(
         primary=(parameters or {}).get(PRIMARY) or None,
         next_primary=(parameters or {}).get(_NEXT) or None,
-        secondaries={name: _secondary(name, parts, what) for name, parts in sorted(parts_by_cluster.items())},
+        secondaries={
+            name: _secondary(name, parts, object_title) for name, parts in sorted(parts_by_cluster.items())
+        },
     )
 
 
@@ -209,29 +211,33 @@ def _digest(parts: Iterable[str]) -> str:
     return sha.hexdigest()[:32]
 
 
-def _secondary(cluster: str, parts: Mapping[str, str], what: str) -> Secondary:
+def _secondary(cluster: str, parts: Mapping[str, str], object_title: str) -> Secondary:
     location, source = parts.get(_LOCATION), parts.get(_SOURCE)
     if not location or not source:
         missing = _SOURCE if location else _LOCATION
         _refuse(
-            what, f"the copy in cluster {cluster} has no parameter {_SECONDARY}{cluster}{missing}", cluster
+            object_title,
+            f"the copy in cluster {cluster} has no parameter {_SECONDARY}{cluster}{missing}",
+            cluster,
         )
     return Secondary(
         location=location,
-        source=_source(source, cluster, what),
+        source=_source(source, cluster, object_title),
         former=parts.get(_FORMER) or None,
-        snapshot=_snapshot(parts.get(_SNAPSHOT), cluster, what),
+        snapshot=_snapshot(parts.get(_SNAPSHOT), cluster, object_title),
     )
 
 
-def _snapshot(text: str | None, cluster: str, what: str) -> ValidWriteIds | None:
+def _snapshot(text: str | None, cluster: str, object_title: str) -> ValidWriteIds | None:
     if not text:
         return None
     try:
         return _parsed(text)
     except AcidFormatError:
         _refuse(
-            what, f"the snapshot of the copy in cluster {cluster} cannot be read: {text[:100]!r}", cluster
+            object_title,
+            f"the snapshot of the copy in cluster {cluster} cannot be read: {text[:100]!r}",
+            cluster,
         )
 
 
@@ -241,19 +247,21 @@ def _parsed(text: str) -> ValidWriteIds:
     return ValidWriteIds.parse(text)
 
 
-def _source(text: str, cluster: str, what: str) -> SourceMark:
+def _source(text: str, cluster: str, object_title: str) -> SourceMark:
     parts = text.split(":")
     if len(parts) != 6 or parts[0] != _VERSION or not (parts[2].isdecimal() and parts[3].isdecimal()):
-        _refuse(what, f"the mark of the copy in cluster {cluster} cannot be read: {text[:100]!r}", cluster)
+        _refuse(
+            object_title, f"the mark of the copy in cluster {cluster} cannot be read: {text[:100]!r}", cluster
+        )
     return SourceMark(
         metadata=parts[1], files=int(parts[2]), size_bytes=int(parts[3]), content=parts[4], listing=parts[5]
     )
 
 
-def _refuse(what: str, why: str, cluster: str | None) -> NoReturn:
-    table, _, partition = what.partition("/")
+def _refuse(object_title: str, why: str, cluster: str | None) -> NoReturn:
+    table, _, partition = object_title.partition("/")
     raise ClusterMetadataError(
-        f"The cluster metadata of {what} is damaged: {why}.",
+        f"The cluster metadata of {object_title} is damaged: {why}.",
         remedy=f"Unset the parameters {_SECONDARY}<cluster>.* of that copy, and copy it again.",
         table=table,
         partition=partition or None,

@@ -188,19 +188,19 @@ def _of_parameters(value: Callable[[str], str | None], origin: str) -> ClusterRe
     return read_registry(document, origin=f"the configuration of {origin}")
 
 
-def _object(value: Any, origin: str, what: str) -> dict[str, Any]:
+def _object(value: Any, origin: str, member: str) -> dict[str, Any]:
     if isinstance(value, str):
         try:
             value = bounded_json.loads(value, object_pairs_hook=_once)
         except ValueError as error:
-            raise _malformed(origin, f"has invalid JSON{_inside(what, origin)}: {error}") from error
+            raise _malformed(origin, f"has invalid JSON{_inside(member, origin)}: {error}") from error
     if not isinstance(value, Mapping):
-        raise _malformed(origin, f"has no JSON object{_inside(what, origin)}")
+        raise _malformed(origin, f"has no JSON object{_inside(member, origin)}")
     return dict(value)
 
 
-def _inside(what: str, origin: str) -> str:
-    return "" if what == origin else f" in {what}"
+def _inside(member: str, origin: str) -> str:
+    return "" if member == origin else f" in {member}"
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

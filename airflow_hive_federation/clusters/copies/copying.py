@@ -272,14 +272,14 @@ def _dropped(
 # -- copying -------------------------------------------------------------------------------------------------
 
 
-def _target(cluster: Cluster, table: types.Table, one: CopyObject) -> str:
-    key = [one.location, one.mark.listing]
-    if (present := one.metadata.secondaries.get(cluster.name)) is not None:
+def _target(cluster: Cluster, table: types.Table, item: CopyObject) -> str:
+    key = [item.location, item.mark.listing]
+    if (present := item.metadata.secondaries.get(cluster.name)) is not None:
         # A damaged copy gets a new directory instead of a repair, because somebody may be reading the old
         # one.
         key.append(present.location)
     digest = hashlib.sha256("\0".join(key).encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    return join(home_of(cluster, table), one.partition, COPY + digest)
+    return join(home_of(cluster, table), item.partition, COPY + digest)
 
 
 def _carry_out(
@@ -420,11 +420,11 @@ def _with_other_files(objects: Sequence[CopyObject], options: Mapping[str, Any] 
     }
 
 
-def _publishing(one: CopyObject, target: str, cluster: str) -> Change:
+def _publishing(item: CopyObject, target: str, cluster: str) -> Change:
     def publish(now: ClusterMetadata) -> ClusterMetadata:
         before = now.secondaries.get(cluster)
         former = None if before is None else before.former if before.location == target else before.location
-        made = Secondary(location=target, source=one.mark, former=former, snapshot=one.write_ids)
+        made = Secondary(location=target, source=item.mark, former=former, snapshot=item.write_ids)
         return now.with_secondary(cluster, made)
 
     return publish

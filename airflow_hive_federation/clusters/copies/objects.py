@@ -205,24 +205,26 @@ def copy_objects(
 
 def _of_snapshot(
     table: types.Table,
-    one: CopyObject,
+    listed: CopyObject,
     listing: Sequence[FileEntry],
     snapshot: Snapshot,
     options: Mapping[str, Any] | None,
 ) -> CopyObject:
     """Return the object with the files of a snapshot."""
-    selected = acid_files(one.location, listing, snapshot, insert_only=is_insert_only(table), options=options)
+    selected = acid_files(
+        listed.location, listing, snapshot, insert_only=is_insert_only(table), options=options
+    )
     if selected.problem:
-        _refuse_object(table, one.partition, selected.problem, "Compact it, or wait for the writer.")
+        _refuse_object(table, listed.partition, selected.problem, "Compact it, or wait for the writer.")
     now = snapshot.write_ids
-    if one.partition:
+    if listed.partition:
         state = selected.state
         news_for: Callable[[ValidWriteIds], bool] = lambda copy: shows_news(copy, now, state)  # noqa: E731
     else:
         news_for = lambda copy: has_news(copy, now)  # noqa: E731
-    mark = replace(source_mark(one.described, selected.files), metadata=place_mark(one.described))
+    mark = replace(source_mark(listed.described, selected.files), metadata=place_mark(listed.described))
     return replace(
-        one,
+        listed,
         files=list(selected.files),
         mark=mark,
         write_ids=now,

@@ -89,9 +89,9 @@ def _of_skeleton(skeleton: Skeleton) -> Statement | None:
     return analysis if isinstance(analysis, Statement) else None
 
 
-def _filled(found: Statement, parameters: tuple[str, ...]) -> Statement:
-    made = replace(found, parameters=parameters)
-    if not found.outputs:
+def _filled(statement: Statement, parameters: tuple[str, ...]) -> Statement:
+    made = replace(statement, parameters=parameters)
+    if not statement.outputs:
         return made
     outputs = tuple(
         replace(output, partition=tuple((key, value and made.text(value)) for key, value in output.partition))
