@@ -24,7 +24,7 @@ from airflow_hive_federation.clusters.copies.copying import (
     copy_to_cluster,
     drop_copies,
 )
-from airflow_hive_federation.clusters.copies.objects import split_name
+from airflow_hive_federation.clusters.copies.objects import copyable, split_name
 from airflow_hive_federation.clusters.keep_rules import KeepRule
 from airflow_hive_federation.clusters.keeping_events import Changes, changes_of
 from airflow_hive_federation.clusters.metadata import read_metadata
@@ -133,6 +133,9 @@ def keep_current(
     day = today or now.astimezone().date()
     report = dropped = CopyReport(table=rule.table, cluster=cluster)
     if changes is None and (older := _older(client, rule, table, cluster, day)):
+        # A registry that does not allow the rule's copies, for instance with another default cluster, is
+        # refused before any copy is dropped.
+        copyable(client, registry, rule.table, registry.cluster(cluster))
         dropped = drop_copies(client, registry, rule.table, cluster, partitions=older, options=options)
     names = _chosen(client, rule, table, changes, day)
     if names is None or names:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from airflow_hive_federation.clusters import keeping
+from airflow_hive_federation.clusters.copies.copying import CopyReport
 from airflow_hive_federation.clusters.keep_rules import KeepRule, read_rule
+from airflow_hive_federation.clusters.keeping import keep_current
 from airflow_hive_federation.clusters.keeping_events import changes_of
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.clusters.registry import read_registry
+from airflow_hive_federation.errors import ConfigurationError, CopyRefusedError
 from airflow_hive_federation.metastore.idl import types
 
 TODAY = date(2026, 3, 31)
@@ -171,3 +175,55 @@ def test_events_that_were_cleaned_away_mean_all() -> None:
     assert folded(event(3, "DROP_FUNCTION"), after=1, up_to=3)[1] == "the metastore has no event 2 any more"
     assert folded(event(2, "OPEN_TXN", {"txnIds": [1]}), after=1, up_to=3)[1] != ""
     assert folded(after=1, up_to=1) == (set(), "")
+
+
+class OldPartition:
+    """A metastore without events, with a table of one partition, of long ago, that has a copy in C2."""
+
+    table = types.Table(
+        dbName="a",
+        tableName="b",
+        tableType="EXTERNAL_TABLE",
+        sd=types.StorageDescriptor(location="file:/C1/a.db/b"),
+        partitionKeys=[types.FieldSchema(name="day", type="string")],
+    )
+
+    def get_table(self, _database: str, _name: str) -> types.Table:
+        return self.table
+
+    def list_partition_names(self, _database: str, _table: str) -> list[str]:
+        return ["day=2020-01-01"]
+
+    def get_partitions_of(self, _database: str, _table: str, names: list[str]) -> list[types.Partition]:
+        copy = {
+            "hive.cluster.secondary.C2.location": "file:/C2/a.db/b/day=2020-01-01/copy-1",
+            "hive.cluster.secondary.C2.source": "1:m:1:1:c:l",
+        }
+        return [types.Partition(values=[name.removeprefix("day=")], parameters=copy) for name in names]
+
+
+def test_a_registry_in_which_the_cluster_is_the_primary_drops_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dropped: list[Any] = []
+
+    def drop(*_: Any, partitions: list[str], **__: Any) -> CopyReport:
+        dropped.extend(partitions)
+        return CopyReport(table="a.b", cluster="C2")
+
+    monkeypatch.setattr(keeping, "keeps_events", lambda _: False)
+    monkeypatch.setattr(keeping, "identity_of", lambda _: "")
+    monkeypatch.setattr(keeping, "drop_copies", drop)
+    rule = read_rule("last 2 days of a.b in C2 dropping older")
+    properties = {name: {"fileSystem": f"/{name}", "jobTracker": name} for name in ("C1", "C2")}
+
+    def keep(default: str) -> None:
+        document = {"hive.cluster.properties": properties, "hive.default.cluster.name": default}
+        registry = read_registry(document, origin="the test")
+        keep_current(cast("Any", OldPartition()), registry, rule, pytest.fail, today=TODAY)
+
+    with pytest.raises(CopyRefusedError, match="C2 is its primary cluster"):
+        keep("C2")
+    assert dropped == []
+    keep("C1")
+    assert dropped == ["day=2020-01-01"]
