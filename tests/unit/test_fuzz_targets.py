@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.targets import NAMES, target
+from tests.fuzz.targets import NAMES, gateway_grpc, target
 from tests.fuzz.watching import Finding, watched
 
 
@@ -15,3 +15,9 @@ from tests.fuzz.watching import Finding, watched
 def test_nothing_is_found(name: str, tmp_path: Path) -> None:
     found = watched(name, 1, tmp_path, ["--inputs", str(min(target(name).INPUTS, 200))])
     assert not isinstance(found, Finding), (found.what, found.told, found.data[:200])
+
+
+def test_the_raw_encoding_reads_calls_to_their_end() -> None:
+    """A target that refuses each input compares nothing."""
+    for call in gateway_grpc.SEEDS[:3]:
+        gateway_grpc.run(call)

@@ -52,7 +52,7 @@ def run(data: bytes) -> None:
     message = unwrap(data)
     assert BytesValue.FromString(data).value == message
     assert unwrap(wrap(message)) == message
-    head, call = raw._read(data)
-    again, whole = MessageReader(_source(call)).message()
+    head = raw._read(message)
+    again, whole = MessageReader(_source(message)).message()
     assert (again, whole) == (head, message)
     assert head.kind == CALL
