@@ -210,7 +210,7 @@ class _Finder:
         on_wire, size, position = self._data[position], *self._size(position + 1)
         if size and on_wire != STRING:
             if ttype == LIST:
-                # Java's generated code reads texts, whatever the list says.
+                # Java's generated code reads texts, whatever type the list declares.
                 raise MalformedMessage(f"a list of values of type {on_wire}, not {STRING}")
             # ``CreationMetadata.tablesUsed`` of Hive 4 has strings; elements of other types hold no names.
             for _ in range(size):
@@ -226,7 +226,7 @@ class _Finder:
         size, start = self._size(position + 2)
         key_type, value_type = self._data[position], self._data[position + 1]
         if size and (key_type, value_type) != (STRING, I64):
-            # Java's generated code reads texts and numbers of 8 bytes, whatever the map says.
+            # Java's generated code reads texts and numbers of 8 bytes, whatever types the map declares.
             raise MalformedMessage(f"a map of types {key_type} and {value_type}, not {STRING} and {I64}")
         texts = []
         for _ in range(size):
