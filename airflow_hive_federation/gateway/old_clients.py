@@ -50,8 +50,8 @@ _DROP = "drop_partitions_req"
 _WHOLE = "get_partitions_req"
 #: A method that came to Hive with expressions that name the class of their root (HIVE-22957, HIVE-23216).
 _OF_HIVE_4 = "get_partitions_spec_by_expr"
-#: Calls that may hold expressions; older clients lack the last one, but another client may pass theirs on.
-WITH_EXPRESSIONS = frozenset({BY_EXPRESSION, _DROP, _OF_HIVE_4})
+#: Calls that may hold expressions; older clients have only two of them, but others may pass theirs on.
+WITH_EXPRESSIONS = frozenset({BY_EXPRESSION, _DROP, _OF_HIVE_4, "get_partition_names_req"})
 #: Kryo's mark of a written object or of a class by its name, which both kinds of expressions begin with.
 _KRYO = b"\1"
 _ROOT_CLASS = b"\1\0org.apache.hadoop.hive.ql.plan."

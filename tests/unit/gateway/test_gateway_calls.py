@@ -16,9 +16,12 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, status_of
 from airflow_hive_federation.gateway.messages import read_head
+from airflow_hive_federation.gateway.old_clients import WITH_EXPRESSIONS
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.metastore.wire import from_bytes
 from tests.support.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome, until
@@ -122,10 +125,31 @@ def test_hive_4_never_gets_an_expression_of_an_older_client(
         assert "cannot read the expression" in asking.ask("drop_partitions_req", req=dropping)["o2"].message
         probe = "get_partitions_spec_by_expr"
         assert served.calls == [probe, "get_partitions_req", probe, probe]
-        # Older clients have no such call, but another one may pass their expression on.
-        refused = asking.ask(probe, req=by_expression(expression))
-        assert "cannot read the expression" in refused["o1"].message
-        assert expressions[-1] == b"\xff"
+        # Older clients have no such calls, but another one may pass their expression on.
+        for method in (probe, "get_partition_names_req"):
+            refused = asking.ask(method, req=by_expression(expression))
+            assert "cannot read the expression" in refused["o1"].message
+        assert set(expressions) == {b"\xff"}
+        assert set(served.calls) == {probe, "get_partitions_req"}
+
+
+def test_the_calls_that_hold_expressions_are_known() -> None:
+    def holds(kind: Any, above: frozenset[Any] = frozenset()) -> bool:
+        fields = [] if kind in above else list(kind.thrift_spec.values())
+        return any(
+            field[:2] == (18, "expr") or any(holds(struct, above | {kind}) for struct in structs_of(field))
+            for field in fields
+        )
+
+    def structs_of(field: tuple[Any, ...]) -> list[Any]:
+        ttype, inner = field[0], field[2] if len(field) == 4 else None
+        while ttype in {14, 15} and isinstance(inner, tuple):
+            ttype, inner = inner
+        return [inner] if ttype == 12 else []
+
+    # No metastore answers the last one: none keeps metadata of files.
+    known = WITH_EXPRESSIONS | {"get_file_metadata_by_expr"}
+    assert {method for method in METHODS if holds(message_types(method)[0])} == known
 
 
 def test_the_metastore_that_writes_is_asked_for_its_own_version(
