@@ -1,4 +1,7 @@
-"""Documents of dumps as they lie on disks: each is read, and written again without a change."""
+"""Documents of dumps as they lie on disks: each is read, and written again without a change.
+
+The plan and the results of the verification job are among them.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from airflow_hive_federation.replication.format.manifest import (
     TableEntry,
 )
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
+from airflow_hive_federation.replication.verify.job_records import SidePlan, SideRows
 
 DIGEST = "0" * 64
 POLICY = {"source_database": "shop", "dump_root": "/dumps", "name": "shop", "allowed_source_roots": []}
@@ -102,6 +106,18 @@ FILE = {
 }
 
 
+SIDE = {
+    "side": "source",
+    "kind": "full_acid",
+    "table": TABLE["table"],
+    "write_ids": "d.t:7:5:5:6",
+    "storages": [{"cols": [], "inputFormat": "x", "serdeInfo": {"serializationLib": "", "parameters": {}}}],
+    "directories": [["hdfs://nn/d/t", None, [["a", 1]]], ["hdfs://nn/elsewhere", 0, []]],
+    "row_digests": True,
+}
+ROWS = {"table": "t", "side": "target", "rows": 7, "row_digest": "9", "not_counted": "no reader"}
+UNREAD = {"table": "t", "side": "target", "rows": None, "unreadable": "File a is gone.", "vanished": True}
+
 Read = Callable[[object], Any]
 DOCUMENTS: list[tuple[dict[str, Any], Read]] = [
     (BOOTSTRAP, Manifest.from_json),
@@ -116,6 +132,9 @@ DOCUMENTS: list[tuple[dict[str, Any], Read]] = [
     ({"database": "d", "adopted": True}, FinishedLoad.from_json),
     ({"uri": "file:/t/a", "digest": DIGEST}, CopiedFile.from_json),
     ({"uri": "file:/t/a", "modified_ns": 7}, PlacedTime.from_json),
+    (SIDE, SidePlan.from_json),
+    (ROWS, SideRows.from_json),
+    (UNREAD, SideRows.from_json),
 ]
 COUNTS = {
     Manifest.from_json: ["event_id", "lease", "partitions", "from_id", "events", "transactions"],
