@@ -18,7 +18,18 @@ from pathlib import Path
 from airflow_hive_federation.runtime.cache import cache_directory, write_atomically
 
 #: Subpackages that jobs may import.
-_PARTS = ("acid", "compaction", "metastore", "model", "orc", "spark", "storage", "tables", "transactions")
+_PARTS = (
+    "acid",
+    "compaction",
+    "metastore",
+    "model",
+    "orc",
+    "replication/format",
+    "spark",
+    "storage",
+    "tables",
+    "transactions",
+)
 
 #: Date of all zip entries, so that equal contents make equal zip files.
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -70,6 +81,9 @@ def _entries() -> Iterator[tuple[str, Path]]:
     for path in sorted(package.glob("*.py")):
         yield f"{package.name}/{path.name}", path
     for part in _PARTS:
+        for parent in list(Path(part).parents)[:-1]:
+            path = package / parent / "__init__.py"
+            yield path.relative_to(package.parent).as_posix(), path
         yield from _sources(package / part, package.parent)
     yield from _fsspec()
 

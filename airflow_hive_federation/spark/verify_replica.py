@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, FileVanishedError
 from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.replication.format.job_records import SidePlan, SideRows
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.verify.job_records import SidePlan, SideRows
 from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import write_atomically

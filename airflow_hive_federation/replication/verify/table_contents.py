@@ -11,8 +11,8 @@ from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.job_records import PlannedDirectory, SidePlan
 from airflow_hive_federation.replication.format.tables import TableDocument
-from airflow_hive_federation.replication.verify.job_records import PlannedDirectory, SidePlan
 from airflow_hive_federation.replication.verify.partition_formats import PartitionFormats
 
 

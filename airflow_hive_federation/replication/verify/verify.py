@@ -34,6 +34,7 @@ from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.job_records import SideRows
 from airflow_hive_federation.replication.metadata.locations import relative_to
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.metadata.table_names import named_source
@@ -51,7 +52,6 @@ from airflow_hive_federation.replication.replica.differences import (
 )
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.replication.replica.table_index import TableIndex
-from airflow_hive_federation.replication.verify.job_records import SideRows
 from airflow_hive_federation.replication.verify.partition_formats import PartitionFormats
 from airflow_hive_federation.replication.verify.table_contents import TableContents, dumped_formats
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest

@@ -16,7 +16,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.transactions import transaction as transaction_module
+from airflow_hive_federation.transactions import commits
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.transaction import (
     Transaction,
@@ -67,7 +67,7 @@ def test_a_commit_at_which_the_metastore_failed_is_tried_again(
         raise MetastoreServerError("commit_txn: Internal error processing commit_txn")
 
     monkeypatch.setattr(client, "commit_txn", fail_once)
-    monkeypatch.setattr(transaction_module, "_COMMIT_PAUSES_S", (0.0,))
+    monkeypatch.setattr(commits, "_PAUSES_S", (0.0,))
     with Transaction(client) as transaction:
         transaction.lock([INSERT])
         write_id = transaction.write_id("txns", "t")

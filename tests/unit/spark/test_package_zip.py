@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.spark.job import JOBS
 from airflow_hive_federation.spark.package_zip import main_file, package_zip, zip_bytes
 
 
@@ -68,3 +69,20 @@ def test_main_file_does_not_hide_other_modules(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(sys, "path", [folder, *sys.path])
     runpy.run_path(str(main_file()), run_name="not main")
     assert folder not in sys.path
+
+
+def test_every_job_runs_from_the_zip_alone(cache: Path) -> None:
+    """The package's modules come from the zip, and all that a job imports is in it."""
+    program = (
+        "import importlib, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from airflow_hive_federation.spark.job import JOBS\n"
+        "for module in JOBS.values():\n"
+        "    print(importlib.import_module(module).__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(package_zip())], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    files = done.stdout.split()
+    assert len(files) == len(JOBS)
+    assert all(file.startswith(str(cache)) for file in files)

@@ -20,6 +20,7 @@ from airflow_hive_federation.replication.format.files import (
     PlacedTime,
     VisibleFile,
 )
+from airflow_hive_federation.replication.format.job_records import PlannedDirectory, SidePlan, SideRows
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import (
     FinishedLoad,
@@ -37,7 +38,6 @@ from airflow_hive_federation.replication.format.tables import (
     read_write,
 )
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.verify.job_records import PlannedDirectory, SidePlan, SideRows
 
 counts = st.integers(0, 1 << 62)
 wholes = st.integers(-(1 << 62), 1 << 62)
