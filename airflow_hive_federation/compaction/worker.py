@@ -70,7 +70,6 @@ _HEARTBEAT_S = 30.0
 #: SHOW COMPACTIONS lists this name for requests without a pool, but the queue does not hand them out under it
 #: (``Constants.COMPACTION_DEFAULT_POOL``, ``NextCompactionFunction``).
 _DEFAULT_POOL = "default"
-#: A commit is repeated after these pauses, because a deadlock in the metastore's database can fail it.
 _KINDS = {types.CompactionType.MAJOR: CompactionKind.MAJOR, types.CompactionType.MINOR: CompactionKind.MINOR}
 
 
