@@ -156,9 +156,11 @@ class Metastore:
         emit(substituted_answer(call.method, b"".join(parts)))
 
     def _is_hive_4(self, call: Call) -> bool:
-        # It is not remembered: the metastore may be upgraded meanwhile.
+        # It is not remembered: the metastore may be upgraded meanwhile. The other upstream may be of another
+        # version, so the one that would get the call answers, also if the call writes.
         parts: list[bytes] = []
-        self._exchange(*probe_of_hive_4(read_head(call.message).sequence_id), call, parts.append)
+        method, message = probe_of_hive_4(read_head(call.message).sequence_id)
+        self._send(self._upstream_for(call.method), method, message, call, parts.append)
         return not is_unknown_method(b"".join(parts))
 
     def _without_expression(self, call: Call, emit: Emit) -> None:
@@ -179,9 +181,14 @@ class Metastore:
         return answer_with_all_partitions(b"".join(parts))
 
     def _exchange(self, method: str, message: bytes, call: Call, emit: Emit) -> None:
-        upstream = self.upstream
+        self._send(self._upstream_for(method), method, message, call, emit)
+
+    def _upstream_for(self, method: str) -> Upstream:
         if self.reading is not None and ACCESS.get(method) is Access.READ and method not in _OF_TRANSACTIONS:
-            upstream = self.reading
+            return self.reading
+        return self.upstream
+
+    def _send(self, upstream: Upstream, method: str, message: bytes, call: Call, emit: Emit) -> None:
         upstream.exchange(
             method, message, call.caller, call.deadline, emit=emit, cancellation=call.cancellation
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from airflow_hive_federation.metastore.message_bounds import MAX_DEPTH, MAX_MESSAGE_BYTES, MalformedMessage
 
 CALL, REPLY, EXCEPTION, ONEWAY = 1, 2, 3, 4
-STOP, BOOL, I32, STRING, STRUCT, MAP, SET, LIST = 0, 2, 8, 11, 12, 13, 14, 15
+STOP, BOOL, I32, I64, STRING, STRUCT, MAP, SET, LIST = 0, 2, 8, 10, 11, 12, 13, 14, 15
 
 #: Size of one read, and number of bytes that the reader holds before it passes the first ones on.
 CHUNK_BYTES = 1 << 16

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
-from airflow_hive_federation.gateway.messages import LIST, MAP, SET, STRING, STRUCT, Walk, text_bytes
+from airflow_hive_federation.gateway.messages import I64, LIST, MAP, SET, STRING, STRUCT, Walk, text_bytes
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.struct import Struct
 
@@ -209,6 +209,9 @@ class _Finder:
             return self._keys(position)
         on_wire, size, position = self._data[position], *self._size(position + 1)
         if size and on_wire != STRING:
+            if ttype == LIST:
+                # Java's generated code reads texts, whatever type the list declares.
+                raise MalformedMessage(f"a list of values of type {on_wire}, not {STRING}")
             # ``CreationMetadata.tablesUsed`` of Hive 4 has strings; elements of other types hold no names.
             for _ in range(size):
                 position = self._walk.value(position, on_wire, 0)
@@ -222,8 +225,9 @@ class _Finder:
     def _keys(self, position: int) -> tuple[list[Text], int]:
         size, start = self._size(position + 2)
         key_type, value_type = self._data[position], self._data[position + 1]
-        if size and key_type != STRING:
-            raise MalformedMessage(f"a map from keys of type {key_type}, not {STRING}")
+        if size and (key_type, value_type) != (STRING, I64):
+            # Java's generated code reads texts and numbers of 8 bytes, whatever types the map declares.
+            raise MalformedMessage(f"a map of types {key_type} and {value_type}, not {STRING} and {I64}")
         texts = []
         for _ in range(size):
             texts.append(self._text(start))

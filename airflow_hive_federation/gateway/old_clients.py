@@ -47,11 +47,11 @@ UNKNOWN_METHOD = 1
 IDENTIFIER = "hive-federation-gateway"
 BY_EXPRESSION = "get_partitions_by_expr"
 _DROP = "drop_partitions_req"
-#: Calls of older clients that may hold expressions.
-WITH_EXPRESSIONS = frozenset({BY_EXPRESSION, _DROP})
 _WHOLE = "get_partitions_req"
 #: A method that came to Hive with expressions that name the class of their root (HIVE-22957, HIVE-23216).
 _OF_HIVE_4 = "get_partitions_spec_by_expr"
+#: Calls that may hold expressions; older clients have only two of them, but others may pass theirs on.
+WITH_EXPRESSIONS = frozenset({BY_EXPRESSION, _DROP, _OF_HIVE_4, "get_partition_names_req"})
 #: Kryo's mark of a written object or of a class by its name, which both kinds of expressions begin with.
 _KRYO = b"\1"
 _ROOT_CLASS = b"\1\0org.apache.hadoop.hive.ql.plan."
@@ -135,10 +135,13 @@ def has_older_expression(method: str, message: bytes) -> bool:
     :raises WireFormatError: the call's arguments cannot be read.
     """
     request = _request(method, message)
-    if method == BY_EXPRESSION:
-        written = [request.expr]
-    else:
+    if request is None:
+        # The metastore answers what such a call lacks.
+        return False
+    if method == _DROP:
         written = [part.expr for part in (request.parts and request.parts.exprs) or ()]
+    else:
+        written = [request.expr]
     return any(
         expression is not None and expression.startswith(_KRYO) and not expression.startswith(_ROOT_CLASS)
         for expression in written

@@ -149,9 +149,10 @@ class RemoteProbe(Probe):
         return ProbeAnswer(ready=ready, description=f"{self.remote}: {self._state(ready)}")
 
     def _state(self, ready: bool) -> str:
-        if self.partition or self.where:
-            partition = f"partition {self.partition}" if self.partition else f"a partition with {self.where}"
-            return f"{partition} exists" if ready else f"the remote has not {partition}"
+        if self.partition:
+            return f"partition {self.partition} {'exists' if ready else 'does not exist'}"
+        if self.where:
+            return f"{'a' if ready else 'no'} partition with {self.where} exists"
         return "the remote has changed" if ready else "the remote has not changed"
 
 

@@ -161,10 +161,13 @@ class HiveStreamingConnection:
             try:
                 batch.begin()
                 self._check_position()
-            except StreamingException:
-                self._state = ConnectionState.FAILED
-                batch.abort()
-                self._state = ConnectionState.ABORTED
+            except BaseException as error:
+                # Without a thread, the next `write` looks at the state, and is refused.
+                self._thread = 0
+                if isinstance(error, StreamingException):
+                    self._state = ConnectionState.FAILED
+                    batch.abort()
+                    self._state = ConnectionState.ABORTED
                 raise
             self._state = ConnectionState.OPEN
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseHook
 
-from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.hooks.error_translation import as_airflow_error
+from airflow_hive_federation.errors import ConfigurationError, StreamingCommitUnknownError
+from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error, error_text
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
 from airflow_hive_federation.operators.results import ResultOperator
@@ -132,7 +132,11 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         with as_airflow_error():
             metastore = HiveMetastoreHook(self.metastore_conn_id)
             ingest = self._ingest_files if self.sql is None else self._ingest_query
-            report = ingest(metastore)
+            try:
+                report = ingest(metastore)
+            except StreamingCommitUnknownError as error:
+                # The next try begins at the position that the table holds then.
+                raise airflow_error(error_text(error), retryable=True) from error
             hive_uri = namespace(metastore.settings)
         self.log.info(
             "%s: %d records of %s in %d transactions, %.1f s; %d bad records put aside",

@@ -137,7 +137,7 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
             properties=_properties(stored.get(PROPERTIES, "{}")),
             member=stored.get(MEMBER) == "true",
             path=tuple(identity for identity in stored.get(PATH, "").split(",") if identity),
-            event_id=int(stored[EVENT]) if EVENT in stored else None,
+            event_id=_event_id(stored[EVENT]) if EVENT in stored else None,
             definition=stored.get(DEFINITION, ""),
         )
     except ValueError as error:
@@ -197,6 +197,13 @@ def refuse_location(link: Link, location: str | None) -> None:
             remote=str(link.local),
             location=location,
         )
+
+
+def _event_id(text: str) -> int:
+    number = int(text)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"the event {number} is longer than 8 bytes")
+    return number
 
 
 def _properties(text: str) -> dict[str, str]:

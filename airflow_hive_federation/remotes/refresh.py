@@ -67,7 +67,8 @@ class RefreshReport:
     """The result of a refresh.
 
     :param remote: local name of the remote.
-    :param event_id: last event of the remote that the link contains now; -1 for a catalog without events.
+    :param event_id: last event of the remote that the link contains now; -1 for a catalog without events, or
+        if the next refresh has to compare everything.
     :param whole: every table was compared, not only the tables that events name.
     :param created: local names of the created tables; ``altered`` and ``dropped`` likewise.
     :param gone: tables that the remote has dropped and whose links were kept.
@@ -111,6 +112,7 @@ class _Outcome:
     name: str
     action: str = ""  # a list of RefreshReport, or nothing
     why_skipped: str = ""
+    behind: bool = False  # the link lacks changes, for which a later refresh reads the same events again
     added: int = 0
     altered: int = 0
     dropped: int = 0
@@ -134,7 +136,9 @@ def refresh(
         changes = None if whole else _changes(ends.remote, link, position)
     work = _Work(ends=ends, link=link, on_dropped=on_dropped or _default(link))
     outcomes = work.database(changes) if link.kind is Kind.DATABASE else work.table(changes)
-    report = _report(link, position, whole=changes is None, outcomes=list(outcomes))
+    if any(outcome.behind for outcome in outcomes):
+        position = NO_EVENT if link.event_id is None else link.event_id
+    report = _report(link, position, whole=changes is None, outcomes=outcomes)
     if link.event_id != position and not (link.kind is Kind.TABLE and report.dropped):
         _publish(ends, link, position)
     return report
@@ -323,7 +327,7 @@ class _Work:
         except RemoteUnsupportedError as error:
             if "location" in error.facts:
                 # The link may be one of an earlier version, which took such locations: it stays as it is.
-                return _Outcome(name=name, why_skipped=str(error))
+                return _Outcome(name=name, why_skipped=str(error), behind=table is not None)
             return self._left_out((name, remote, present, change), error.message)
         except (CyclicRemoteError, InvalidObjectError) as error:
             # InvalidObjectError comes from the local metastore: it lacks a type, or does not allow a name.

@@ -50,6 +50,8 @@ class OpenTransactionsDrainSensor(ProbeSensor):
         poke_interval: Any = DRAIN_POLL.longest_s,
         **kwargs: Any,
     ) -> None:
+        # Airflow's class takes None for its own default, which is a week.
+        timeout = _TIMEOUT if timeout is None else timeout
         super().__init__(timeout=timeout, poke_interval=poke_interval, **kwargs)
         self.source_conn_id = source_conn_id
         self.database = database

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RemoteChangesTrigger(BaseEventTrigger):
-    """Yields an event per change of a remote, for the ``AssetWatcher`` of an asset that schedules a sync DAG.
+    """Yields an event per change of a remote, for the ``AssetWatcher`` of an asset that starts its refresh.
 
     It is edge-triggered: it yields a change once, and not again while the refresh is pending. If the remote
     has no events, it yields the next change only after a refresh of the link. It retries a remote that does

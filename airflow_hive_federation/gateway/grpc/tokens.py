@@ -72,7 +72,8 @@ class BearerTokens:
     * ``strip.domain``: ``true`` takes the part before ``@`` as the user's name. Accounts with the same name
       in different domains then become one user.
 
-    The plug-in reads files again after they have changed.
+    The plug-in reads files again after they have changed. If one of them cannot be read then, the former keys
+    stay in use, except those of accounts whose files were removed.
 
     :raises ConfigurationError: a setting is unknown or has an impossible value, or the keys cannot be read.
     """
@@ -162,7 +163,16 @@ class BearerTokens:
                     self._keys = self._read()
                 except ConfigurationError as error:
                     log.warning("changed keys are not used, and the former keys stay in use: %s", error)
+                    self._keys = self._without_removed(self._keys)
             return self._keys
+
+    def _without_removed(self, keys: _Keys) -> _Keys:
+        """Return the keys without those of accounts whose files are gone, for they were revoked."""
+        try:
+            issuers = {issuer for issuer, _ in self._files()}
+        except ConfigurationError:
+            return keys
+        return _Keys({issuer: known for issuer, known in keys.of_issuer.items() if issuer in issuers})
 
     def _files(self) -> list[tuple[str, Path]]:
         files: list[tuple[str, Path]] = []

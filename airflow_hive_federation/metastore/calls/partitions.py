@@ -315,7 +315,7 @@ class PartitionCalls(StatisticsCalls):
         """Drop partitions by name.
 
         :param delete_data: delete a managed table's directories too.
-        :param if_exists: ignore names that do not exist, even if no name of a batch_size exists.
+        :param if_exists: ignore names that do not exist, even if no name of a batch exists.
         """
         for chunk in batches(names, batch_size):
             request = types.DropPartitionsRequest(

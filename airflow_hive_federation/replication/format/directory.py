@@ -149,7 +149,7 @@ class DumpDirectory:
 
         :return: the manifest as it was written.
         """
-        sealed = replace(manifest, files=self._digests)
+        sealed = replace(manifest, files={**self._digests})
         text = json.dumps(sealed.to_json(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         self._write(_MANIFEST, [text])
         self._write(_FINISHED_DUMP, [_digest(text) + "\n"])

@@ -149,6 +149,8 @@ class PartitionLine:
         """
         if len(self.values) != len(keys) or partition_name(keys, self.values) != self.name:
             return f"the partition {self.name!r} has the values {list(self.values)}"
+        if not self.location:
+            return f"the partition {self.name!r} has no location"
         try:
             self.partition()
         except ValueError as error:

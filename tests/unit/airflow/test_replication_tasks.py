@@ -258,7 +258,9 @@ def test_a_drain_is_not_rescheduled() -> None:
         OpenTransactionsDrainSensor(task_id="drain", source_conn_id="a", database="shop", mode="reschedule")
 
 
-@pytest.mark.parametrize(("timeout", "seconds"), [("None", 3600), ("", 3600), ("5m", 300), (2.5, 2.5)])
+@pytest.mark.parametrize(
+    ("timeout", "seconds"), [(None, 3600), ("None", 3600), ("", 3600), ("5m", 300), (2.5, 2.5)]
+)
 def test_the_timeout_of_a_drain_may_be_a_template(timeout: Any, seconds: float) -> None:
     sensor = OpenTransactionsDrainSensor(
         task_id="drain", source_conn_id="a", database="shop", timeout=timeout

@@ -6,6 +6,7 @@ The places are a loop in an operator, a sensor that pokes, a sensor that is resc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError, MetastoreUnreachableError
+from airflow_hive_federation.hooks import probes
 from airflow_hive_federation.hooks.compat import (
     AirflowException,
     AirflowFailException,
@@ -25,10 +27,12 @@ from airflow_hive_federation.hooks.compat import (
 )
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
-from airflow_hive_federation.hooks.probes import LagProbe, ProbeAnswer, RemoteProbe
+from airflow_hive_federation.hooks.probes import LagProbe, ProbeAnswer, RemoteProbe, probe_of
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.operators import replication
 from airflow_hive_federation.operators.replication import BootstrapDumpOperator
+from airflow_hive_federation.remotes import probes as remote_probes
+from airflow_hive_federation.remotes.statement import Kind
 from airflow_hive_federation.replication.dump import drain
 from airflow_hive_federation.replication.dump.drain import DrainStart
 from airflow_hive_federation.replication.policy import DRAIN_POLL
@@ -222,12 +226,37 @@ def test_a_triggerer_that_is_late_looks_once(answer: ProbeAnswer, monkeypatch: p
 
 
 def test_a_triggerer_that_is_gone_is_a_timeout() -> None:
-
     failed = {"error": "Trigger timeout"}
     with pytest.raises(AirflowSensorTimeout, match="triggerer"):
         lag_sensor().resume_execution("__fail__", dict(failed), {})  # type: ignore[arg-type]
     with pytest.raises(AirflowSkipException):
         lag_sensor(soft_fail=True).resume_execution("__fail__", dict(failed), {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize(
+    ("sought", "present", "absent"),
+    [
+        ({"partition": "p=1"}, "partition p=1 exists", "partition p=1 does not exist"),
+        ({"where": "p > 1"}, "a partition with p > 1 exists", "no partition with p > 1 exists"),
+        ({}, "the remote has changed", "the remote has not changed"),
+    ],
+)
+def test_a_remote_probe_looks_for_what_it_names(
+    sought: dict[str, str], present: str, absent: str, ready: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Any] = []
+
+    def happened(remotes: Any, kind: Kind, name: Any, **conditions: Any) -> bool:
+        looks.append((remotes, kind, name.table, conditions))
+        return ready
+
+    monkeypatch.setattr(remote_probes, "happened", happened)
+    monkeypatch.setattr(probes, "remotes_of", lambda *_, **__: contextlib.nullcontext("remotes"))
+    probe = RemoteProbe(metastore_conn_id="near", database="d", remote="far", remote_kind="table", **sought)
+    answer = probe_of(probe.kind, json.loads(json.dumps(probe.to_json())))()
+    assert (answer.ready, answer.description) == (ready, f"far: {present if ready else absent}")
+    assert looks == [("remotes", Kind.TABLE, "far", {"partition": None, "where": None, **sought})]
 
 
 # -- the drain, over a socket --------------------------------------------------------------------------

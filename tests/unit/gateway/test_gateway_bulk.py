@@ -63,7 +63,7 @@ def served(upstream: str) -> Iterator[Process]:
             thrift, grpc = (process.stdout.readline().split()[-1] for _ in range(2))
             yield Process(process.pid, thrift, grpc)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
+            assert process.wait(180) == 0
         finally:
             process.kill()
 

@@ -16,9 +16,12 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, status_of
 from airflow_hive_federation.gateway.messages import read_head
+from airflow_hive_federation.gateway.old_clients import WITH_EXPRESSIONS
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.metastore.wire import from_bytes
 from tests.support.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome, until
@@ -101,7 +104,14 @@ def test_hive_4_never_gets_an_expression_of_an_older_client(
     peer: Peers, gateway: Gateways, raw: Raws
 ) -> None:
     """It would read another object from the bytes, and may crash."""
-    served = Thrift(partitions)
+    expressions: list[bytes] = []
+
+    def noting(method: str, args: Any) -> Any:
+        if method == "get_partitions_spec_by_expr":
+            expressions.append(args.req.expr)
+        return partitions(method, args)
+
+    served = Thrift(noting)
     asking = raw(gateway(peer(served).uri))
     for expression in OF_OLDER_HIVE:
         served.calls.clear()
@@ -115,6 +125,62 @@ def test_hive_4_never_gets_an_expression_of_an_older_client(
         assert "cannot read the expression" in asking.ask("drop_partitions_req", req=dropping)["o2"].message
         probe = "get_partitions_spec_by_expr"
         assert served.calls == [probe, "get_partitions_req", probe, probe]
+        # Older clients have no such calls, but another one may pass their expression on.
+        for method in (probe, "get_partition_names_req"):
+            refused = asking.ask(method, req=by_expression(expression))
+            assert "cannot read the expression" in refused["o1"].message
+        assert set(expressions) == {b"\xff"}
+        assert set(served.calls) == {probe, "get_partitions_req"}
+
+
+def test_the_calls_that_hold_expressions_are_known() -> None:
+    def holds(kind: Any, above: frozenset[Any] = frozenset()) -> bool:
+        fields = [] if kind in above else list(kind.thrift_spec.values())
+        return any(
+            field[:2] == (18, "expr") or any(holds(struct, above | {kind}) for struct in structs_of(field))
+            for field in fields
+        )
+
+    def structs_of(field: tuple[Any, ...]) -> list[Any]:
+        ttype, inner = field[0], field[2] if len(field) == 4 else None
+        while ttype in {14, 15} and isinstance(inner, tuple):
+            ttype, inner = inner
+        return [inner] if ttype == 12 else []
+
+    # No metastore answers the last one: none keeps metadata of files.
+    known = WITH_EXPRESSIONS | {"get_file_metadata_by_expr"}
+    assert {method for method in METHODS if holds(message_types(method)[0])} == known
+
+
+def test_the_metastore_that_writes_is_asked_for_its_own_version(
+    peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    """During an upgrade, the metastore for readers may be an older one."""
+    writing = Thrift(partitions)
+    reading = Thrift(partitions, {"get_partitions_spec_by_expr"})
+    asking = raw(gateway(peer(writing).uri, reading=peer(reading).uri))
+    parts = types.RequestPartsSpec(exprs=[types.DropPartitionsExpr(expr=OF_OLDER_HIVE[0])])
+    dropping = types.DropPartitionsRequest(dbName="d", tblName="t", parts=parts)
+    assert "cannot read the expression" in asking.ask("drop_partitions_req", req=dropping)["o2"].message
+    assert (writing.calls, reading.calls) == (["get_partitions_spec_by_expr"], [])
+    # Calls that read go to the older one, which reads the expression.
+    request = by_expression(OF_OLDER_HIVE[0])
+    assert asking.ask("get_partitions_by_expr", req=request) == {"success": MATCHING}
+    assert (len(writing.calls), reading.calls) == (1, ["get_partitions_by_expr"])
+
+
+@pytest.mark.parametrize("method", ["get_partitions_by_expr", "drop_partitions_req"])
+def test_a_call_without_its_request_is_the_metastores_to_refuse(
+    peer: Peers, gateway: Gateways, raw: Raws, method: str
+) -> None:
+    def answer(method: str, args: Any) -> Any:
+        assert args.req is None
+        raise types.MetaException(message=f"{method} has no request")
+
+    served = Thrift(answer)
+    refused = raw(gateway(peer(served).uri)).ask(method)
+    assert [fault.message for fault in refused.values()] == [f"{method} has no request"]
+    assert served.calls == [method]
 
 
 def test_a_server_that_lacks_the_other_call_answers_no_older_expression(

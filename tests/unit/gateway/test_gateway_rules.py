@@ -220,6 +220,16 @@ def text(value: bytes, size: int | None = None) -> bytes:
 
 MALFORMED = {
     "a list of numbers for structs": ("add_partitions", field(1, 15, bytes([8]) + text(b"\0\0\0\1", 1))),
+    # Hive's metastore would read the eight bytes of the number as the text ``hush``.
+    "a list of numbers for names": (
+        "get_table_objects_by_name",
+        field(1, 11, text(b"d")) + field(2, 15, b"\x0a" + text(text(b"hush"), 1)),
+    ),
+    # It would read 8 bytes of the first text as a number, and the rest as more names.
+    "texts for numbers": (
+        "add_write_ids_to_min_history",
+        field(2, 13, b"\x0b\x0b" + text(text(b"a.t") + text(bytes(4) + text(b"b.u") + bytes(8)), 1)),
+    ),
     "numbers for keys": ("add_write_ids_to_min_history", field(2, 13, b"\x08\x0a" + text(bytes(12), 1))),
     "no UTF-8": ("get_table", field(1, 11, text(b"d\xff"))),
     "a negative length": ("get_table", field(1, 11, text(b"", -1))),

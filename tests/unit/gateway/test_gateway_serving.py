@@ -96,7 +96,7 @@ def test_processes_share_a_port_and_end_together(peer: Peers) -> None:
             with MetastoreClient(MetastoreSettings(uris=(uri,))) as one:
                 assert one.call("get_all_databases") == NAMES
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
 
 
 def test_workers_end_when_their_parent_is_killed(peer: Peers) -> None:

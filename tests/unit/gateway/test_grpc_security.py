@@ -325,6 +325,30 @@ def test_changed_keys_are_read(accounts: Path, caplog: pytest.LogCaptureFixture)
     assert "the former keys stay in use" in caplog.text
 
 
+@pytest.mark.parametrize("beside", ["nothing", "a bad file"])
+def test_a_removed_key_ends_access_whatever_is_left(accounts: Path, beside: str) -> None:
+    (accounts / "small.pem").unlink()
+    verifier = tokens.BearerTokens({"service.accounts": str(accounts)})
+    token = evidence(sign())
+    assert verifier.authenticate(token).user == ACCOUNT
+    (accounts / f"{ACCOUNT}.pem").unlink()
+    if beside == "a bad file":
+        (accounts / "fresh.pem").write_bytes(b"nonsense")
+    for _ in range(2):
+        with pytest.raises(GatewayError, match="none of the known keys"):
+            verifier.authenticate(token)
+    (accounts / f"{ACCOUNT}.pem").write_bytes(public(RSA))
+    (accounts / "fresh.pem").unlink(missing_ok=True)
+    assert verifier.authenticate(token).user == ACCOUNT
+
+
+def test_keys_stay_in_use_while_their_directory_cannot_be_read(accounts: Path) -> None:
+    verifier = tokens.BearerTokens({"service.accounts": str(accounts)})
+    token = evidence(sign())
+    accounts.rename(accounts.with_name("away"))
+    assert verifier.authenticate(token).user == ACCOUNT
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

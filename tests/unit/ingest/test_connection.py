@@ -347,6 +347,21 @@ def test_an_ended_transaction_takes_no_record(builder: Builders, tmp_path: Path,
     assert rows(tmp_path / "plain") == ([(1, "a")] if end == "commit_transaction" else [])
 
 
+def test_a_transaction_that_was_not_begun_takes_no_record(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+) -> None:
+    with builder().with_transaction_batch_size(2).connect() as connection:
+        metastore.before["lock"] = fail
+        with pytest.raises(TransactionError, match="the database is full"):
+            connection.begin_transaction()
+        with pytest.raises(InvalidTransactionState):
+            connection.write(b"1,a")
+        del metastore.before["lock"]
+        with connection.transaction():
+            connection.write(b"2,b")
+    assert rows(tmp_path / "plain") == [(2, "b")]
+
+
 def test_a_used_up_batch_is_closed_by_its_last_commit(builder: Builders) -> None:
     with builder().with_transaction_batch_size(2).connect() as connection:
         for remaining in (1, 0):

@@ -10,8 +10,9 @@ import pytest
 
 from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.errors import ConfigurationError, RemoteError, RemoteUnsupportedError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import probes
-from airflow_hive_federation.remotes.links import PROPERTIES, VIA
+from airflow_hive_federation.remotes.links import EVENT, PROPERTIES, VIA
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 from tests.support.catalog_contract import DATABASE, tables
@@ -157,6 +158,60 @@ def test_locations_that_lead_out_of_their_directory(
     assert (report.altered, report.dropped, list(report.skipped)) == (["plain"], [], ["parted"])
     assert "Alter the location at the remote" in report.skipped["parted"]
     assert parted == (near.tables["mirror", "parted"], near.partitions["mirror", "parted"])
+
+
+@pytest.mark.parametrize("altered", [False, True], ids=["refreshed", "altered"])
+def test_changes_beside_a_refused_location_are_applied_once_it_is_altered(
+    remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog, altered: bool
+) -> None:
+    """The events of the other partitions do not come again when the location is altered."""
+    remotes.run(f"CREATE REMOTE DATABASE mirror CONNECTED TO {DATABASE} VIA 'far'")
+    before = remotes.link(Kind.DATABASE, MIRROR).event_id
+    partitions = tables("file:/far")["parted"][1]
+    for value, place in (("good", "file:/far/parted/good"), ("bad", "file:/far/parted/../bad")):
+        made = copy.deepcopy(partitions[0])
+        made.values, made.sd.location = [value], place
+        partitions.append(made)
+    far._partitions[DATABASE, "parted"] = {f"p={part.values[0]}": part for part in partitions}
+    _event(far, "ADD_PARTITION", "good", "bad")
+    if altered:
+        remotes.run("ALTER REMOTE DATABASE mirror SET 'note' = 'x'")
+        assert remotes.link(Kind.DATABASE, MIRROR).properties == {"note": "x"}
+    else:
+        report = remotes.refresh(Kind.DATABASE, MIRROR)
+        assert (list(report.skipped), report.event_id) == (["parted"], before)
+    assert probes.pending(remotes, Kind.DATABASE, MIRROR)
+    partitions[-1].sd.location = "file:/far/parted/bad"
+    _event(far, "ALTER_PARTITION", "bad")
+    report = remotes.refresh(Kind.DATABASE, MIRROR)
+    assert (report.partitions_added, report.skipped, report.event_id) == (2, {}, far.last_event_id())
+    assert {"p=good", "p=bad"} <= near.partitions["mirror", "parted"].keys()
+    assert not probes.pending(remotes, Kind.DATABASE, MIRROR)
+
+
+def _event(far: MemoryCatalog, event_type: str, *values: str) -> None:
+    parts: list[dict[str, str]] = [{"p": value} for value in values]
+    message: Any = {"keyValues": parts[0]} if event_type == "ALTER_PARTITION" else {"partitions": parts}
+    far._events.append(
+        types.NotificationEvent(
+            eventId=far.last_event_id() + 1,
+            eventType=event_type,
+            dbName=DATABASE,
+            tableName="parted",
+            message=json.dumps(message),
+            messageFormat="json-0.2",
+        )
+    )
+
+
+@pytest.mark.parametrize("event", ["9" * 30, "-" + "9" * 30])
+def test_a_position_that_no_event_can_have(remotes: Remotes, near: MemoryMetastore, event: str) -> None:
+    """No call to a metastore could carry it."""
+    remotes.run(f"CREATE REMOTE TABLE old CONNECTED TO {DATABASE}.parted VIA 'far'")
+    near.tables["default", "old"].parameters[EVENT] = event
+    with pytest.raises(RemoteError, match=r"link of table default\.old cannot be read: .*8 bytes"):
+        remotes.refresh(Kind.TABLE, OLD)
+    remotes.run("DROP REMOTE TABLE old")
 
 
 def view(name: str, reads: str) -> Any:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_federation.errors import (
-    MetastoreError,
+    HiveFederationError,
     MetastoreServerError,
+    MetastoreUnreachableError,
     NoSuchTransactionError,
     OutcomeUnknownError,
     TransactionAbortedError,
+    TunnelUnreachableError,
 )
 from airflow_hive_federation.transactions.commits import commit_patiently
 
@@ -17,6 +19,8 @@ BUSY = MetastoreServerError("Internal error.")
 UNKNOWN = OutcomeUnknownError("The connection broke.")
 GONE = NoSuchTransactionError("No such transaction 7.")
 ABORTED = TransactionAbortedError("Aborted.")
+AWAY = MetastoreUnreachableError("No metastore answers.")
+CUT_OFF = TunnelUnreachableError("A hop does not answer.")
 
 
 @pytest.mark.parametrize(
@@ -32,12 +36,21 @@ ABORTED = TransactionAbortedError("Aborted.")
         ([UNKNOWN, GONE], UNKNOWN, []),
         ([BUSY, GONE], BUSY, [0.5]),
         ([UNKNOWN, ABORTED], ABORTED, []),
+        ([UNKNOWN, AWAY], UNKNOWN, []),
+        ([UNKNOWN, CUT_OFF], UNKNOWN, []),
+        ([UNKNOWN, BUSY, GONE], UNKNOWN, [2.0]),
+        ([UNKNOWN, BUSY, AWAY], UNKNOWN, [2.0]),
+        ([UNKNOWN, BUSY, ABORTED], ABORTED, [2.0]),
+        ([UNKNOWN, BUSY, None], None, [2.0]),
+        ([BUSY, UNKNOWN, BUSY, BUSY], UNKNOWN, [0.5, 5.0]),
+        ([BUSY, AWAY], AWAY, [0.5]),
+        ([AWAY], AWAY, []),
         ([GONE], GONE, []),
         ([ABORTED], ABORTED, []),
     ],
 )
 def test_courses_of_a_commit(
-    answers: list[MetastoreError | None], end: MetastoreError | None, pauses: list[float]
+    answers: list[HiveFederationError | None], end: HiveFederationError | None, pauses: list[float]
 ) -> None:
     left, slept = list(answers), []
 

@@ -93,6 +93,13 @@ def test_what_another_run_has_begun_is_no_part_of_the_dump(tmp_path: Path) -> No
         dump.read_json("tables/gone.json", values.json_object)
 
 
+def test_a_sealed_manifest_is_the_one_that_is_read(tmp_path: Path) -> None:
+    directory = DumpDirectory(f"file:{tmp_path}/dump")
+    directory.write_json("database.json", {"name": "d"})
+    sealed = directory.finish_dump(manifest(event_id=7))
+    assert sealed == DumpDirectory(directory.uri).manifest()
+
+
 def test_a_run_that_goes_on_beside_its_successor_mixes_nothing_into_the_dump(tmp_path: Path) -> None:
     suspended, successor = (DumpDirectory(f"file:{tmp_path}/dump") for _ in range(2))
     for run, text in ((suspended, "of before"), (successor, "d")):

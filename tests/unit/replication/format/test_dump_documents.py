@@ -129,6 +129,8 @@ TAMPERED = [
     (PARTITION, at("partition", "values", value=["1", "2"])),
     (PARTITION, at("partition", "values", value="1")),
     (PARTITION, at("partition", "createTime", value="now")),
+    (PARTITION, at("partition", "sd", value={})),
+    (PARTITION, at("partition", "sd", "location", value="")),
     *locations(FILE, "directory"),
     *paths(FILE, "path"),
     *paths(FILE, "target_path"),

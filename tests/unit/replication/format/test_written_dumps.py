@@ -1,4 +1,7 @@
-"""Documents of dumps as they lie on disks: each is read, and written again without a change."""
+"""Documents of dumps as they lie on disks: each is read, and written again without a change.
+
+The plan and the results of the verification job are among them.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,15 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.replication.format.files import CopiedFile, PlacedTime, VisibleFile
-from airflow_hive_federation.replication.format.manifest import FinishedLoad, Manifest
+from airflow_hive_federation.replication.format.manifest import (
+    FinishedLoad,
+    Manifest,
+    RepairPlan,
+    SourceEvent,
+    TableEntry,
+)
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
+from airflow_hive_federation.replication.verify.job_records import SidePlan, SideRows
 
 DIGEST = "0" * 64
 POLICY = {"source_database": "shop", "dump_root": "/dumps", "name": "shop", "allowed_source_roots": []}
@@ -25,6 +35,8 @@ ENTRY = {
     "size_bytes": 3,
 }
 CHANGES = {"seed": 0, "writes": 1, "renewed": ["p=1"], "gone": ["p=2"]}
+CHANGED = {**ENTRY, "dump": "/dumps/shop/7-8-10", "work": "continue", **CHANGES}
+MEND = {"tables": ["t"], "replaced": [], "files": ["s3://b/x"], "database": False}
 BOOTSTRAP = {
     "adopted": ["t"],
     "dumped_files": 2,
@@ -54,7 +66,7 @@ INCREMENT = {
     "last_event": None,
     "lease": 10,
     "lost": False,
-    "mend": {"tables": ["t"], "replaced": [], "files": ["s3://b/x"], "database": False},
+    "mend": MEND,
     "open_writes": [[3, {"t": 6}], [4, {"t": 7, "u": 1}]],
     "partitions": 3,
     "policy": POLICY,
@@ -62,7 +74,7 @@ INCREMENT = {
     "retained": ["v"],
     "skipped": {"v": "it is a materialized view"},
     "tables": [
-        {**ENTRY, "dump": "/dumps/shop/7-8-10", "work": "continue", **CHANGES},
+        CHANGED,
         {**ENTRY, "name": "a", "dump": "/dumps/shop/7-1", "work": "nothing"},
         {**ENTRY, "name": "b", "dump": "/dumps/shop/5-6-7", "work": "nothing", **CHANGES},
     ],
@@ -77,7 +89,7 @@ TABLE = {
     "table": {"tableName": "t", "dbName": "d", "sd": STORAGE, "partitionKeys": [{"name": "p"}]},
     "write_ids": "d.t:7:5:5:6",
 }
-PARTITION = {
+PARTITION: dict[str, Any] = {
     "name": "p=1",
     "partition": {"values": ["1"], "createTime": 3, "sd": STORAGE, "parameters": {"numRows": "1"}},
 }
@@ -94,24 +106,95 @@ FILE = {
 }
 
 
+SIDE = {
+    "side": "source",
+    "kind": "full_acid",
+    "table": TABLE["table"],
+    "write_ids": "d.t:7:5:5:6",
+    "storages": [{"cols": [], "inputFormat": "x", "serdeInfo": {"serializationLib": "", "parameters": {}}}],
+    "directories": [["hdfs://nn/d/t", None, [["a", 1]]], ["hdfs://nn/elsewhere", 0, []]],
+    "row_digests": True,
+}
+ROWS = {"table": "t", "side": "target", "rows": 7, "row_digest": "9", "not_counted": "no reader"}
+UNREAD = {"table": "t", "side": "target", "rows": None, "unreadable": "File a is gone.", "vanished": True}
+
+Read = Callable[[object], Any]
+DOCUMENTS: list[tuple[dict[str, Any], Read]] = [
+    (BOOTSTRAP, Manifest.from_json),
+    (INCREMENT, Manifest.from_json),
+    (CHANGED, TableEntry.from_json),
+    (LAST_EVENT, SourceEvent.from_json),
+    (MEND, RepairPlan.from_json),
+    (TABLE, TableDocument.from_json),
+    (PARTITION, PartitionLine.from_json),
+    (FILE, VisibleFile.from_json),
+    ({"database": "d", "event_id": 7}, FinishedLoad.from_json),
+    ({"database": "d", "adopted": True}, FinishedLoad.from_json),
+    ({"uri": "file:/t/a", "digest": DIGEST}, CopiedFile.from_json),
+    ({"uri": "file:/t/a", "modified_ns": 7}, PlacedTime.from_json),
+    (SIDE, SidePlan.from_json),
+    (ROWS, SideRows.from_json),
+    (UNREAD, SideRows.from_json),
+]
+COUNTS = {
+    Manifest.from_json: ["event_id", "lease", "partitions", "from_id", "events", "transactions"],
+    TableEntry.from_json: ["partitions", "files", "size_bytes", "reached", "seed", "writes"],
+}
+NAMES = {
+    Manifest.from_json: ["adopted", "retained", "dropped", "functions_gone"],
+    TableEntry.from_json: ["renewed", "gone"],
+    RepairPlan.from_json: ["tables", "replaced"],
+}
+
+
+def named(value: object) -> str:
+    return getattr(value, "__qualname__", "")
+
+
 @pytest.mark.parametrize(
     ("document", "read"),
     [
-        (BOOTSTRAP, Manifest.from_json),
-        (INCREMENT, Manifest.from_json),
-        (TABLE, TableDocument.from_json),
+        *DOCUMENTS,
         ({**TABLE, "write_ids": None, "places": [], "constraints": {}}, TableDocument.from_json),
-        (PARTITION, PartitionLine.from_json),
-        (FILE, VisibleFile.from_json),
-        ({"database": "d", "event_id": 7}, FinishedLoad.from_json),
-        ({"database": "d", "adopted": True}, FinishedLoad.from_json),
-        ({"uri": "file:/t/a", "digest": DIGEST}, CopiedFile.from_json),
-        ({"uri": "file:/t/a", "modified_ns": 7}, PlacedTime.from_json),
     ],
-    ids=lambda value: getattr(value, "__qualname__", ""),
+    ids=named,
 )
-def test_a_document_is_written_as_it_was_read(document: Any, read: Callable[[object], Any]) -> None:
+def test_a_document_is_written_as_it_was_read(document: Any, read: Read) -> None:
     assert json.loads(json.dumps(read(json.loads(json.dumps(document))).to_json())) == document
+
+
+@pytest.mark.parametrize(
+    ("document", "read", "field"),
+    [(document, read, name) for document, read in DOCUMENTS for name in document],
+    ids=lambda value: value if isinstance(value, str) else named(value),
+)
+def test_a_field_of_another_type_is_refused(document: dict[str, Any], read: Read, field: str) -> None:
+    with pytest.raises(ValueError, match=r"1\.5"):
+        read({**document, field: 1.5})
+
+
+@pytest.mark.parametrize("field", ["values", "sd", "createTime"])
+def test_a_field_of_a_partition_of_another_type_is_refused(field: str) -> None:
+    with pytest.raises(ValueError, match=r"partition: .*1\.5"):
+        PartitionLine.from_json({**PARTITION, "partition": {**PARTITION["partition"], field: 1.5}})
+
+
+@pytest.mark.parametrize(
+    ("read", "field", "value"),
+    [
+        *((read, field, -1) for read, fields in COUNTS.items() for field in fields),
+        *((read, field, [".."]) for read, fields in NAMES.items() for field in fields),
+        (Manifest.from_json, "skipped", {"v": 1}),
+        (Manifest.from_json, "unreadable", [1]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else named(value),
+)
+def test_a_number_or_name_that_no_dump_has_is_refused(read: Read, field: str, value: object) -> None:
+    documents = [document for document, reader in DOCUMENTS if reader == read and field in document]
+    for document in documents:
+        with pytest.raises(ValueError, match=f"{field}: "):
+            read({**document, field: value})
+    assert documents
 
 
 def test_a_file_without_later_fields_is_read() -> None:

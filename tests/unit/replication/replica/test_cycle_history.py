@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import pytest
 
 from airflow_hive_federation.model.side_parameters import without_side_parameters
@@ -55,6 +58,13 @@ def test_the_oldest_give_way_to_what_a_parameter_can_hold() -> None:
 def test_what_cannot_be_read_stops_nothing(text: str) -> None:
     assert read_cycles({CYCLES: text}) == []
     assert len(read_cycles(with_cycle({CYCLES: text}, record(INCREMENT, 1)))) == 1
+
+
+@pytest.mark.parametrize("field", asdict(record(INCREMENT, 1)))
+def test_a_record_with_a_field_of_another_type_is_not_read(field: str) -> None:
+    written = asdict(record(INCREMENT, 1))
+    assert read_cycles({CYCLES: json.dumps([written])}) == [record(INCREMENT, 1)]
+    assert read_cycles({CYCLES: json.dumps([{**written, field: [1]}])}) == []
 
 
 def test_a_later_versions_fields_are_passed_over() -> None:

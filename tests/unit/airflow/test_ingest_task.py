@@ -1,0 +1,38 @@
+"""The operator of streaming ingest, without a metastore; test_ingest_airflow.py runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    StreamingCommitUnknownError,
+    StreamingTableError,
+)
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
+from airflow_hive_federation.ingest import files
+from airflow_hive_federation.operators.ingest import StreamingIngestOperator
+
+
+@pytest.mark.parametrize(
+    ("error", "is_retried"),
+    [(StreamingCommitUnknownError("The metastore is gone."), True), (StreamingTableError("A view."), False)],
+)
+def test_a_commit_of_unknown_outcome_is_retried_from_the_position(
+    error: HiveFederationError,
+    is_retried: bool,
+    connection: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any, **__: Any) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(files, "ingest_files", fail)
+    conn_id = connection(host="127.0.0.1", port=1)
+    task = StreamingIngestOperator(task_id="t", table="d.t", inputs=["file:/a"], metastore_conn_id=conn_id)
+    with pytest.raises(AirflowException, match=f"{type(error).__name__}: {error}") as caught:
+        task.execute({})  # type: ignore[arg-type]
+    assert isinstance(caught.value, AirflowFailException) is not is_retried
