@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.replication.format.files import CopiedFile, PlacedTime, VisibleFile
+from airflow_hive_federation.replication.format.job_records import SidePlan, SideRows
 from airflow_hive_federation.replication.format.manifest import (
     FinishedLoad,
     Manifest,
@@ -20,7 +21,6 @@ from airflow_hive_federation.replication.format.manifest import (
     TableEntry,
 )
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
-from airflow_hive_federation.replication.verify.job_records import SidePlan, SideRows
 
 DIGEST = "0" * 64
 POLICY = {"source_database": "shop", "dump_root": "/dumps", "name": "shop", "allowed_source_roots": []}
