@@ -50,7 +50,8 @@ class ProbeSensor(BaseSensorOperator):
     def __init__(self, *, timeout: Any = None, deferrable: bool = True, **kwargs: Any) -> None:
         # Airflow's class takes numbers only; templates and text are read when the task runs.
         is_number = isinstance(timeout, int | float | timedelta)
-        super().__init__(timeout=timeout if is_number else None, **kwargs)
+        # Its default is another value in each version, and ``None`` only in the latest.
+        super().__init__(**({"timeout": timeout} if is_number else {}), **kwargs)
         if not is_number and timeout is not None:
             self.timeout = timeout
         self.deferrable = deferrable
