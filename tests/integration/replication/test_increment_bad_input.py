@@ -44,7 +44,7 @@ def deliver(monkeypatch: pytest.MonkeyPatch, change: Events) -> None:
     def changed(client: MetastoreClient, after: int, **more: Any) -> Iterator[Any]:
         found = list(original(client, after, **more))
         # One alone is asked for to know the source again.
-        return iter(found if more.get("batch") == 1 else change(found))
+        return iter(found if more.get("batch_size") == 1 else change(found))
 
     monkeypatch.setattr(MetastoreClient, "iter_notification_events", changed)
 
