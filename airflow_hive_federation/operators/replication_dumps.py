@@ -16,7 +16,7 @@ def dump_uri(dump: Any) -> str:
     uri = dump.get("dump") if isinstance(dump, Mapping) else dump
     if not uri or not isinstance(uri, str):
         raise ConfigurationError(
-            f"{dump!r} names no dump.", remedy="Give the dump's URI, or what the dump's task returned."
+            f"{dump!r} names no dump.", remedy="Give the dump's URI, or the result of the dump's task."
         )
     return uri
 

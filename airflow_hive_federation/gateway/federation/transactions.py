@@ -45,7 +45,7 @@ class LockIds:
         self._owners = {number: owner for owner, number in self._numbers.items()}
         if len(self._owners) < len(self._numbers):
             raise ConfigurationError(
-                f"Two of the metastores {', '.join(self._numbers)} cannot be told apart by their locks.",
+                f"Two of the metastores {', '.join(self._numbers)} cannot be distinguished by their locks.",
                 remedy="Give one of them another name.",
             )
 

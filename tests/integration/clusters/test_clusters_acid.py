@@ -249,7 +249,7 @@ def test_a_copy_holds_what_a_streaming_writer_has_committed(
         connection.commit_transaction()
         assert is_stale(client, registry, "streamed")
         assert copied()[0] == [["1", "a"], ["2", "b"]]
-    # What the writer has aborted at its end is no news.
+    # Write ids that the writer has aborted at its end do not make the copy stale.
     assert copy_to_cluster(client, registry, name, "C2", never).current == [name]
     assert rows(spark, described(client, ["streamed"]), f"SELECT id, v FROM {name}") == [
         ["1", "a"],

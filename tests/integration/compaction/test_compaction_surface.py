@@ -74,8 +74,8 @@ def test_command_line(
 ) -> None:
     before = rows(hive, table)
     assert main(["compact", table, "--metastore", source.uri, "--partition", "p=1", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["state"], told["rows"], told["deleted"]) == ("compacted", 3, 1)
+    compaction = json.loads(capsys.readouterr().out)
+    assert (compaction["state"], compaction["rows"], compaction["deleted"]) == ("compacted", 3, 1)
     # A pool of its own: in the default one wait the initiator's requests for other tests' tables.
     hive.execute(f"alter table {table} partition (p=2) compact 'minor' pool 'by_hand'")
     assert (
@@ -103,8 +103,8 @@ def test_operators(
         metastore_conn_id="compacted",
         spark_conn_id="spark_here",
     )
-    (told,) = by_submit.execute({})["compactions"]
-    assert (told["state"], told["rows"]) == ("compacted", 3)
+    (compaction,) = by_submit.execute({})["compactions"]
+    assert (compaction["state"], compaction["rows"]) == ("compacted", 3)
     queued = CompactTableOperator(
         task_id="queued",
         table=table,

@@ -255,8 +255,8 @@ def test_column_statistics(client: MetastoreClient, monkeypatch: pytest.MonkeyPa
     client.add_partitions([partition(made, value) for value in ("x", "y z", "w")])
     names = ["d=x", "d=y z"]
     client.set_column_statistics([column_statistics("stats_p", name) for name in names])
-    told = client.get_partitions_column_statistics(DATABASE, "stats_p", [*names, "d=w"], batch_size=2)
-    assert {name: len(columns) for name, columns in told.items()} == {"d=x": 1, "d=y z": 1}
+    statistics = client.get_partitions_column_statistics(DATABASE, "stats_p", [*names, "d=w"], batch_size=2)
+    assert {name: len(columns) for name, columns in statistics.items()} == {"d=x": 1, "d=y z": 1}
 
     def attached() -> dict[str, Any]:
         found = client.iter_partitions(DATABASE, "stats_p", with_column_stats=True)
@@ -265,7 +265,7 @@ def test_column_statistics(client: MetastoreClient, monkeypatch: pytest.MonkeyPa
     at_once = attached()
     _in_pages(monkeypatch, 1)
     assert at_once == attached()
-    assert at_once["x"] == told["d=x"]
+    assert at_once["x"] == statistics["d=x"]
 
 
 def test_functions(client: MetastoreClient) -> None:

@@ -74,12 +74,12 @@ def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]
     text_table(metastores["far"], FAR, "new", rows={"": "1,x\n"})
     add_partition(metastores["far"], FAR, "visit", "p=mirrored")
     refresh = RefreshRemoteOperator(task_id="refresh", remote="air_mirror", **LOCAL)
-    told: list[tuple[str, object]] = []
-    events = {REFRESHED: SimpleNamespace(add=lambda asset, extra: told.append((asset.uri, extra["remote"])))}
+    added: list[tuple[str, object]] = []
+    events = {REFRESHED: SimpleNamespace(add=lambda asset, extra: added.append((asset.uri, extra["remote"])))}
     report = refresh.execute({"outlet_events": events})  # type: ignore[typeddict-item]
     assert (report["created"], report["with_partitions"]) == (["new"], ["visit"])
     root = f"hive://127.0.0.1:{metastores['near'].port}/air_mirror"
-    assert told == [(f"{root}/new", "air_mirror"), (f"{root}/visit", "air_mirror")]
+    assert updates == [(f"{root}/new", "air_mirror"), (f"{root}/visit", "air_mirror")]
     with connected(metastores["far"]) as client:
         client.drop_table(FAR, "new", delete_data=False)
     fail = RefreshRemoteOperator(task_id="fail", remote="air_mirror", on_dropped="fail", **LOCAL)
@@ -223,17 +223,17 @@ def test_a_watcher_is_told_of_each_change_once(visit: str, metastores: dict[str,
     assert path.endswith(".RemoteChangesTrigger")
 
     async def watch() -> list[dict[str, object]]:
-        told = []
+        payloads = []
         events = RemoteChangesTrigger(**fields).run()
         for number in range(2):
             waiting = asyncio.ensure_future(anext(events))  # type: ignore[arg-type]
-            # Nobody has refreshed the link, and what was told is not told again.
+            # Nobody has refreshed the link, and no event comes twice.
             done, _ = await asyncio.wait([waiting], timeout=1)
             assert not done
             await asyncio.to_thread(add_partition, metastores["far"], FAR, "visit", f"p=watched{number}")
-            told.append((await asyncio.wait_for(waiting, 60)).payload)
+            payloads.append((await asyncio.wait_for(waiting, 60)).payload)
         await events.aclose()  # type: ignore[attr-defined]
-        return told
+        return payloads
 
     first, second = asyncio.run(watch())
     assert first["remote"] == visit

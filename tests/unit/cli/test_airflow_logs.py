@@ -13,22 +13,22 @@ from airflow_hive_federation.cli.story import Story
 
 
 def test_counts_and_warnings_are_told_and_nothing_else() -> None:
-    told = io.StringIO()
-    with logging_to(Story(told)):
+    printed = io.StringIO()
+    with logging_to(Story(printed)):
         log = structlog.get_logger("spark")
         log.info("24/01/01 INFO SparkContext: Running Spark")
         log.warning("The source is slow")
-    assert told.getvalue().split() == ["The", "source", "is", "slow"]
+    assert printed.getvalue().split() == ["The", "source", "is", "slow"]
 
 
 def test_afterwards_logging_is_as_it_was() -> None:
     configured = structlog.get_config()
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
-    told = io.StringIO()
-    with logging_to(Story(told)):
+    printed = io.StringIO()
+    with logging_to(Story(printed)):
         assert root.handlers != handlers
-    told.close()
+    printed.close()
     structlog.get_logger("task").warning("A task goes on, and its warning is not the command's")
     assert structlog.get_config() == configured
     assert (root.handlers, root.level) == (handlers, level)

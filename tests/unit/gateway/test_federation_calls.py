@@ -98,7 +98,7 @@ def test_names_whose_locks_look_alike_are_refused() -> None:
     for number in range(2000):
         mark = LockIds([name := f"m{number}"], "main").mark(name, 1)
         if mark in numbers:
-            with pytest.raises(ConfigurationError, match=f"{numbers[mark]}, {name} cannot be told apart"):
+            with pytest.raises(ConfigurationError, match=f"{numbers[mark]}, {name} cannot be distinguished"):
                 LockIds([numbers[mark], name], "main")
             return
         numbers[mark] = name

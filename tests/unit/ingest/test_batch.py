@@ -189,17 +189,19 @@ def test_a_commit_that_the_metastore_refuses(builder: Builders, metastore: Memor
 def test_the_files_of_a_commit_are_announced(
     builder: Builders, metastore: MemoryMetastore, lacks_batches: bool
 ) -> None:
-    told: list[Any] = []
-    metastore.before["add_write_notification_log_in_batch"] = lambda args: told.extend(args.rqst.requestList)
-    metastore.before["add_write_notification_log"] = lambda args: told.append(args.rqst)
+    writes: list[Any] = []
+    metastore.before["add_write_notification_log_in_batch"] = lambda args: writes.extend(
+        args.rqst.requestList
+    )
+    metastore.before["add_write_notification_log"] = lambda args: writes.append(args.rqst)
     if lacks_batches:
         metastore.thrift.lacking.add("add_write_notification_log_in_batch")
     with builder("parted").with_transaction_batch_size(2).connect() as connection:
         for value in ("x", "y"):
-            told.clear()
+            writes.clear()
             with connection.transaction():
                 connection.write(f"1,a,{value}".encode())
-            (request,) = told
+            (request,) = writes
             assert request.partitionVals == [value]
             assert [uri.rsplit("/", 3)[1] for uri in request.fileInfo.filesAdded] == [f"p={value}"]
 
