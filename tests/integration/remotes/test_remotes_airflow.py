@@ -79,7 +79,7 @@ def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]
     report = refresh.execute({"outlet_events": events})  # type: ignore[typeddict-item]
     assert (report["created"], report["with_partitions"]) == (["new"], ["visit"])
     root = f"hive://127.0.0.1:{metastores['near'].port}/air_mirror"
-    assert updates == [(f"{root}/new", "air_mirror"), (f"{root}/visit", "air_mirror")]
+    assert added == [(f"{root}/new", "air_mirror"), (f"{root}/visit", "air_mirror")]
     with connected(metastores["far"]) as client:
         client.drop_table(FAR, "new", delete_data=False)
     fail = RefreshRemoteOperator(task_id="fail", remote="air_mirror", on_dropped="fail", **LOCAL)

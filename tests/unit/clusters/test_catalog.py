@@ -21,22 +21,13 @@ from airflow_hive_federation.clusters.metadata import (
     write_metadata,
 )
 from airflow_hive_federation.clusters.placement import Placement, TableFacts
-from airflow_hive_federation.clusters.registry import read_registry
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_files
+from tests.support.two_clusters import two_clusters
 
-REGISTRY = read_registry(
-    {
-        "hive.cluster.properties": {
-            "C1": {"fileSystem": "/one", "jobTracker": "one"},
-            "C2": {"fileSystem": "/two", "jobTracker": "two"},
-        },
-        "hive.default.cluster.name": "C1",
-    },
-    origin="the test",
-)
+REGISTRY = two_clusters("/one", "/two")
 
 
 class Metastore:
@@ -137,20 +128,13 @@ def test_a_change_of_partitions_gives_a_new_version(metastore: Metastore, facts:
     assert metastore.read.count("other/*") == 1
 
 
-def test_lost_events_give_a_new_version(metastore: Metastore, facts: MetastoreFacts) -> None:
+@pytest.mark.parametrize("event", ["lost", ""], ids=["lost events", "an event of a database"])
+def test_an_event_of_no_table_gives_a_new_version(
+    event: str, metastore: Metastore, facts: MetastoreFacts
+) -> None:
     before = seen(facts)
     metastore.partitions["parted"].append(types.Partition(values=["3"]))
-    metastore.happened("lost")
-    facts.refresh()
-    version, partitions = seen(facts)
-    assert version != before[0]
-    assert partitions == ["1", "2", "3"]
-
-
-def test_an_event_of_a_database_concerns_its_tables(metastore: Metastore, facts: MetastoreFacts) -> None:
-    before = seen(facts)
-    metastore.partitions["parted"].append(types.Partition(values=["3"]))
-    metastore.happened("")
+    metastore.happened(event)
     facts.refresh()
     version, partitions = seen(facts)
     assert version != before[0]

@@ -14,18 +14,17 @@ from airflow_hive_federation.clusters.copies.objects import CopyObject
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
 from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, take_note
 from airflow_hive_federation.clusters.primary import _Change
-from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
+from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.errors import PrimaryRefusedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
 from tests.support.one_table import OneTable
+from tests.support.two_clusters import two_clusters
 
 
 @pytest.fixture
 def registry(tmp_path: Path) -> ClusterRegistry:
-    properties = {name: {"fileSystem": f"{tmp_path}/{name}", "jobTracker": name} for name in ("C1", "C2")}
-    document = {"hive.cluster.properties": properties, "hive.default.cluster.name": "C1"}
-    return read_registry(document, origin="the test")
+    return two_clusters(tmp_path / "C1", tmp_path / "C2")
 
 
 def placed(tmp_path: Path, primary: str, secondary: str) -> CopyObject:

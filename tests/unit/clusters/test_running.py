@@ -29,17 +29,9 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
+from tests.support.two_clusters import two_clusters
 
-REGISTRY = read_registry(
-    {
-        "hive.cluster.properties": {
-            "C1": {"fileSystem": "/one", "jobTracker": "one"},
-            "C2": {"fileSystem": "/two", "jobTracker": "two"},
-        },
-        "hive.default.cluster.name": "C1",
-    },
-    origin="the test",
-)
+REGISTRY = two_clusters("/one", "/two")
 
 
 class Tables:

@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow.orc
 import pytest
 
+from airflow_hive_federation.errors import StreamingConnectionError
 from airflow_hive_federation.ingest import batch as batch_module
+from airflow_hive_federation.ingest.connection import HiveStreamingConnection
 from airflow_hive_federation.ingest.errors import (
     CommitOutcomeUnknown,
     HeartBeatFailure,
@@ -19,7 +21,6 @@ from airflow_hive_federation.ingest.errors import (
     StreamingIOFailure,
     TransactionError,
 )
-from airflow_hive_federation.ingest.errors import ConnectionError as StreamingConnectionError
 from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore.idl import types
 from tests.support.memory_metastore import MemoryMetastore, hang_up
@@ -45,19 +46,23 @@ def stale(args: Any) -> None:
         raise types.MetaException(message="The table has been modified.")
 
 
-def test_rows_that_never_came_to_the_files_are_missed(
-    builder: Builders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def flush_without_memory(connection: HiveStreamingConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     def out_of_memory(*_args: Any, **_named: Any) -> Any:
         raise MemoryError
 
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_module, "encoded", out_of_memory)
+        with pytest.raises(MemoryError):
+            connection.flush()
+
+
+def test_rows_that_never_came_to_the_files_are_missed(
+    builder: Builders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with builder().with_transaction_batch_size(2).connect() as connection:
         connection.begin_transaction()
         connection.write(b"1,a")
-        with monkeypatch.context() as patch:
-            patch.setattr(batch_module, "encoded", out_of_memory)
-            with pytest.raises(MemoryError):
-                connection.flush()
+        flush_without_memory(connection, monkeypatch)
         for call in (lambda: connection.write_records([b"2,b"]), connection.commit_transaction):
             with pytest.raises(Exception, match=r"are missing from its files|failed") as caught:
                 call()
@@ -69,16 +74,10 @@ def test_rows_that_never_came_to_the_files_are_missed(
 def test_a_torn_transaction_spoils_only_itself(
     builder: Builders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def out_of_memory(*_args: Any, **_named: Any) -> Any:
-        raise MemoryError
-
     with builder().with_transaction_batch_size(2).connect() as connection:
         connection.begin_transaction()
         connection.write(b"1,a")
-        with monkeypatch.context() as patch:
-            patch.setattr(batch_module, "encoded", out_of_memory)
-            with pytest.raises(MemoryError):
-                connection.flush()
+        flush_without_memory(connection, monkeypatch)
         connection.abort_transaction()
         with connection.transaction():
             connection.write(b"2,b")
