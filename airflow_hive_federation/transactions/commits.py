@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from airflow_hive_federation.errors import (
     HiveFederationError,
+    MetastoreError,
     MetastoreServerError,
-    NoSuchTransactionError,
     OutcomeUnknownError,
     TransactionAbortedError,
 )
@@ -24,39 +24,45 @@ def commit_patiently(
 ) -> None:
     """Commit a transaction; repeat the call if its outcome is unknown, or if the metastore has failed.
 
-    A repeated commit of a committed transaction succeeds, and that of an aborted one raises an error. A busy
-    database of the metastore rolls back its own transactions ("Internal error"). An unknown outcome stays
-    unknown if a later attempt fails with a retryable error, a metastore that is away for instance: by that
-    error, the caller would write the same rows in another transaction.
+    A repeated commit of a committed transaction succeeds, and that of an aborted one raises an error. A
+    metastore that fails ("Internal error") has mostly rolled back, because its database was busy. But a
+    listener may also fail after the commit (``HMSHandler.commit_txn``). So only a success or an abort settles
+    the outcome after such answers: by any other error, the caller would write the same rows again.
 
     :param commit: makes the call.
     :param sleep: waits for a number of seconds.
     :raises TransactionAbortedError: on a conflict, or if the metastore has aborted the transaction.
-    :raises OutcomeUnknownError: the connection broke, and no later attempt has found out the outcome.
-    :raises MetastoreServerError: the metastore failed in every attempt, or failed and no longer keeps the
-        outcome.
+    :raises OutcomeUnknownError: the connection broke, or the metastore failed, and no later attempt has found
+        out the outcome.
     """
-    unknown: OutcomeUnknownError | None = None
-    busy: MetastoreServerError | None = None
+    doubt: MetastoreError | None = None
     for pause_s in (*_PAUSES_S, None):
         try:
             commit()
         except TransactionAbortedError:
             raise
-        except HiveFederationError as error:
-            if isinstance(error, MetastoreServerError) and pause_s is not None:
-                busy = error
-                log.warning("transaction %d: %s; tried again in %g s", txn_id, error, pause_s)
-                sleep(pause_s)
-            elif isinstance(error, OutcomeUnknownError):
-                if unknown is not None or pause_s is None:
-                    raise
-                unknown = error
-            elif unknown is not None:
-                raise unknown from error
-            elif isinstance(error, NoSuchTransactionError) and busy is not None:
-                raise busy from error
-            else:
+        except OutcomeUnknownError as error:
+            if isinstance(doubt, OutcomeUnknownError) or pause_s is None:
                 raise
+            doubt = error
+        except MetastoreServerError as error:
+            doubt = doubt or error
+            if pause_s is None:
+                raise _unknown(txn_id, doubt) from error
+            log.warning("transaction %d: %s; tried again in %g s", txn_id, error, pause_s)
+            sleep(pause_s)
+        except HiveFederationError as error:
+            if doubt is None:
+                raise
+            raise _unknown(txn_id, doubt) from error
         else:
             return
+
+
+def _unknown(txn_id: int, doubt: MetastoreError) -> OutcomeUnknownError:
+    if isinstance(doubt, OutcomeUnknownError):
+        return doubt
+    return OutcomeUnknownError(
+        f"It is unknown whether transaction {txn_id} was committed: {doubt.message}",
+        remedy="Look at the metastore's log, and whether its rows are there, before you repeat it.",
+    )

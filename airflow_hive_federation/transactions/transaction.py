@@ -266,9 +266,8 @@ class Transaction:
         """Commit the transaction, with the check for write conflicts.
 
         :raises TransactionAbortedError: on a conflict, or if the metastore has aborted the transaction.
-        :raises OutcomeUnknownError: if the connection broke and the metastore no longer keeps the
-            transaction's outcome.
-        :raises MetastoreServerError: if the metastore failed in every attempt.
+        :raises OutcomeUnknownError: if the connection broke or the metastore failed, and repeated calls have
+            not found out the outcome.
         """
         try:
             self.check()
