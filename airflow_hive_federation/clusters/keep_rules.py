@@ -30,7 +30,8 @@ class KeepRule:
     :param table: ``database.table``.
     :param cluster: the secondary cluster.
     :param days: the number of the last days; ``None`` means all data.
-    :param key: the partition key that contains the days; ``None`` if the table has only one such key.
+    :param key: the partition key that contains the days; ``None`` if the table has only one such key, and
+        with ``drop_older`` only one key.
     :param drop_older: drop the copies of partitions whose day is before the window.
     """
 
@@ -92,6 +93,9 @@ class KeepRule:
             return self.key.lower()
         if len(keys) == 1:
             return keys[0]
+        if self.drop_older:
+            # A number of a customer, for instance, may look like a day.
+            raise self._refused(f"{self.table} has several partition keys")
         keys_with_days = sorted({key for by_key in days for key, day in by_key.items() if day is not None})
         if len(keys_with_days) > 1 or not keys:
             have = (

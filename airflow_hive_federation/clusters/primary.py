@@ -96,7 +96,8 @@ def change_primary(
     :param keep_former: make the former primary a secondary; otherwise its files are removed.
     :param options: the storage options of both clusters.
     :raises PrimaryRefusedError: a copy is missing, is stale or lacks files; the table is in use; the table is
-        transactional; or the metastore does not allow the location. Nothing has changed.
+        transactional; or the metastore does not allow the location. Objects that this or an earlier run has
+        moved stay moved.
     :raises UnknownClusterError: the cluster does not exist.
     :raises MetastoreError: the metastore refuses; run the change again.
     :raises StorageError: files cannot be listed or removed; run the change again.

@@ -159,7 +159,7 @@ class Metastore:
         # It is not remembered: the metastore may be upgraded meanwhile. The other upstream may be of another
         # version, so the one that would get the call answers, also if the call writes.
         parts: list[bytes] = []
-        method, message = probe_of_hive_4(read_head(call.message).sequence_id)
+        method, message = probe_of_hive_4(call.method, call.message)
         self._send(self._upstream_for(call.method), method, message, call, parts.append)
         return not is_unknown_method(b"".join(parts))
 

@@ -148,11 +148,19 @@ def has_older_expression(method: str, message: bytes) -> bool:
     )
 
 
-def probe_of_hive_4(sequence_id: int) -> tuple[str, bytes]:
-    """Return a method that only Hive 4 and later have, and its call for a table that cannot exist."""
-    request = types.PartitionsByExprRequest(dbName="", tblName="", expr=_NO_FILTER)
+def probe_of_hive_4(method: str, message: bytes) -> tuple[str, bytes]:
+    """Return a method that only Hive 4 and later have, and its call for a table that cannot exist.
+
+    :param method: one of :data:`WITH_EXPRESSIONS`; its call names the database, by which a router between the
+        gateway and the metastore finds the metastore.
+    :raises WireFormatError: the call's arguments cannot be read.
+    """
+    called = _request(method, message)
+    request = types.PartitionsByExprRequest(
+        catName=called.catName, dbName=called.dbName, tblName="", expr=_NO_FILTER
+    )
     body = encode(message_types(_OF_HIVE_4)[0](req=request))
-    return _OF_HIVE_4, head_bytes(_OF_HIVE_4, CALL, sequence_id) + body
+    return _OF_HIVE_4, head_bytes(_OF_HIVE_4, CALL, read_head(message).sequence_id) + body
 
 
 def substituted_call(method: str, message: bytes, capabilities: Sequence[str] = ()) -> tuple[str, bytes]:

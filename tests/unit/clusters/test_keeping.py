@@ -87,6 +87,12 @@ def test_a_rule_drops_only_what_has_a_day_before_its_window() -> None:
         ("last 2 days of a.b by hour in C2", ["day"], ["day=20260331"], "no partition key hour"),
         ("last 2 days of a.b in C2", ["x", "y"], ["x=20260331/y=20260331"], "several keys with days: x, y"),
         ("last 2 days of a.b in C2", [], [], "no partition keys"),
+        (
+            "last 2 days of a.b in C2 dropping older",
+            ["customer", "y"],
+            ["customer=20250101/y=e"],
+            "a.b has several partition keys",
+        ),
         # Otherwise the rule would keep nothing, and nobody would know.
         ("last 2 days of a.b in C2", ["m"], ["m=202603", "m=202604"], "no partition of a.b has a day in m"),
         (

@@ -87,6 +87,8 @@ EVERY = types.PartitionsByExprResult(partitions=PARTITIONS, hasUnknownPartitions
 
 def partitions(method: str, args: Any) -> Any:
     if method == "get_partitions_spec_by_expr":
+        # A router between both finds the metastore by the database.
+        assert args.req.dbName == "d"
         raise types.NoSuchObjectException(message="no such table")
     if method == "get_partitions_by_expr":
         return MATCHING
