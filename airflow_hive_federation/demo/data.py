@@ -80,7 +80,7 @@ _CHANGES = (
 )
 
 
-def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, on_step: Callable[[str], None]) -> None:
+def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, show: Callable[[str], None]) -> None:
     """Create the source database.
 
     :param sql: Hive's SQL engine on that metastore, so that real Hive writes the replicated tables.
@@ -104,18 +104,18 @@ def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, on_step: Callable[[s
             f"CREATE EXTERNAL TABLE staging.{name} ({columns}) STORED AS ORC LOCATION 'file:{staging / name}'"
         )
     for message, statement in _STATEMENTS:
-        on_step(message)
+        show(message)
         sql.execute(statement)
-    on_step("weather  external, one partition outside the table's directory")
+    show("weather  external, one partition outside the table's directory")
     _make_weather(metastore, sql, data)
     sql.execute("DROP DATABASE staging CASCADE")
     shutil.rmtree(staging)
 
 
-def change_source(sql: HiveSql, on_step: Callable[[str], None]) -> None:
+def change_source(sql: HiveSql, show: Callable[[str], None]) -> None:
     """Change the source database as a working day would: delete and insert rows, create a table."""
     for message, statement in _CHANGES:
-        on_step(message)
+        show(message)
         sql.execute(statement)
 
 

@@ -13,6 +13,7 @@ from airflow_hive_federation.hooks.error_translation import airflow_error, as_ai
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.progress.observers import spaced
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -160,6 +161,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
             metastore.settings,
             IngestRequest(**self._fields(IngestRequest)),
             storage_options=metastore.storage_options,
+            observer=spaced(self.observer),
         )
 
     def _ingest_query(self, metastore: HiveMetastoreHook) -> IngestReport:

@@ -6,13 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.dump.increment import dump_increment
@@ -26,6 +26,7 @@ from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 from tests.support.incrementing import run_copy
 from tests.support.kills import KILLED, exiting_at, lasting, pool
+from tests.support.observing import at_steps
 from tests.support.small_source import add_partition, commit_files, connected, make_small_source, make_table
 
 DATABASE = "inc_killed"
@@ -34,7 +35,9 @@ DATABASE = "inc_killed"
 def worker(argv: list[str]) -> None:
     """The process that is killed: ``SOURCE TARGET POLICY DUMP STEP``."""
     source_uri, target_uri, policy, dump, step = argv
-    load(source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), dump, exiting_at(int(step)))
+    load(
+        source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), dump, at_steps(exiting_at(int(step)))
+    )
 
 
 def load(
@@ -42,10 +45,10 @@ def load(
     target_uri: str,
     policy: ReplicationPolicy,
     dump: str,
-    on_step: Callable[[str], None] = lambda _: None,
+    observer: Observer = unobserved,
 ) -> None:
     with pool(source_uri) as source, pool(target_uri) as target:
-        load_increment(source, target, policy, dump, run_copy=run_copy, on_step=on_step)
+        load_increment(source, target, policy, dump, run_copy=run_copy, observer=observer)
 
 
 class Case:
@@ -121,8 +124,8 @@ class Case:
             found.append(copy_file(was))
         write_outcomes(f"{outcomes}/run.jsonl", found)
 
-    def load(self, on_step: Callable[[str], None] = lambda _: None) -> None:
-        load(self.source.uri, self.target.uri, self.policy, self.dump, on_step)
+    def load(self, observer: Observer = unobserved) -> None:
+        load(self.source.uri, self.target.uri, self.policy, self.dump, observer)
 
     def close(self) -> None:
         """Leave no open transaction to the other tests."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from airflow_hive_federation.acid.rewrite import rewrite_file
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 from airflow_hive_federation.replication.dump.increment import dump_increment
@@ -62,8 +63,10 @@ class Cycles:
             position = read_position(client, self.policy)
         return dump_increment(self.source, self.policy, position)
 
-    def load(self, dump: str, on_step: Callable[[str], None] = lambda _: None) -> LoadSummary:
-        return load_increment(self.source, self.target, self.policy, dump, run_copy=run_copy, on_step=on_step)
+    def load(self, dump: str, observer: Observer = unobserved) -> LoadSummary:
+        return load_increment(
+            self.source, self.target, self.policy, dump, run_copy=run_copy, observer=observer
+        )
 
     def cycle(self) -> IncrementSummary:
         dump = self.dump()

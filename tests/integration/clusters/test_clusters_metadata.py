@@ -23,6 +23,7 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.progress.events import Event, TablesProcessed
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
 from tests.support.gateway_front import gateway, spark_says
@@ -141,13 +142,11 @@ def test_tables_are_assigned_and_taken_out(
     dry = assign_tables(client, registry, databases=[DATABASE], dry_run=True)
     assert sorted(dry.changed) == names
     assert {name: client.get_table(DATABASE, name) for name in TABLES} == before
-    seen: list[tuple[int, int]] = []
-    report = assign_tables(
-        client, registry, databases=[DATABASE], progress=lambda *counts: seen.append(counts)
-    )
+    seen: list[Event] = []
+    report = assign_tables(client, registry, databases=[DATABASE], observer=seen.append)
     assert sorted(report.changed) == names
     assert report.skipped == {f"{DATABASE}.seen": "it is a view"}
-    assert seen[-1] == (6, 6)
+    assert seen[-1] == TablesProcessed(tables=6, all_tables=6)
     for name, one in before.items():
         now = client.get_table(DATABASE, name)
         assert now.parameters == {**(one.parameters or {}), "hive.cluster.primary": "C1"}

@@ -30,6 +30,7 @@ from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 from tests.integration.hives_suite.equal import unequal
 from tests.integration.hives_suite.scenario import Scenario, Scene, Step, expected
 from tests.support.incrementing import Cycles, cycles, run_copy
+from tests.support.observing import at_steps
 
 Failures = dict[str, BaseException]
 
@@ -156,7 +157,12 @@ class _Batch:
         if dump:
             with suppress(_CutOffError):
                 load_dump(
-                    one.source, one.target, one.policy, dump, run_copy=run_copy, on_step=_cut_off(cut_at)
+                    one.source,
+                    one.target,
+                    one.policy,
+                    dump,
+                    run_copy=run_copy,
+                    observer=at_steps(_cut_off(cut_at)),
                 )
             for _ in range(2):
                 load_dump(one.source, one.target, one.policy, dump, run_copy=run_copy)

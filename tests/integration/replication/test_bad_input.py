@@ -31,6 +31,7 @@ from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.disks import disk
 from tests.support.dump_loading import load, published
 from tests.support.kills import Case
+from tests.support.observing import at_steps
 from tests.support.small_source import connected
 
 
@@ -168,7 +169,7 @@ def test_a_target_that_dies_under_a_load(
 
     for step in ("copy", "create acid", "publish"):
         with pytest.raises(HiveFederationError) as caught:
-            load(case, dump, on_step=killing(before=step))
+            load(case, dump, observer=at_steps(killing(before=step)))
         assert isinstance(caught.value, MetastoreUnreachableError)
         assert target.uri in str(caught.value)
         target.restart()

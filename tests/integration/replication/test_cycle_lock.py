@@ -18,6 +18,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import CycleLostError, CycleRunningError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.progress.events import Event, LockRemoved
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import cycle_lock, markers
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock, holder_of
@@ -68,12 +69,12 @@ def holder(target: EmbeddedMetastore) -> Iterator[subprocess.Popen[str]]:
 def test_one_works_and_the_other_says_so_until_the_first_is_killed(
     target: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
+    events: list[Event] = []
     with pool(target) as made:
         with holder(target) as first:
             with (
                 pytest.raises(CycleRunningError, match=rf"{DATABASE}: policy locked, process {first.pid} of"),
-                locked(made, progress=said.append),
+                locked(made, observer=events.append),
             ):
                 pass
             # The refused one has left nothing in the queue.
@@ -91,9 +92,10 @@ def test_one_works_and_the_other_says_so_until_the_first_is_killed(
         with holder(target) as second:
             second.kill()
         monkeypatch.setattr(cycle_lock, "_is_dead_here", lambda _: False)
-        with locked(made, silence_s=2.0, progress=said.append) as lock:
+        with locked(made, silence_s=2.0, observer=events.append) as lock:
             lock.check()
-        assert said[-1].endswith("is dead: its lock is removed.")
+        assert isinstance(events[-1], LockRemoved)
+        assert str(second.pid) in events[-1].holder
 
 
 def test_a_cycle_whose_lock_was_taken_over_stops(target: EmbeddedMetastore, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from airflow_hive_federation.cli.replicate import policy_text, read_policy_file
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import CycleRunningError, FailoverError, TargetNotOursError
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.cycle import is_published
 from airflow_hive_federation.replication.failover import (
     FailoverReport,
@@ -32,6 +33,7 @@ from airflow_hive_federation.storage.plan_files import read_plan
 from tests.support.cycling import Scheduled, rows, scheduled
 from tests.support.incrementing import run_copy
 from tests.support.kills import KILLED, exiting_at, pool
+from tests.support.observing import at_steps
 from tests.support.small_source import commit_files, connected, make_small_source
 
 if TYPE_CHECKING:
@@ -194,17 +196,17 @@ def test_there_and_back_without_a_second_bootstrap(
 def worker(argv: list[str]) -> None:
     """The process that is killed: ``SOURCE TARGET POLICY STEP``."""
     source_uri, target_uri, policy, step = argv
-    switch(source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), exiting_at(int(step)))
+    switch(source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), at_steps(exiting_at(int(step))))
 
 
 def switch(
     source_uri: str,
     target_uri: str,
     policy: ReplicationPolicy,
-    on_step: Callable[[str], None] = lambda _: None,
+    observer: Observer = unobserved,
 ) -> FailoverReport:
     with pool(source_uri) as source, pool(target_uri) as target:
-        return switch_roles(source, target, policy, on_step=on_step)
+        return switch_roles(source, target, policy, observer=observer)
 
 
 def test_a_switch_killed_at_each_of_its_steps_goes_on(
@@ -247,7 +249,8 @@ def test_a_switch_killed_at_each_of_its_steps_goes_on(
         assert done.returncode in {0, KILLED}, done.stderr
         # Two replicas until the last but one: never two sides that may be written.
         assert writable(ends, policy) == ([] if step < 4 else [ends[1]])
-        report = switch(ends[0].uri, ends[1].uri, policy, partial(rolled_back_meanwhile, ends, policy, steps))
+        meanwhile = at_steps(partial(rolled_back_meanwhile, ends, policy, steps))
+        report = switch(ends[0].uri, ends[1].uri, policy, meanwhile)
         assert report.policy == back
         assert writable(ends, policy) == [ends[1]]
         if done.returncode == 0:
@@ -255,7 +258,13 @@ def test_a_switch_killed_at_each_of_its_steps_goes_on(
         # Onwards, the other way.
         ends, policy, step = ends[::-1], report.policy, step + 1
     assert step == 5
-    assert set(steps) == {"check", "baseline", "source becomes target", "target becomes source", "end"}
+    assert set(steps) == {
+        "check",
+        "baseline",
+        "source becomes target",
+        "target becomes source",
+        "end failover",
+    }
 
 
 def rolled_back_meanwhile(

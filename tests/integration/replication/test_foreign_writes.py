@@ -19,6 +19,7 @@ from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.increment_site import DATABASE, Site
 from tests.support.incrementing import run_copy
 from tests.support.kills import pool
+from tests.support.observing import at_steps
 from tests.support.small_source import add_partition, commit_files, connected, make_small_source, make_table
 
 
@@ -218,17 +219,19 @@ def test_what_a_killed_load_left_is_ours(site: Site) -> None:
         pass
 
     def killed_at(step: str) -> Callable[[str], None]:
-        def on_step(name: str) -> None:
+        def react(name: str) -> None:
             if name == step:
                 raise KilledError
 
-        return on_step
+        return react
 
     for number, step in enumerate(("copy", "shape ext", "drop partitions acid", "publish")):
         with pool(site.source.uri) as one, pool(site.target.uri) as other:
             dump = site.dump().dump
             with pytest.raises(KilledError):
-                load_dump(one, other, site.policy, dump, run_copy=run_copy, on_step=killed_at(step))
+                load_dump(
+                    one, other, site.policy, dump, run_copy=run_copy, observer=at_steps(killed_at(step))
+                )
         site.external().write_text("hello" * number, encoding="utf-8")
         if number == 1:
             site.commit()

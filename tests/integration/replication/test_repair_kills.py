@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
@@ -25,6 +25,7 @@ from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_records, write_records
 from tests.support.incrementing import run_copy
 from tests.support.kills import KILLED, exiting_at, lasting, pool
+from tests.support.observing import at_steps
 from tests.support.small_source import add_partition, commit_files, connected, make_small_source, make_table
 
 DATABASE = "rep_killed"
@@ -41,16 +42,16 @@ def run_verify(plan: str, results: str) -> None:
 
 
 def repair(
-    source: str, target: str, policy: ReplicationPolicy, on_step: Callable[[str], None] = lambda _: None
+    source: str, target: str, policy: ReplicationPolicy, observer: Observer = unobserved
 ) -> RepairReport:
     with pool(source) as one, pool(target) as other:
-        return repair_replica(one, other, policy, run_copy=run_copy, run_verify=run_verify, on_step=on_step)
+        return repair_replica(one, other, policy, run_copy=run_copy, run_verify=run_verify, observer=observer)
 
 
 def worker(argv: list[str]) -> None:
     """The process that is killed: ``SOURCE TARGET POLICY STEP``."""
     source, target, policy, step = argv
-    repair(source, target, ReplicationPolicy(**json.loads(policy)), exiting_at(int(step)))
+    repair(source, target, ReplicationPolicy(**json.loads(policy)), at_steps(exiting_at(int(step))))
 
 
 class Case:
@@ -101,8 +102,8 @@ class Case:
         )
         assert done.returncode == KILLED, done.stderr
 
-    def repair(self, on_step: Callable[[str], None] = lambda _: None) -> RepairReport:
-        return repair(self.source.uri, self.target.uri, self.policy, on_step)
+    def repair(self, observer: Observer = unobserved) -> RepairReport:
+        return repair(self.source.uri, self.target.uri, self.policy, observer)
 
     def state(self) -> dict[str, Any]:
         roots = (self.target.warehouse / f"{DATABASE}.db", self.target.external_warehouse / "rep_base")
@@ -142,7 +143,7 @@ def test_a_repair_killed_at_its_steps_ends_in_the_same_state(
     whole = case.state()
     case.damage()
     steps: list[str] = []
-    assert case.repair(steps.append).report.differences == []
+    assert case.repair(at_steps(steps.append)).report.differences == []
     expected = case.state()
     for what in ("tables", "write_ids", "files"):
         assert expected[what] == whole[what]

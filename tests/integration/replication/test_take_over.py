@@ -23,6 +23,7 @@ from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 from tests.support.incrementing import Cycles, cycles, run_copy
 from tests.support.kills import pool
+from tests.support.observing import at_steps
 
 pytestmark = pytest.mark.slow
 
@@ -97,7 +98,7 @@ def interrupt(one: Cycles, scene: str) -> None:
             one.policy,
             dump,
             run_copy=copy_some if scene == "copying" else run_copy,
-            on_step=replay_some,
+            observer=at_steps(replay_some),
         )
 
 

@@ -24,6 +24,7 @@ from airflow_hive_federation.errors import (
     UnsupportedMethodError,
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication import cycle, take_over
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
@@ -64,7 +65,7 @@ class Site:
 
     def run(self) -> LoadSummary:
         return cycle.load_dump(
-            self.pool, self.pool, self.policy, self.dump, run_copy=never, progress=quiet, on_step=quiet
+            self.pool, self.pool, self.policy, self.dump, run_copy=never, observer=unobserved
         )
 
     def lose_the_lock(self) -> None:
@@ -105,16 +106,11 @@ def never(*_: object) -> None:
     raise AssertionError("nothing is copied here")
 
 
-def quiet(_: str) -> None:
-    """Says nothing."""
-
-
 def test_a_cycle_that_nothing_disturbs(site: Site) -> None:
     """The model lets a load come to its end, or the other tests would prove nothing."""
 
     def asking(given: Mapping[str, Any]) -> None:
         given["check"]()
-        given["on_step"]("step")
 
     site.during = asking
     assert site.run().event_id == 8
@@ -127,31 +123,29 @@ def test_a_cycle_that_has_lost_its_lock_takes_no_step(site: Site) -> None:
 
     def lost(given: Mapping[str, Any]) -> None:
         site.lose_the_lock()
-        for ask in (given["check"], lambda: given["on_step"]("step")):
-            with pytest.raises(CycleLostError):
-                ask()
-        steps.append("both refused")
+        with pytest.raises(CycleLostError):
+            given["check"]()
+        steps.append("refused")
 
     site.during = lost
     with pytest.raises(CycleLostError):
         site.run()
-    assert steps == ["both refused"]
+    assert steps == ["refused"]
 
 
-@pytest.mark.parametrize("callback", ["check", "on_step"])
 def test_a_take_over_that_has_lost_its_lock_takes_no_step_of_a_load(
-    site: Site, monkeypatch: pytest.MonkeyPatch, callback: str
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def losing(*_: object, **given: Any) -> None:
-        given[callback](*["step"] * (callback == "on_step"))
+        given["check"]()
         site.lose_the_lock()
-        given[callback](*["step"] * (callback == "on_step"))
+        given["check"]()
 
     monkeypatch.setattr(take_over, "load_increment", losing)
     monkeypatch.setattr(take_over, "loaded_dump", lambda *_: "file:/dumps/p/6-7-8")
     dump = DumpDirectory(site.dump)
     with cycle_lock.CycleLock(site.pool, site.policy) as lock, pytest.raises(CycleLostError):
-        take_over._end_load(site.pool, lock, site.policy, dump, quiet)
+        take_over._end_load(site.pool, lock, site.policy, dump, unobserved)
 
 
 def test_a_cycle_that_was_overtaken_at_its_end_says_so_and_removes_no_dump(site: Site) -> None:
@@ -214,7 +208,7 @@ def test_a_policy_that_has_changed_since_the_dump_loads_nothing(
         cycle_lock.CycleLock(site.pool, site.policy) as lock,
         pytest.raises(ConfigurationError, match="was written: external_base"),
     ):
-        take_over._end_load(site.pool, lock, site.policy, dump, quiet)
+        take_over._end_load(site.pool, lock, site.policy, dump, unobserved)
     assert not site.loads
 
 

@@ -28,6 +28,7 @@ from airflow_hive_federation.errors import (
     MetastoreUnreachableError,
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication import cycle, failover, take_over
 from airflow_hive_federation.replication.format.manifest import FinishedLoad, Manifest
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -35,6 +36,7 @@ from airflow_hive_federation.replication.replica import cycle_lock, markers
 from airflow_hive_federation.transactions.heartbeat import Heartbeat
 from tests.support.dumps import manifest
 from tests.support.metastore_model import Server
+from tests.support.observing import at_steps
 
 POLICY = ReplicationPolicy(
     name="p", source_database="s", target_database="t", dump_root="file:/dumps", external_base=None
@@ -186,27 +188,27 @@ class World:
 
 def start(world: World) -> None:
     with world.pools() as (source, target):
-        failover.start_failover(source, target, POLICY, progress=quiet)
+        failover.start_failover(source, target, POLICY, observer=unobserved)
 
 
 def roll_back(world: World) -> None:
     with world.pools() as (source, target):
-        failover.roll_back_failover(source, target, POLICY, progress=quiet)
+        failover.roll_back_failover(source, target, POLICY, observer=unobserved)
 
 
 def switch(world: World) -> None:
     with world.pools() as (source, target):
-        failover.switch_roles(source, target, POLICY, progress=quiet)
+        failover.switch_roles(source, target, POLICY, observer=unobserved)
 
 
 def taking_over(world: World) -> None:
     with world.pools() as (source, target):
-        take_over.take_over(source, target, POLICY, progress=quiet)
+        take_over.take_over(source, target, POLICY, observer=unobserved)
 
 
 def cycling(world: World) -> None:
     with world.pools() as (_, target):
-        cycle.load_idle(target, POLICY, 8, progress=quiet)
+        cycle.load_idle(target, POLICY, 8, observer=unobserved)
 
 
 def outage(world: World) -> None:
@@ -226,10 +228,6 @@ OPERATIONS: Mapping[str, Callable[[World], None]] = {
     "cycle": cycling,
     "outage": outage,
 }
-
-
-def quiet(_line: str) -> None:
-    """Says nothing."""
 
 
 class Baseline:
@@ -288,7 +286,7 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Worl
         failover,
         begin_drain=lambda *_: SimpleNamespace(transactions=()),
         has_drained=lambda *_, **__: False,
-        abort_remaining=lambda *_: None,
+        abort_remaining=lambda *_, **__: None,
         reverse_policy=lambda _source, policy: policy.reversed(),
         dump_next_increment=unready,
         dump_bootstrap=lambda *_, **__: SimpleNamespace(dump="d1", lease=0),
@@ -395,7 +393,7 @@ def test_a_start_that_is_rolled_back_while_it_waits_aborts_nothing(
         return False
 
     monkeypatch.setattr(failover, "has_drained", rolled_back)
-    monkeypatch.setattr(failover, "abort_remaining", lambda _client, start: aborted.append(start))
+    monkeypatch.setattr(failover, "abort_remaining", lambda _client, start, **_: aborted.append(start))
     assert outcomes(world, ["start"]) == ["FailoverError"]
     assert aborted == []
 
@@ -413,7 +411,7 @@ def test_a_source_that_was_written_to_is_not_switched(
         lambda *_, **__: written if steps[-1] == moment else SimpleNamespace(idle=True),
     )
     with world.pools() as (source, target), pytest.raises(FailoverError, match="changed since the last"):
-        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=steps.append)
+        failover.switch_roles(source, target, POLICY, observer=at_steps(steps.append))
     assert steps[-1] == moment
     assert world.source.parameters == MARKED
 
@@ -429,7 +427,7 @@ def test_a_source_that_is_opened_is_not_switched(make_world: Callable[[str], Wor
             world.source.parameters = {}
 
     with world.pools() as (source, target), pytest.raises(FailoverError, match="was not started, or was"):
-        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=step)
+        failover.switch_roles(source, target, POLICY, observer=at_steps(step))
     assert steps[-1] == moment
     assert world.source.parameters == {}
 
@@ -455,7 +453,7 @@ def test_who_loses_the_lock_in_the_middle_of_the_last_call_says_so(
     [
         ("source becomes target", "target", None),
         ("target becomes source", "source", "p.reversed"),
-        ("end", "target", "p.reversed"),
+        ("end failover", "target", "p.reversed"),
     ],
 )
 def test_a_switch_goes_on_with_both_locks_only(
@@ -470,11 +468,11 @@ def test_a_switch_goes_on_with_both_locks_only(
             getattr(world, side).locks.clear()
 
     with world.pools() as (source, target), pytest.raises(CycleLostError):
-        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=step)
+        failover.switch_roles(source, target, POLICY, observer=at_steps(step))
     assert steps[-1] == moment
     assert world.source.parameters.get(markers.POLICY) == source_policy
     assert not world.source.is_writable
-    assert world.target.is_writable is (moment == "end")
+    assert world.target.is_writable is (moment == "end failover")
 
 
 def test_the_epoch_of_a_target_decides_who_may_write(make_world: Callable[[str], World]) -> None:
@@ -516,7 +514,7 @@ def test_a_target_that_does_not_answer_stops_a_roll_back(make_world: Callable[[s
     assert outcomes(world, ["roll back"]) == ["MetastoreUnreachableError"]
     assert not world.source.is_writable
     with world.pools() as (source, target):
-        failover.roll_back_failover(source, target, POLICY, target_lost=True, progress=quiet)
+        failover.roll_back_failover(source, target, POLICY, target_lost=True, observer=unobserved)
     assert world.source.is_writable
 
 
@@ -532,7 +530,7 @@ def test_a_source_that_is_altered_during_a_switch_keeps_the_target_closed(
             world.source.parameters = dict(altered)
 
     with world.pools() as (source, target), pytest.raises(FailoverError, match="is no replica any more"):
-        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=alter)
+        failover.switch_roles(source, target, POLICY, observer=at_steps(alter))
     assert not world.target.is_writable
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_hive_federation.errors import CycleLostError
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind
 from airflow_hive_federation.replication.load import bootstrap, increment
@@ -24,7 +25,7 @@ def lost() -> None:
     raise CycleLostError("The lock is lost.", policy="p", holder="", reason="refused")
 
 
-def quiet(_: str) -> None:
+def quiet(*_: object) -> None:
     """Says nothing."""
 
 
@@ -52,7 +53,7 @@ def increments(policy: ReplicationPolicy, copy: TableCopy) -> Any:
     load._places = SimpleNamespace(spare_shared=quiet, each_once=iter)
     load._copy_items = lambda: ()
     load._prepare = lambda: None
-    load._progress = load._on_step = quiet
+    load._observer = load._step = quiet
     load._check = lost
     return load
 
@@ -78,7 +79,7 @@ def test_what_an_earlier_bootstrap_has_left_stays(policy: ReplicationPolicy, fil
     directory.finish_dump(manifest(event_id=7, lease=8))
     write_plan(f"{directory.uri}/load/copy_plan.jsonl", [])
     unused: Any = None
-    load: Any = bootstrap._Load(unused, policy, directory, progress=quiet, on_step=quiet)
+    load: Any = bootstrap._Load(unused, policy, directory, observer=unobserved, step=quiet)
     load._places = SimpleNamespace(owns=lambda _: True)
     with pytest.raises(CycleLostError):
         load.sweep(lost)

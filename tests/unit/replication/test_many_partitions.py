@@ -15,6 +15,7 @@ from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.dump import contents
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
@@ -125,7 +126,7 @@ def document() -> TableDocument:
 
 def loaded(directory: DumpDirectory, count: int) -> None:
     target = Metastore(0)
-    loading = load._Load(None, POLICY, directory, progress=str, on_step=str)  # type: ignore[arg-type]
+    loading = load._Load(None, POLICY, directory, observer=unobserved, step=str)  # type: ignore[arg-type]
     assert loading._add_partitions(target, document()) == target.added == count  # type: ignore[arg-type]
 
 
