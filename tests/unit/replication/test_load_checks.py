@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from airflow_hive_federation.errors import CycleLostError
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.progress.events import Event, Step
 from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind
@@ -86,3 +88,18 @@ def test_what_an_earlier_bootstrap_has_left_stays(policy: ReplicationPolicy, fil
     assert file.exists()
     load.sweep(lambda: None)
     assert not file.exists()
+
+
+@pytest.mark.parametrize("module", [bootstrap, increment])
+def test_no_step_begins_without_the_lock(
+    policy: ReplicationPolicy, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = DumpDirectory(f"{policy.directory}/7-8")
+    directory.finish_dump(manifest(event_id=8))
+    monkeypatch.setattr(module, "_Load", lambda *_, step, **__: step(Step.PUBLISH))
+    load = module.load_bootstrap if module is bootstrap else module.load_increment
+    unused = SimpleNamespace(client=nullcontext)
+    events: list[Event] = []
+    with pytest.raises(CycleLostError):
+        load(unused, unused, policy, directory.uri, run_copy=quiet, observer=events.append, check=lost)
+    assert events == []
