@@ -12,6 +12,7 @@ from airflow_hive_federation.demo.local_airflow import DagRun, DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
+from airflow_hive_federation.progress.events import Event, ReplicaCompared, UpToDate
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from tests.support.cycling import rows
 from tests.support.small_source import connected
@@ -43,7 +44,7 @@ class Schedule:
     airflow: DemoAirflow
     conf: dict[str, str]
     connections: dict[str, dict[str, object]]
-    heard: list[tuple[str, str]] = field(default_factory=list)
+    heard: list[tuple[str, Event | str]] = field(default_factory=list)
 
     def run(self) -> set[str]:
         """One run; the tasks that ran, Spark's name among them if it was started."""
@@ -51,7 +52,7 @@ class Schedule:
         before = self.airflow.log_path.stat().st_size
         self.airflow.run_dag(
             DagRun(conf=self.conf, connections=self.connections),
-            lambda task, text: self.heard.append((task, text)),
+            lambda task, entry: self.heard.append((task, entry)),
         )
         log = self.airflow.log_path.read_bytes()[before:].decode()
         spark = {"spark"} if "spark-submit" in log else set()
@@ -124,7 +125,8 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     second = schedule.run()
     assert second >= {"decide", "increment", "load", "verify", "spark"}
     assert not second & {"drain", "dump"}
-    assert ("verify", "harbour_copy: 3 tables compared, 0 differences") in schedule.heard
+    compared = ReplicaCompared(database="harbour_copy", tables=3, differences=0)
+    assert ("verify", compared) in schedule.heard
     assert_equal("ships", "calls", "tugs")
     assert near.execute({}) == {"events": 0, "seconds": 0.0}  # type: ignore[arg-type]
     with connected(target) as client:
@@ -133,4 +135,4 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     third = schedule.run()
     assert third >= {"decide", "increment", "load", "verify"}
     assert "spark" not in third
-    assert any("is up to date at event" in text for task, text in schedule.heard if task == "load")
+    assert any(isinstance(entry, UpToDate) for task, entry in schedule.heard if task == "load")
