@@ -26,6 +26,7 @@ IDS = (
     *REMOTES,
     *BOOTSTRAPS,
     *INCREMENTS,
+    "increment-one-partition",
     "external",
     "durability",
     "dump-check",
@@ -115,6 +116,13 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
 
 
 def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:
+    if "increment-one-partition" in parts:
+        from benchmarks import one_partition
+        from benchmarks.bootstrap import Setting
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from one_partition.run(bench)
     if "external" in parts:
         from benchmarks import external
         from benchmarks.bootstrap import Setting

@@ -16,6 +16,7 @@ from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.dump.increment import dump_increment
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.load.replay import Replay
@@ -66,6 +67,8 @@ class Case:
             external_base=f"file:{target.external_warehouse}/{self.database}_base",
         )
         with connected(source) as client:
+            for number in range(6):
+                add_partition(client, self.database, f"same{number}")
             make_table(client, self.database, "replaced")
             make_table(client, self.database, "dropped")
             start = begin_drain(client, self.database)
@@ -85,10 +88,11 @@ class Case:
 
     def change(self) -> None:
         with connected(self.source) as client:
-            commit_files(client, self.database, "acid")
+            # The cycle concerns these partitions of the table; the others are described by the bootstrap.
+            commit_files(client, self.database, "acid", ["p=one", "p=a%3Ab"])
             add_partition(client, self.database, "later")
             client.drop_partitions(self.database, "acid", ["p=one"], delete_data=True)
-            commit_files(client, self.database, "acid")
+            commit_files(client, self.database, "acid", ["p=a%3Ab", "p=later"])
             client.drop_table(self.database, "replaced", delete_data=True)
             make_table(client, self.database, "replaced", partitioned=True)
             client.drop_table(self.database, "dropped", delete_data=True)
@@ -126,6 +130,11 @@ class Case:
 
     def load(self, observer: Observer = unobserved) -> None:
         load(self.source.uri, self.target.uri, self.policy, self.dump, observer)
+
+    def concerned(self) -> tuple[str, ...] | None:
+        """Return the partitions of the ACID table that the dump describes, or knows to be gone."""
+        entry = DumpDirectory(self.dump).entry("acid")
+        return entry.changes.concerned if entry else None
 
     def close(self) -> None:
         """Leave no open transaction to the other tests."""

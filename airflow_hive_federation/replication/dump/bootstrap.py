@@ -32,7 +32,12 @@ from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.removals import refuse_missing
 from airflow_hive_federation.replication.dump.source_directories import Sightings, new_directories_missing
 from airflow_hive_federation.replication.dump.source_history import note_event
-from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
+from airflow_hive_federation.replication.dump.tables import (
+    Unsettled,
+    has_totals,
+    write_files,
+    write_partitions,
+)
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
@@ -242,11 +247,13 @@ class _Dump:
                 )
                 constraints = client.get_table_constraints(self._database, name)
                 partitioned = table.partitionKeys and kind.has_files
+                unsettled = Unsettled(write_ids)
                 partitions = statistics.iter_partitions(client, table) if partitioned else ()
                 places = write_partitions(
                     self._directory,
                     table,
                     counted(partitions, f"{self._database}.{name}", Activity.READ, self._observer),
+                    unsettled,
                 )
         except NoSuchObjectError:
             # Its drop is an event that the increments read.
@@ -259,7 +266,16 @@ class _Dump:
         sightings = Sightings(places)
         files = visible_files(table, places, write_ids, transactions, options=options, sightings=sightings)
         files = sources.watch(files, f"a file of table {self._database}.{name}")
-        totals = write_files(self._directory, name, with_kept(files, self._kept))
+        kept_apart = has_totals(table, places, transactional=kind.transactional)
+        totals = write_files(
+            self._directory,
+            name,
+            with_kept(files, self._kept),
+            unsettled=unsettled,
+            names=places.names() if kept_apart else None,
+        )
+        if kept_apart:
+            self._directory.write_totals(name, totals.partitions)
         self._directory.write_table(
             TableDocument(
                 table=table,
@@ -286,6 +302,7 @@ class _Dump:
                 reached=write_ids.high_watermark if write_ids else 0,
                 files=totals.files,
                 size_bytes=totals.size_bytes,
+                unsettled=unsettled.names,
             ),
             missing=new_directories_missing(sightings.bare(options), kind) if kind.has_files else [],
             external=external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],

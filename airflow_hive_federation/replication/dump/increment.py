@@ -41,6 +41,11 @@ from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
 from airflow_hive_federation.replication.dump import external_changes
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source, with_kept
+from airflow_hive_federation.replication.dump.changed_partitions import (
+    ChangedPartitions,
+    PartitionReader,
+    begun_partitions,
+)
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.ends import ends_of
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
@@ -66,10 +71,17 @@ from airflow_hive_federation.replication.dump.removals import (
 )
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
-from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
+from airflow_hive_federation.replication.dump.tables import (
+    Unsettled,
+    has_totals,
+    write_files,
+    write_partitions,
+)
 from airflow_hive_federation.replication.dump.unreadable_events import described, warn_of_unreadable
+from airflow_hive_federation.replication.dump.written_partitions import WriteRecords
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
+from airflow_hive_federation.replication.format.files import DataLocation
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import (
     Manifest,
@@ -365,11 +377,13 @@ class _DumpedTable:
 
     :param losses: the losses of the target without an explanation.
     :param external: the directories of an external table that this dump describes.
+    :param places: the same as its document lists them.
     """
 
     entry: TableEntry
     losses: Losses | None = None
     external: Sequence[ExternalEntry] = ()
+    places: tuple[DataLocation, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,6 +415,14 @@ class _Dump:
         self._events = events
         self._directory = directory
         self._observer = observer
+        self._reader = PartitionReader(
+            policy=policy,
+            folded=moment.folded,
+            transactions=moment.transactions,
+            records=WriteRecords(policy.source_database, policy.target_table),
+            begun=begun_partitions(policy, position.dump),
+            kept=moment.kept,
+        )
 
     def write(self, threads: int) -> _Contents:
         moment = self._moment
@@ -476,32 +498,12 @@ class _Dump:
             )
             kind = table_kind(table)
             constraints = client.get_table_constraints(self._database, name)
-            partitions = (
-                client.iter_partitions(self._database, name, with_column_stats=True, valid_write_ids=text)
-                if table.partitionKeys and kind.has_files
-                else ()
-            )
-            places = write_partitions(
-                self._directory,
-                table,
-                counted(partitions, f"{self._database}.{name}", Activity.READ, self._observer),
-            )
-        if kind is not TableKind.EXTERNAL:
-            check_partitions(name, places)
-        transactions, options = self._moment.transactions, self._policy.storage_options
-        sources = self._policy.sources
-        check_places(sources, self._database, table, places)
-        sightings = Sightings(places)
-        files = visible_files(
-            table, places, plan.write_ids, transactions, options=options, sightings=sightings
-        )
-        files = sources.watch(files, f"a file of table {self._database}.{name}")
-        totals = write_files(self._directory, name, with_kept(files, self._moment.kept))
-        homes = self._moment.homes
-        home = homes.of(name) if plan.work is TableWork.CONTINUE and name in homes else None
-        before, evidence = partitions_before(home, name), self._moment.folded.evidence
-        bare = sightings.bare(options) if kind.has_files else []
-        losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence, kind=kind)
+            home = self._home(name, plan)
+            changed = home and self._reader.read(client, table, plan, self._moment.homes.entries[name], home)
+            if home is not None and changed:
+                dumped = self._write_some(table, plan, home, changed)
+            else:
+                dumped = self._write_all(client, table, plan, home)
         if plan.writes:
             self._directory.write_writes(name, plan.writes)
         self._directory.write_table(
@@ -510,22 +512,101 @@ class _Dump:
                 kind=kind,
                 constraints=constraints,
                 write_ids=plan.write_ids,
-                places=external_tables.listed_places(kind, places),
+                places=dumped.places,
             )
         )
         self._observer(
             TableDumped(
                 table=f"{self._database}.{name}",
                 work=plan.work.value,
-                files=totals.files,
-                size_bytes=totals.size_bytes,
+                files=dumped.entry.files,
+                size_bytes=dumped.entry.size_bytes,
             )
         )
+        return dumped
+
+    def _home(self, name: str, plan: TablePlan) -> DumpDirectory | None:
+        """Return the dump that describes the replica of a table that the cycle brings forward."""
+        homes = self._moment.homes
+        return homes.of(name) if plan.work is TableWork.CONTINUE and name in homes else None
+
+    def _write_some(
+        self, table: Any, plan: TablePlan, home: DumpDirectory, changed: ChangedPartitions
+    ) -> _DumpedTable:
+        """Write the partitions of a table that the cycle concerns."""
+        name, totals = table.tableName, changed.totals
+        changed.write(self._directory, home, name)
+        entry = TableEntry(
+            name=name,
+            kind=table_kind(table),
+            partitions=len(totals),
+            files=sum(total.files for total in totals.values()),
+            size_bytes=sum(total.size_bytes for total in totals.values()),
+            dump=self._directory.uri,
+            work=plan.work,
+            recorded_changes=TableChanges(
+                writes=len(plan.writes),
+                renewed=self._renewed(name, changed.places),
+                gone=self._gone(name, changed.before, changed.places),
+                concerned=tuple(sorted(changed.concerned)),
+            ),
+            reached=plan.reached,
+            partition_names=names_digest(totals),
+            rest=changed.rest,
+            unsettled=changed.unsettled,
+        )
+        return _DumpedTable(entry=entry, losses=changed.losses)
+
+    def _write_all(
+        self, client: MetastoreClient, table: Any, plan: TablePlan, home: DumpDirectory | None
+    ) -> _DumpedTable:
+        """Write all partitions of a table."""
+        name, kind = table.tableName, table_kind(table)
+        text = plan.write_ids.text() if plan.write_ids else None
+        partitions = (
+            client.iter_partitions(self._database, name, with_column_stats=True, valid_write_ids=text)
+            if table.partitionKeys and kind.has_files
+            else ()
+        )
+        unsettled = Unsettled(plan.write_ids)
+        places = write_partitions(
+            self._directory,
+            table,
+            counted(partitions, f"{self._database}.{name}", Activity.READ, self._observer),
+            unsettled,
+        )
+        if kind is not TableKind.EXTERNAL:
+            check_partitions(name, places)
+        options, sources = self._policy.storage_options, self._policy.sources
+        check_places(sources, self._database, table, places)
+        sightings = Sightings(places)
+        files = visible_files(
+            table,
+            places,
+            plan.write_ids,
+            self._moment.transactions,
+            options=options,
+            sightings=sightings,
+        )
+        files = sources.watch(files, f"a file of table {self._database}.{name}")
+        kept_apart = has_totals(table, places, transactional=kind.transactional)
+        totals = write_files(
+            self._directory,
+            name,
+            with_kept(files, self._moment.kept),
+            unsettled=unsettled,
+            names=places.names() if kept_apart else None,
+        )
+        if kept_apart:
+            self._directory.write_totals(name, totals.partitions)
+        before, evidence = partitions_before(home, name), self._moment.folded.evidence
+        bare = sightings.bare(options) if kind.has_files else []
+        losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence, kind=kind)
         changes = TableChanges(
             seed=plan.seed,
             writes=len(plan.writes),
             renewed=self._renewed(name, places) if plan.work is TableWork.CONTINUE else (),
-            gone=tuple(sorted({*before, *evidence.partitions(name)}.difference(places.names()))),
+            gone=self._gone(name, before, places),
         )
         return _DumpedTable(
             entry=TableEntry(
@@ -539,10 +620,17 @@ class _Dump:
                 recorded_changes=changes,
                 reached=plan.reached,
                 partition_names=names_digest(places.names()),
+                unsettled=unsettled.names,
             ),
             losses=losses,
             external=external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
+            places=external_tables.listed_places(kind, places),
         )
+
+    def _gone(self, name: str, before: Iterable[str], places: TableLocations) -> tuple[str, ...]:
+        """Return the partitions that the source no longer has, of those before and those in events."""
+        gone = {*before, *self._moment.folded.evidence.partitions(name)}
+        return tuple(sorted(gone.difference(places.names())))
 
     def _functions_gone(self, there: Collection[str]) -> list[str]:
         """Return the functions that the source no longer has and whose drop an event records."""

@@ -54,6 +54,8 @@ class TableConvergence:
     :param document: the table's document in it.
     :param parameters: the policy's markers, for objects that are new.
     :param observer: receives counts of partitions.
+    :param only: names of the partitions that the dump's cycle concerned, those that are gone included: the
+        others stay as they are. ``None`` for all.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class TableConvergence:
         document: TableDocument,
         parameters: Mapping[str, str],
         observer: Observer = unobserved,
+        only: Collection[str] | None = None,
     ) -> None:
         self._client = client
+        self._only = only
         self._layout = layout
         self._directory = directory
         self._document = document
@@ -162,16 +166,16 @@ class TableConvergence:
         target = self._layout.table(self._document, self._parameters)
         return self._with_readable_statistics(target)
 
-    def _alter(self, found: Any, wanted: Any) -> None:
-        changed = definition(wanted) != definition(found)
-        if not changed and _ACCURATE not in (found.parameters or {}):
+    def _alter(self, current: Any, wanted: Any) -> None:
+        changed = definition(wanted) != definition(current)
+        if not changed and _ACCURATE not in (current.parameters or {}):
             return
-        if not changed and _same(self._table(), found, columns=False):
+        if not changed and _same(self._table(), current, columns=False):
             return
-        altered = copy.deepcopy(wanted)
-        altered.parameters = _keeping_ours(altered.parameters, found.parameters)
-        altered.id = found.id
-        self._make_place(wanted, found)
+        altered = copy.copy(wanted)
+        altered.parameters = _keeping_ours(altered.parameters, current.parameters)
+        altered.id = current.id
+        self._make_place(wanted, current)
         self._client.alter_table(self._database, self._name, altered, environment=statistics.KEEP_STATISTICS)
 
     def _describe_table(self, wanted: Any, valid: str | None) -> None:
@@ -224,11 +228,11 @@ class TableConvergence:
         keeps = self._write_ids is not None and _write_id(made) is None
         return _without_column_statistics(made) if keeps else _without_statistics(made)
 
-    def _writable(self, wanted: Any, found: Any) -> Any:
+    def _writable(self, wanted: Any, current: Any) -> Any:
         """Return the wanted object without statistics that a metastore refuses to write: see
         :meth:`_created`.
         """
-        flags = [(side.parameters or {}).get(_ACCURATE) for side in (wanted, found)]
+        flags = [(side.parameters or {}).get(_ACCURATE) for side in (wanted, current)]
         refused = self._write_ids is not None and _write_id(wanted) is None and flags[0] != flags[1]
         return _without_statistics(wanted) if refused else wanted
 
@@ -310,7 +314,7 @@ class TableConvergence:
             write_id=write_id,
         )
 
-    def _make_place(self, wanted: Any, found: Any) -> None:
+    def _make_place(self, wanted: Any, current: Any) -> None:
         """Make the directory to which a table or partition moves.
 
         A metastore makes the directories of new objects, not those of altered ones (``HiveAlterHandler``).
@@ -318,10 +322,13 @@ class TableConvergence:
         (``FileInputFormat``).
         """
         location = wanted.sd.location if wanted.sd is not None else None
-        if location and found.sd is not None and location != found.sd.location:
+        if location and current.sd is not None and location != current.sd.location:
             make_directory(location, self._layout.policy.storage_options)
 
     def _names_there(self) -> set[str]:
+        """Return the names of the target's partitions, among them perhaps some that it does not have."""
+        if self._only is not None:
+            return set(self._only)
         return set(self._client.list_partition_names(self._database, self._name))
 
     def _side_by_side(
@@ -356,14 +363,16 @@ class TableConvergence:
             yield line.name, self._with_readable_statistics(target)
 
     def _partition_lines(self) -> Iterator[PartitionLine]:
-        return self._directory.partitions(self._name)
+        return self._directory.partitions(self._name, only=self._only)
 
 
 def _without_statistics(made: Any) -> Any:
-    stripped = copy.deepcopy(made)
+    stripped = copy.copy(made)
     stripped.colStats = None
     if stripped.parameters:
-        stripped.parameters.pop(_ACCURATE, None)
+        stripped.parameters = {
+            name: value for name, value in stripped.parameters.items() if name != _ACCURATE
+        }
     return stripped
 
 
@@ -373,19 +382,19 @@ def _without_column_statistics(made: Any) -> Any:
     return stripped
 
 
-def _is_empty(one: Any) -> bool:
-    return (one.parameters or {}).get("numRows") == "0"
+def _is_empty(made: Any) -> bool:
+    return (made.parameters or {}).get("numRows") == "0"
 
 
-def _kept(wanted: Any, found: Any) -> Any:
-    kept = copy.deepcopy(wanted)
-    kept.parameters = _keeping_ours(kept.parameters, found.parameters)
+def _kept(wanted: Any, current: Any) -> Any:
+    kept = copy.copy(wanted)
+    kept.parameters = _keeping_ours(kept.parameters, current.parameters)
     return kept
 
 
-def _keeping_ours(wanted: Mapping[str, str], found: Mapping[str, str] | None) -> dict[str, str]:
+def _keeping_ours(wanted: Mapping[str, str], current: Mapping[str, str] | None) -> dict[str, str]:
     """Return the wanted parameters with the policy's markers as they were when the object was made."""
-    kept = {key: value for key, value in (found or {}).items() if is_side_parameter(key)}
+    kept = {key: value for key, value in (current or {}).items() if is_side_parameter(key)}
     return {
         **wanted,
         **kept,
@@ -393,15 +402,15 @@ def _keeping_ours(wanted: Mapping[str, str], found: Mapping[str, str] | None) ->
     }
 
 
-def _same(wanted: Any, found: Any, *, columns: bool = True) -> bool:
+def _same(wanted: Any, current: Any, *, columns: bool = True) -> bool:
     """Return whether a table or partition of the target equals the wanted one, statistics included."""
-    return _essence(wanted, columns=columns) == _essence(found, columns=columns)
+    return _essence(wanted, columns=columns) == _essence(current, columns=columns)
 
 
-def _essence(one: Any, *, columns: bool) -> dict[str, Any]:
-    values = to_json(one)
+def _essence(made: Any, *, columns: bool) -> dict[str, Any]:
+    values = to_json(made)
     essence: dict[str, Any] = {
-        "storage": definition(one),
+        "storage": definition(made),
         "parameters": {
             name: value
             for name, value in values.get("parameters", {}).items()
@@ -414,5 +423,5 @@ def _essence(one: Any, *, columns: bool) -> dict[str, Any]:
     return essence
 
 
-def _write_id(one: Any) -> int | None:
-    return one.writeId if (one.writeId or 0) > 0 else None
+def _write_id(made: Any) -> int | None:
+    return made.writeId if (made.writeId or 0) > 0 else None

@@ -45,6 +45,7 @@ from airflow_hive_federation.replication.load.convergence import TableConvergenc
 from airflow_hive_federation.replication.load.copying import (
     TableCopy,
     files_there,
+    partition_files_there,
     place_staged,
     plan_copy,
     remove_extraneous,
@@ -157,6 +158,7 @@ class _Load:
         self._documents: dict[str, TableDocument] = {
             entry.name: directory.table(entry.name) for entry in self._manifest.changed_tables
         }
+        self._entries = {entry.name: entry for entry in self._concerned}
         self._places: TargetPlaces
         self._copies: dict[str, TableCopy] = {}
         self._states: Mapping[str, TableState] = {}
@@ -222,7 +224,7 @@ class _Load:
         self._step(Step.COPY_PLAN)
         for entry in self._concerned:
             if entry.kind.has_files and entry.name not in self._copies:
-                self._plan_copy(entry.name, self._files_there(entry.name))
+                self._plan_copy(entry, self._files_there(entry))
         self._places.spare_shared(self._copies)
         plan = f"{self._directory.uri}/load/copy_plan.jsonl"
         items = self._places.each_once(self._copy_items())
@@ -293,9 +295,13 @@ class _Load:
         for name, document in self._documents.items():
             if not document.kind.has_files:
                 continue
-            known = {**(before.digests(name) if name in before else {}), **copied}
+            described = self._entries[name].described
+            # Of the partitions that earlier dumps describe, those dumps have the digests, too.
+            older = before.digests(name) if name in before and described is None else {}
+            known = {**older, **copied}
             note_placed(self._directory, self._layout, document)
-            uris = (canonical(self._layout.file(document, file)) for file in self._directory.files(name))
+            files = self._directory.files(name, only=described)
+            uris = (canonical(self._layout.file(document, file)) for file in files)
             self._directory.add_digests(
                 name, (CopiedFile(uri=uri, digest=known[uri]) for uri in uris if uri in known)
             )
@@ -343,16 +349,32 @@ class _Load:
             replaced = entry.work is TableWork.REPLACE
             foreign += survey.dropped(name) if replaced else survey.partitions(name)
         if entry.kind.has_files:
-            present = self._files_there(name)
+            present = self._files_there(entry)
             foreign += () if trusted else survey.files(self._documents[name], present)
             if entry.work is not TableWork.REPLACE and not entry.changes.renewed:
-                self._plan_copy(name, present)
+                self._plan_copy(entry, present)
         return foreign
 
-    def _files_there(self, name: str) -> Mapping[str, FileEntry]:
-        return files_there(self._layout, self._documents[name], self._policy.storage_options)
+    def _files_there(self, entry: TableEntry) -> Mapping[str, FileEntry]:
+        document, options = self._documents[entry.name], self._policy.storage_options
+        only = self._only(entry)
+        if only is None:
+            return files_there(self._layout, document, options)
+        lines = self._directory.partitions(entry.name, only=only)
+        return partition_files_there(self._layout, document, lines, options)
 
-    def _plan_copy(self, name: str, there: Mapping[str, FileEntry]) -> None:
+    def _only(self, entry: TableEntry) -> frozenset[str] | None:
+        """Return the partitions of a table that the load works on; ``None`` for all of them.
+
+        Partitions that the cycle does not concern are as an earlier load left them. If somebody else has
+        changed them, a verification finds that.
+        """
+        concerned = entry.changes.concerned
+        has_table = entry.work is TableWork.CONTINUE and entry.name in self._states
+        return frozenset(concerned) if has_table and concerned is not None else None
+
+    def _plan_copy(self, entry: TableEntry, there: Mapping[str, FileEntry]) -> None:
+        name = entry.name
         state = self._states.get(name)
         self._copies[name] = plan_copy(
             self._directory,
@@ -363,6 +385,7 @@ class _Load:
             before=self._files_before(name),
             mended=self._mend.files,
             complete=state.complete if state else 0,
+            only=self._only(entry),
         )
 
     def _prepare(self) -> None:
@@ -426,6 +449,7 @@ class _Load:
                 document=self._documents[name],
                 parameters=parameters,
                 observer=self._observer,
+                only=self._only(self._entries[name]),
             )
         return self._convergences[name]
 

@@ -44,6 +44,7 @@ def test_a_load_killed_at_each_of_its_steps_ends_in_the_same_state(case: Case) -
     assert {"drop dropped", "drop seen", "remove files ext", "publish"} <= set(steps)
     assert expected["write_ids"][f"{DATABASE}.acid"] == (7, 1)
     assert sorted(expected["tables"]) == ["acid", "ext", "new", "replaced"]
+    assert case.concerned() == ("p=a%3Ab", "p=later", "p=one")
     for step, name in enumerate(steps):
         case.reset()
         case.kill(step)

@@ -82,6 +82,38 @@ def test_partitions_that_are_gone_are_named() -> None:
     assert altered.gone == ("k=a b/l=c%3Dd",)
 
 
+def test_partitions_that_were_changed_are_named() -> None:
+    changed = [
+        event
+        for event_type in ("ADD_PARTITION", "ALTER_PARTITIONS", "ALTER_PARTITION", "DROP_PARTITION")
+        for event in of_type(event_type)
+        if isinstance(event, ev.PartitionsChanged)
+    ]
+    assert [event.named for event in changed] == [
+        ("d=b", "d=a"),
+        ("d=a", "d=b"),
+        ("d=a",),
+        ("d=c", "d=e"),
+        ("d=e",),
+    ]
+    unnamed = parse_event(made("ALTER_PARTITIONS", {}))
+    assert isinstance(unnamed, ev.PartitionsChanged)
+    assert unnamed.named is None
+
+
+def test_statistics_name_their_partition() -> None:
+    (described,) = of_type("UPDATE_PART_COL_STAT_EVENT")
+    (of_table,) = of_type("UPDATE_TBL_COL_STAT_EVENT")
+    deleted = parse_event(made("DELETE_PART_COL_STAT_EVENT", {}))
+    assert isinstance(described, ev.StatisticsChanged)
+    assert isinstance(of_table, ev.StatisticsChanged)
+    assert isinstance(deleted, ev.StatisticsChanged)
+    assert (described.named, of_table.named, deleted.named) == (("d=b",), (), None)
+    without = parse_event(made("UPDATE_PART_COL_STAT_EVENT", {"partVals": ["b"]}))
+    assert isinstance(without, ev.StatisticsChanged)
+    assert without.named is None
+
+
 @pytest.mark.parametrize(("flag", "truncated"), [("true", ("k=a b/l=c",)), ("false", ())])
 def test_partitions_that_were_truncated_are_named(flag: str, truncated: tuple[str, ...]) -> None:
     message = {"partitions": [{"k": "a b", "L": "c"}], "isTruncateOp": flag}

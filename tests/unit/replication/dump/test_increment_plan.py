@@ -117,6 +117,36 @@ def test_partitions_that_are_gone_belong_to_the_table_that_bears_the_name() -> N
     assert folded(history).partitions_gone == {}
 
 
+def test_the_plan_of_a_table_names_the_partitions_that_events_name() -> None:
+    history = History().allocate("t", (1, 5)).add(ev.PartitionsChanged, table="t", named=("p=1",)).end(1)
+    source, target = write_ids(5), TableState(loaded_id=5, high_watermark=4)
+    assert plan_table("t", source, target, folded(history)).partitions == {"p=1"}
+    assert plan_table("t", source, target, folded(History().allocate("t", (1, 5)))).partitions == set()
+
+
+@pytest.mark.parametrize("case", ["always", "lost", "doubtful", "unnamed", "another table"])
+def test_all_partitions_are_compared_where_events_do_not_name_all(case: str) -> None:
+    history = History().allocate("t", (1, 5)).add(ev.PartitionsChanged, table="t", named=("p=1",)).end(1)
+    if case == "unnamed":
+        history.add(ev.PartitionsChanged, table="t")
+    if case == "another table":
+        history.rename("t", "u").rename("u", "t")
+    found = folded(history, lost=case == "lost")
+    if case == "doubtful":
+        found = replace(found, doubtful=frozenset({"t"}))
+    target = TableState(loaded_id=5, high_watermark=4)
+    plan = plan_table("t", write_ids(5), target, found, always=case == "always")
+    assert plan.partitions is None
+
+
+def test_writers_of_earlier_cycles_are_known() -> None:
+    history = (
+        History().allocate("t", (2, 6), (3, 7)).allocate("u", (4, 1)).end(1, 2, 4).end(3, committed=False)
+    )
+    found = folded(history, open_writes={1: {"t": 5}})
+    assert (found.committed_writers("t"), found.carried) == ([1, 2], {1})
+
+
 def test_a_transaction_whose_only_table_is_gone_ends() -> None:
     found = folded(History().allocate("t", (1, 1)).add(ev.TableDropped, table="t"))
     assert found.open_writes == {}

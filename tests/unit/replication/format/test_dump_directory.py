@@ -128,10 +128,10 @@ def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
 def test_a_dump_of_another_format_is_refused(tmp_path: Path) -> None:
     directory = DumpDirectory(f"file:{tmp_path}/dump")
     directory.finish_dump(manifest())
-    text = (tmp_path / "dump/_manifest.json").read_text().replace('"format": 1', '"format": 2')
+    text = (tmp_path / "dump/_manifest.json").read_text().replace('"format": 2', '"format": 3')
     DumpDirectory(directory.uri)._write("_manifest.json", [text])
     DumpDirectory(directory.uri)._write("_finished_dump", [hashlib.sha256(text.encode()).hexdigest()])
-    with pytest.raises(DumpCorruptError, match="format 2"):
+    with pytest.raises(DumpCorruptError, match="format 3"):
         DumpDirectory(directory.uri).manifest()
 
 

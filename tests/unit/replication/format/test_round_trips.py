@@ -89,6 +89,15 @@ entries = st.builds(
     work=st.none() | st.sampled_from(TableWork),
     recorded_changes=st.none()
     | st.builds(TableChanges, seed=counts, writes=counts, renewed=some(partitions), gone=some(partitions)),
+    unsettled=some(partitions),
+) | st.builds(
+    TableEntry,
+    name=table_names,
+    kind=st.sampled_from(TableKind),
+    dump=locations,
+    work=st.just(TableWork.CONTINUE),
+    recorded_changes=st.builds(TableChanges, concerned=some(partitions)),
+    rest=some(locations),
 )
 shared = {
     "policy": policies.map(DumpedPolicy.of),
@@ -294,7 +303,7 @@ def test_a_document_without_a_field_that_it_needs_is_refused(
         read(document)
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None])
+@pytest.mark.parametrize("version", [0, 3, "1", None, 1.5])
 def test_a_manifest_of_another_version_is_refused(version: object) -> None:
     document = {"format": version, "kind": "BOOTSTRAP"}
     with pytest.raises(UnknownFormatError, match=f"format {version}"):
