@@ -49,13 +49,13 @@ def main(argv: Sequence[str]) -> int:
     say(machine.description())
     # Kept apart: a quick run's ratios say nothing about the aims.
     path = args.output or _BUILD / ("bench.json" if args.scale == "full" else f"bench-{args.scale}.json")
-    found: list[results.Result] = []
+    measured: list[results.Result] = []
     for result in chain(*(part(args, args.ids or IDS, say) for part in (_measure, _repeated, _gateways))):
-        found.append(result)
+        measured.append(result)
         results.append(path, [result])
         print(results.table([result]).splitlines()[1], flush=True)
-    print(f"\n{results.table(found)}\n\nAppended to {path}")
-    return int(any(not result.reached for result in found))
+    print(f"\n{results.table(measured)}\n\nAppended to {path}")
+    return int(any(not result.reached for result in measured))
 
 
 def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:

@@ -77,8 +77,8 @@ def run(setting: Setting, parts: Sequence[str]) -> Iterator[Result]:
         rivals: list[_Rival] = []
         if "increments" in parts:
             rivals = list(_rivals(stack, source, target, setting))
-        for one in (*ours, *rivals):
-            one.bootstrap()
+        for contender in (*ours, *rivals):
+            contender.bootstrap()
         if {"increments", "increments-limit"} & {*parts}:
             setting.say(f"Making {commits.count} commits")
             with MetastoreClient(client_settings(source)) as client:
@@ -98,12 +98,12 @@ def _increments(
     target: EmbeddedMetastore,
 ) -> Iterator[Result]:
     timings, calls = [], []
-    for number, one in enumerate(ours):
-        timings.append(one.cycle())
+    for number, replica in enumerate(ours):
+        timings.append(replica.cycle())
         setting.say(f"run {number + 1}, ours: {timings[-1]}")
         calls.append(_bare_calls(target, f"bare{number}", commits.count))
         setting.say(f"run {number + 1}, the bare calls: {calls[-1]}")
-    ours_s = median(one.total_s for one in timings)
+    ours_s = median(timing.total_s for timing in timings)
     for rival in rivals:
         timing = rival.cycle()
         setting.say(f"{rival.hive.name}: {timing}")
@@ -121,7 +121,7 @@ def _increments(
         str(commits),
         ours_s=ours_s,
         peer="bare metastore calls, batched",
-        peer_s=median(one.total_s for one in calls),
+        peer_s=median(call.total_s for call in calls),
         at_most=_CALLS_AIM,
     )
     at_most_s = commits.events / _EVENTS_A_SECOND
@@ -139,12 +139,12 @@ def _ten_times(setting: Setting, commits: _Commits, ours: _Ours, source: Embedde
     many = _Commits(count=10 * commits.count)
     ours.cycle()
     taken = []
-    for some in (commits, many):
-        setting.say(f"Making {some.count:,} commits")
+    for step in (commits, many):
+        setting.say(f"Making {step.count:,} commits")
         with MetastoreClient(client_settings(source)) as client:
-            commit(client, source.warehouse, some.count)
+            commit(client, source.warehouse, step.count)
         taken.append(ours.cycle())
-        setting.say(f"{some.count:,} commits: {taken[-1]}")
+        setting.say(f"{step.count:,} commits: {taken[-1]}")
     return beside_limit(
         "increments-10x",
         f"a tenth of {many}, beside {commits.count:,}: is the cost linear?",
@@ -170,7 +170,7 @@ def _idle(setting: Setting, ours: _Ours, source: EmbeddedMetastore) -> Result:
     return seconds(
         "increments-idle",
         f"a cycle of {_TABLES} tables with nothing to do",
-        ours_s=median(one.total_s for one in taken),
+        ours_s=median(timing.total_s for timing in taken),
         peer="asking for the last event",
         peer_s=clock.timing_of("ask").total_s,
         at_most_s=_IDLE_AIM_S,
@@ -261,7 +261,7 @@ def _rivals(
 def commit(client: MetastoreClient, warehouse: Path, count: int) -> None:
     """Commit one row at a time to the tables in turn, as writers tell the metastore."""
     tables = sorted(client.list_tables(_DATABASE))
-    (day,) = {Path(one).name for one in (warehouse / f"{_DATABASE}.db" / tables[0]).iterdir()}
+    (day,) = {Path(path).name for path in (warehouse / f"{_DATABASE}.db" / tables[0]).iterdir()}
     for number in range(count):
         name = tables[number % len(tables)]
         (txn_id,) = client.open_txns(1)

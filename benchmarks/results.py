@@ -93,15 +93,15 @@ def table(results: Sequence[Result]) -> str:
     head = ("id", "peer", "ours", "peer's", "ratio", "aim", "")
     rows = [
         (
-            one.id,
-            one.peer,
-            _shown(one.ours_s),
-            _shown(one.peer_s),
-            f"{one.ratio:.2f}",
-            one.aim,
-            "" if not one.aim else "reached" if one.reached else "MISSED",
+            result.id,
+            result.peer,
+            _shown(result.ours_s),
+            _shown(result.peer_s),
+            f"{result.ratio:.2f}",
+            result.aim,
+            "" if not result.aim else "reached" if result.reached else "MISSED",
         )
-        for one in results
+        for result in results
     ]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return "\n".join(

@@ -87,12 +87,12 @@ class _Progress:
 
     def __init__(self, seed: int, operations: int) -> None:
         self._seed, self._operations = seed, operations
-        self._began = self._told = time.monotonic()
+        self._began = self._shown_at = time.monotonic()
 
     def __call__(self, operations: int, cycles: int) -> None:
         now = time.monotonic()
-        if now - self._told >= 60:
-            self._told = now
+        if now - self._shown_at >= 60:
+            self._shown_at = now
             print(
                 f"seed {self._seed}: {operations} of {self._operations} operations, {cycles} cycles, "
                 f"{now - self._began:.0f} s",

@@ -139,12 +139,12 @@ def _bar(table: str) -> Iterator[Callable[[IngestProgress], None]]:
     started = time.monotonic()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(table, total=None, committed=0, rate=0.0)
-        yield lambda one: bar.update(
+        yield lambda progress: bar.update(
             task,
-            total=one.total_bytes,
-            completed=one.done_bytes,
-            committed=one.committed,
-            rate=_rate(one, started),
+            total=progress.total_bytes,
+            completed=progress.done_bytes,
+            committed=progress.committed,
+            rate=_rate(progress, started),
         )
 
 
@@ -153,21 +153,23 @@ def _lines(table: str) -> Callable[[IngestProgress], None]:
     started = time.monotonic()
     printed_at = -_LINE_SECONDS
 
-    def print_line(one: IngestProgress) -> None:
+    def print_line(progress: IngestProgress) -> None:
         nonlocal printed_at
         now = time.monotonic() - started
-        if not one.committed or now < printed_at + _LINE_SECONDS:
+        if not progress.committed or now < printed_at + _LINE_SECONDS:
             return
         printed_at = now
-        share = f"{one.done_bytes / one.total_bytes:.0%} of {one.total_bytes:,} bytes"
-        rate = f"{_rate(one, started):,.0f} records/s"
-        print(f"{table}: {one.committed:,} records committed, {share}, {rate}", file=sys.stderr, flush=True)
+        share = f"{progress.done_bytes / progress.total_bytes:.0%} of {progress.total_bytes:,} bytes"
+        rate = f"{_rate(progress, started):,.0f} records/s"
+        print(
+            f"{table}: {progress.committed:,} records committed, {share}, {rate}", file=sys.stderr, flush=True
+        )
 
     return print_line
 
 
-def _rate(one: IngestProgress, started: float) -> float:
-    return one.committed / max(time.monotonic() - started, 1e-3)
+def _rate(progress: IngestProgress, started: float) -> float:
+    return progress.committed / max(time.monotonic() - started, 1e-3)
 
 
 def _described(report: IngestReport) -> str:

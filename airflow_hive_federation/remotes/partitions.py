@@ -87,10 +87,10 @@ def _read_ahead(
 
 
 def _bring(
-    ends: Ends, link: Link, remote: Any, names: Sequence[str] | None, found: Sequence[Any]
+    ends: Ends, link: Link, remote: Any, names: Sequence[str] | None, partitions: Sequence[Any]
 ) -> tuple[int, int, int]:
     """Bring the local partitions of these names up to date with those of the remote."""
-    wanted = _by_name(remote, found)
+    wanted = _by_name(remote, partitions)
     present = _by_name(remote, ends.local.get_partitions(*names_of(link.local), names))
     added = [partition for name, partition in wanted.items() if name not in present]
     altered = [

@@ -238,12 +238,12 @@ class _Work:
             for name, change in sorted(changes.items())
         )
 
-    def _tables_then_views(self, found: Iterable[_Found]) -> list[_Outcome]:
+    def _tables_then_views(self, entries: Iterable[_Found]) -> list[_Outcome]:
         """Link the tables, then the views whose tables and views are all linked."""
         waiting: dict[str, _Found] = {}
 
         def tables() -> Iterator[_Found]:
-            for entry in found:
+            for entry in entries:
                 if entry[1] is not None and definitions.is_view(entry[1]):
                     waiting[entry[0]] = entry
                 else:
@@ -263,9 +263,9 @@ class _Work:
                 break
         return outcomes
 
-    def _left_out(self, found: _Found, reason: str) -> _Outcome:
+    def _left_out(self, entry: _Found, reason: str) -> _Outcome:
         """Leave a table out, and drop its link, which would show rows of the earlier table."""
-        name, _, present, _ = found
+        name, _, present, _ = entry
         table = present.get(name)
         link = table and readable_link(Kind.TABLE, self._local(name), table.parameters)
         if not isinstance(link, Link) or not link.member:

@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
             bad += 1
             place = BUILD / f"{name}-{asked.seed}-{found.number}"
             place.write_bytes(found.data)
-            print(f"{found.what}\n{found.told}\nIts input is {place}", flush=True)
+            print(f"{found.summary}\n{found.errors}\nIts input is {place}", flush=True)
         else:
             print(f"  {found}", flush=True)
     return 1 if bad else 0

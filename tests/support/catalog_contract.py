@@ -74,11 +74,11 @@ def check_reader(catalog: Reader, root: str) -> None:
     assert sorted(catalog.list_partition_names(DATABASE, "parted")) == NAMES
     everything = catalog.get_partitions(DATABASE, "parted")
     assert sorted((one.values or [])[0] for one in everything) == list(PARTITIONS)
-    some = catalog.get_partitions(DATABASE, "parted", ["p=d%2Fe", "p=none"])
-    assert [one.values for one in some] == [["d/e"]]
-    assert some[0].sd is not None
-    assert some[0].sd.location == f"{root}/parted/2"
-    assert (some[0].parameters or {})["number"] == "2"
+    partitions = catalog.get_partitions(DATABASE, "parted", ["p=d%2Fe", "p=none"])
+    assert [one.values for one in partitions] == [["d/e"]]
+    assert partitions[0].sd is not None
+    assert partitions[0].sd.location == f"{root}/parted/2"
+    assert (partitions[0].parameters or {})["number"] == "2"
     for database, table in ((DATABASE, "no_such_table"), ("no_such_database", "plain")):
         try:
             catalog.get_table(database, table)

@@ -276,10 +276,10 @@ class History:
         places = prepare_partitions(self.client, transaction, table.database, table.name, values)
         acid = table.kind is Kind.ACID
         schema = pa.schema([(name, ARROW[kind]) for name, kind in table.columns.items()])
-        for value, some in rows.items():
-            insert_rows(places[value], write_id, some, schema, acid=acid)
+        for value, table_rows in rows.items():
+            insert_rows(places[value], write_id, table_rows, schema, acid=acid)
             if acid:
-                table.rows += [(value, write_id, number) for number in range(len(some))]
+                table.rows += [(value, write_id, number) for number in range(len(table_rows))]
 
     def _finish(self, one: OpenWrite) -> str:
         self._open.remove(one)

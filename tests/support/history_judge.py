@@ -73,7 +73,7 @@ def differences(source: Mapping[str, Seen | None], target: Mapping[str, Seen | N
     for name in sorted(source.keys() & target.keys()):
         one, other = source[name], target[name]
         if one and other:
-            found += [f"{name}: {what}" for what in _differences(one, other)]
+            found += [f"{name}: {difference}" for difference in _differences(one, other)]
     return found
 
 

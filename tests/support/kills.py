@@ -35,12 +35,12 @@ def run_copy(plan: str, outcomes: str) -> None:
 
 def worker(argv: list[str]) -> None:
     """The process that is killed: ``dump|load SOURCE TARGET POLICY START STEP``."""
-    what, source_uri, target_uri, policy_json, start_json, step = argv
+    half, source_uri, target_uri, policy_json, start_json, step = argv
     policy = ReplicationPolicy(**json.loads(policy_json))
     start = DrainStart.from_json(json.loads(start_json))
     on_step = exiting_at(int(step))
     with pool(source_uri) as source, pool(target_uri) as target:
-        if what == "dump":
+        if half == "dump":
             dump_bootstrap(source, policy, start, threads=1, progress=on_step)
         else:
             dump = f"{policy.directory}/{start.dump_name}"
@@ -91,9 +91,9 @@ class Case:
                 on_step=steps.append if steps is not None else lambda _: None,
             )
 
-    def kill(self, what: str, step: int) -> int:
+    def kill(self, half: str, step: int) -> int:
         arguments = [
-            what,
+            half,
             self.source.uri,
             self.target.uri,
             json.dumps(self.policy.to_json()),

@@ -82,16 +82,16 @@ class Queries:
     ) -> str:
         choice = self._random.random()
         if depth and choice < 0.25:
-            word = self._random.choice(["AND", "OR"])
+            operator = self._random.choice(["AND", "OR"])
             return (
-                f"({self._condition(aliases, depth - 1, below, common)} {word} "
+                f"({self._condition(aliases, depth - 1, below, common)} {operator} "
                 f"{self._condition(aliases, depth - 1, below, common)})"
             )
         if depth and choice < 0.35:
             return f"(NOT {self._condition(aliases, depth - 1, below, common)})"
         if below and choice < 0.45 and common is not None:
-            word = self._random.choice(["IN", "NOT IN"])
-            return f"{self._random.choice(aliases)}.p {word} (SELECT p FROM ({self._select(0, common)}) AS n)"
+            test = self._random.choice(["IN", "NOT IN"])
+            return f"{self._random.choice(aliases)}.p {test} (SELECT p FROM ({self._select(0, common)}) AS n)"
         column = f"{self._random.choice(aliases)}.{self._random.choice('ppqqk')}"
         if len(aliases) == 1 and self._chance(0.3):
             column = self._random.choice("pq")

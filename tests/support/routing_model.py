@@ -152,10 +152,10 @@ class Catalogs(_Chance):
         return Thing(primary, frozenset(others) - stale, stale, self._random.randint(0, 9))
 
 
-def in_cluster(case: Case, thing: Thing | None, name: str, cluster: str) -> bool:
-    if thing is None:
+def in_cluster(case: Case, partition: Thing | None, name: str, cluster: str) -> bool:
+    if partition is None:
         return cluster == case.primary(name)
-    return cluster == thing.primary or cluster in thing.fresh
+    return cluster == partition.primary or cluster in partition.fresh
 
 
 def read_things(table: Table, days: Days) -> dict[str, Thing | None]:
@@ -172,8 +172,8 @@ def can_run(case: Case, cluster: str) -> bool:
         if any(primary != cluster for primary in output_primaries(case, name, day)):
             return False
     for name, days in case.statement.inputs:
-        things = read_things(case.tables[name], days).values()
-        if not all(in_cluster(case, thing, name, cluster) for thing in things):
+        partitions = read_things(case.tables[name], days).values()
+        if not all(in_cluster(case, partition, name, cluster) for partition in partitions):
             return False
     return True
 
@@ -215,9 +215,9 @@ def cheapest(case: Case, candidates: Sequence[str]) -> int:
     for cluster in candidates:
         missing: dict[tuple[str, str], int] = {}
         for name, days in case.statement.inputs:
-            for day, thing in read_things(case.tables[name], days).items():
-                if not in_cluster(case, thing, name, cluster):
-                    missing[name, day] = thing.size if thing is not None else 0
+            for day, partition in read_things(case.tables[name], days).items():
+                if not in_cluster(case, partition, name, cluster):
+                    missing[name, day] = partition.size if partition is not None else 0
         costs.append(sum(missing.values()))
     return min(costs)
 

@@ -59,12 +59,12 @@ def suspending_at(step: int, steps: list[str]) -> Iterator[None]:
     :param steps: the steps that were done.
     """
 
-    def take(what: str) -> None:
-        if what == "heartbeat":  # comes when it comes
+    def take(name: str) -> None:
+        if name == "heartbeat":  # comes when it comes
             return
-        steps.append(what)
+        steps.append(name)
         if len(steps) == step + 1:
-            print(json.dumps({"suspended": what}), flush=True)
+            print(json.dumps({"suspended": name}), flush=True)
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def noted(call: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:

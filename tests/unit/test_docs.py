@@ -165,20 +165,20 @@ def commands() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("where", "command"), sorted(set(commands())))
 def test_commands_exist(where: str, command: str) -> None:
-    words, optional = shlex.split(command.replace("[", "").replace("]", "")), "[" in command
+    arguments, optional = shlex.split(command.replace("[", "").replace("]", "")), "[" in command
     parser = build_parser()
     used: list[argparse.ArgumentParser] = [parser]
-    for word in words[1:]:
-        if word.startswith("-"):
-            assert any(word.partition("=")[0] in one._option_string_actions for one in used), word
+    for argument in arguments[1:]:
+        if argument.startswith("-"):
+            assert any(argument.partition("=")[0] in one._option_string_actions for one in used), argument
         elif (choices := _subcommands(used[-1])) is not None:
-            alternatives = [alternative for alternative in word.split("|") if alternative]
-            assert set(alternatives) <= set(choices), word
+            alternatives = [alternative for alternative in argument.split("|") if alternative]
+            assert set(alternatives) <= set(choices), argument
             used.extend(choices[alternative] for alternative in alternatives[-1:])
-        elif word == "|":
+        elif argument == "|":
             used.pop()
     if where.rpartition(":")[2].isdigit() and "|" not in command and not optional:
-        parser.parse_args(words[1:])
+        parser.parse_args(arguments[1:])
 
 
 def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser] | None:

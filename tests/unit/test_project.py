@@ -37,9 +37,9 @@ def pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("what", FORBIDDEN)
-def test_no_tracked_file_names(what: str) -> None:
-    pattern = re.compile(FORBIDDEN[what])
+@pytest.mark.parametrize("case", FORBIDDEN)
+def test_no_tracked_file_names(case: str) -> None:
+    pattern = re.compile(FORBIDDEN[case])
     found = []
     for path in tracked_files():
         data = path.read_bytes()

@@ -244,7 +244,7 @@ def test_deletes_are_looked_up_in_the_scan(spark: SparkSession) -> None:
     assert "getbit" in plan
     assert "currentTransaction" not in plan
     # A subquery, as a join, would be executed before and apart.
-    assert not any(word in plan for word in ("Subquery", "Join", "Adaptive"))
+    assert not any(node in plan for node in ("Subquery", "Join", "Adaptive"))
 
 
 def _plan(frame: DataFrame) -> str:

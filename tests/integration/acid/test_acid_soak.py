@@ -127,9 +127,9 @@ def paired(rows: Iterable[tuple[int, int]]) -> dict[int, int]:
     found: dict[int, list[int]] = {}
     for pair, amount in rows:
         found.setdefault(pair, []).append(amount)
-    wrong = {pair: some for pair, some in found.items() if len(some) != 2 or sum(some)}
+    wrong = {pair: counts for pair, counts in found.items() if len(counts) != 2 or sum(counts)}
     assert not wrong
-    return {pair: max(some) for pair, some in found.items()}
+    return {pair: max(counts) for pair, counts in found.items()}
 
 
 def repeat(ended: threading.Event, step: Callable[[], object]) -> None:

@@ -138,4 +138,4 @@ def test_what_javas_orc_reader_mistakes(
             update(spark, client, table, rows.withColumn("t", fn.expr("timestamp'2026-01-01 00:00:00'")))
     zones("UTC")
     rows = read_table(spark, client, table).orderBy("p", "id").selectExpr("string(t)", "string(a[1])")
-    assert [tuple(row) for row in rows.collect()] == [(one, one) for some in DOUBTFUL[zone] for one in some]
+    assert [tuple(row) for row in rows.collect()] == [(one, one) for times in DOUBTFUL[zone] for one in times]

@@ -161,8 +161,8 @@ def test_partitions(spark: SparkSession, client: MetastoreClient, hive: HiveSql)
     assert [row[0] for row in hive.execute("select id from w.parts order by id")] == ["5", "20", "51"]
 
 
-def _without(some: dict[str, Any], key: str) -> dict[str, Any]:
-    return {one: value for one, value in some.items() if one != key}
+def _without(parameters: dict[str, Any], key: str) -> dict[str, Any]:
+    return {one: value for one, value in parameters.items() if one != key}
 
 
 BUCKETED = {
@@ -697,12 +697,12 @@ def test_replication_hears_of_the_files(spark: SparkSession, client: MetastoreCl
     hive.execute(f"create table w.heard (id int) partitioned by (p int) {ACID}")
     done = append(spark, client, "w.heard", spark.sql("select 1 id, 2 p"))
     request = types.GetAllWriteEventInfoRequest(txnId=done.txn_id)
-    (heard,) = client.call("get_all_write_event_info", request)
-    assert (heard.database, heard.table, heard.writeId) == ("w", "heard", 1)
-    assert "p=2" in heard.partition
+    (event,) = client.call("get_all_write_event_info", request)
+    assert (event.database, event.table, event.writeId) == ("w", "heard", 1)
+    assert "p=2" in event.partition
     # bucket and directory, as Hive's ReplChangeManager puts them together
-    assert "/p=2/delta_0000001_0000001_0000/bucket_" in heard.files
-    assert heard.files.endswith("###delta_0000001_0000001_0000")
+    assert "/p=2/delta_0000001_0000001_0000/bucket_" in event.files
+    assert event.files.endswith("###delta_0000001_0000001_0000")
 
 
 def test_refused(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:

@@ -133,20 +133,20 @@ _WIDE = Context(prec=60)
 
 
 def _bits(width: int) -> Callable[[random.Random], str]:
-    def some(rng: random.Random) -> str:
+    def draw(rng: random.Random) -> str:
         edge = [0, -1, 2 ** (width - 1) - 1, -(2 ** (width - 1))]
         return str(rng.choice([*edge, rng.randint(*edge[3:1:-1]), rng.randint(*edge[3:1:-1])]))
 
-    return some
+    return draw
 
 
 def _float_bits(form: str, bits: str) -> Callable[[random.Random], str]:
-    def some(rng: random.Random) -> str:
+    def draw(rng: random.Random) -> str:
         odd = [0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1.5, -1.5]
         value = rng.choice([rng.choice(odd), rng.uniform(-1e9, 1e9), rng.gauss(0, 1)])
         return str(struct.unpack(bits, struct.pack(form, value))[0])
 
-    return some
+    return draw
 
 
 def _random_moment(rng: random.Random) -> list[int]:

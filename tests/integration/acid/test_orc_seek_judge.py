@@ -62,7 +62,7 @@ def rows(seed: int) -> pa.Table:
         "later": pa.array(np.abs(numbers) * 10**9 + 123_000, pa.timestamp("ns")),
     }
     places = {name: pa.array(np.arange(ROWS), mask=chance.random(ROWS) < 0.2) for name in columns}
-    some = {name: array.take(places[name]) for name, array in columns.items()}
+    taken = {name: array.take(places[name]) for name, array in columns.items()}
     # Without nulls, so that its fields are encoded apart.
     rates = pa.array([Decimal(int(one % 10**9)) / 10_000 for one in numbers], pa.decimal128(9, 4))
     made = pa.StructArray.from_arrays([rates, pa.array(numbers)], ["rate", "n"])
@@ -71,8 +71,8 @@ def rows(seed: int) -> pa.Table:
     repeated = {"same": pa.array(np.full(ROWS, 7, np.int32)), "few": few}
     nothing = pa.nulls(ROWS, pa.int64())
     others = {"made": made, "nothing": nothing, **repeated}
-    late = {name: some.pop(name) for name in ("risen", "fallen", "born", "seen", "later")}
-    return pa.table({"id": np.arange(ROWS), **some, **others, **late})
+    late = {name: taken.pop(name) for name in ("risen", "fallen", "born", "seen", "later")}
+    return pa.table({"id": np.arange(ROWS), **taken, **others, **late})
 
 
 def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:

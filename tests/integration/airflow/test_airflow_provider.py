@@ -50,8 +50,8 @@ def last_json(text: str) -> Any:
 
 
 def test_airflow_finds_the_provider(home: dict[str, str]) -> None:
-    told = run(home, "-m", "airflow", "providers", "get", "airflow-hive-federation", "-o", "json")
-    (found,) = last_json(told)
+    output = run(home, "-m", "airflow", "providers", "get", "airflow-hive-federation", "-o", "json")
+    (found,) = last_json(output)
     assert found["Version"] == __version__
 
 

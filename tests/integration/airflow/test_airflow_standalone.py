@@ -46,9 +46,9 @@ class Finished:
     run_id: str
     drain_states: list[str]
 
-    def task(self, name: str, what: str = "") -> Any:
+    def task(self, name: str, suffix: str = "") -> Any:
         path = f"/api/v2/dags/{DAG_ID}/dagRuns/{self.run_id}/taskInstances/replicate.{name}"
-        return self.server.request(path + what)
+        return self.server.request(path + suffix)
 
     def xcom(self, name: str) -> Any:
         return self.task(name, "/xcomEntries/return_value?deserialize=true")["value"]
@@ -269,9 +269,9 @@ def test_failover_when_a_person_agrees_and_the_way_back(
     answer(server, agreed, "Approve")
     assert state(server, agreed) == "success"
     path = f"{agreed}/taskInstances/switch/xcomEntries/return_value?deserialize=true"
-    word = server.request(path)["value"]
-    assert word["converged"] is True
-    assert "hangar_copy of the former target may be written" in word["summary"]
+    result = server.request(path)["value"]
+    assert result["converged"] is True
+    assert "hangar_copy of the former target may be written" in result["summary"]
 
     hive_sql_target.execute("INSERT INTO hangar_copy.planes VALUES (5, 'N5', 3)")
     back = begin(
@@ -282,8 +282,8 @@ def test_failover_when_a_person_agrees_and_the_way_back(
             "target_database": "hangar",
             "source_conn_id": "hive_target",
             "target_conn_id": "hive_source",
-            "policy": word["policy"]["name"],
-            "external_prefix": word["policy"]["external_prefix"],
+            "policy": result["policy"]["name"],
+            "external_prefix": result["policy"]["external_prefix"],
         },
         run_id="back",
     )

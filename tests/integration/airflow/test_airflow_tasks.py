@@ -189,10 +189,10 @@ def test_a_database_that_is_not_there_fails_for_good() -> None:
 def test_the_dump_operator_waits_by_itself_and_its_xcom_is_plain(tmp_path: Path) -> None:
     policy = {"name": "tower", "source_database": DATABASE, "dump_root": f"file:{tmp_path}"}
     task = BootstrapDumpOperator(task_id="dump", policy=policy, source_conn_id="source")
-    told = task.execute({})  # type: ignore[arg-type]
-    assert json.loads(json.dumps(told)) == told
-    assert told["tables"] == 1
-    assert told["dump"].startswith(f"file:{tmp_path}/tower/")
+    result = task.execute({})  # type: ignore[arg-type]
+    assert json.loads(json.dumps(result)) == result
+    assert result["tables"] == 1
+    assert result["dump"].startswith(f"file:{tmp_path}/tower/")
 
 
 def test_a_target_that_is_not_ours_fails_for_good(target: EmbeddedMetastore, tmp_path: Path) -> None:

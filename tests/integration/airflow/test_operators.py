@@ -60,8 +60,8 @@ class Airflow:
             timeout=400,
         )
         assert done.returncode == 0, done.stderr[-4000:]
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return told
+        tasks: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return tasks
 
 
 @dataclass(frozen=True)
@@ -157,11 +157,11 @@ def rows(sql: HiveSql) -> list[Row]:
 
 
 def test_a_metastore_that_does_not_answer_is_asked_again_as_the_retries_say(tmp_path: Path) -> None:
-    told = Airflow(tmp_path, source=1, target=1).run(DATABASE)
-    assert {name: told[name]["state"] for name in TASKS} == {
+    tasks = Airflow(tmp_path, source=1, target=1).run(DATABASE)
+    assert {name: tasks[name]["state"] for name in TASKS} == {
         "drain": "failed",
         **dict.fromkeys(TASKS[1:], "upstream_failed"),
     }
-    assert told["drain"]["tries"] == 3
-    assert told["drain"]["error"].startswith("MetastoreUnreachableError: ")
-    assert "127.0.0.1:1" in told["drain"]["error"]
+    assert tasks["drain"]["tries"] == 3
+    assert tasks["drain"]["error"].startswith("MetastoreUnreachableError: ")
+    assert "127.0.0.1:1" in tasks["drain"]["error"]

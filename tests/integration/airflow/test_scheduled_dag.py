@@ -43,19 +43,19 @@ class Schedule:
     airflow: DemoAirflow
     conf: dict[str, str]
     connections: dict[str, dict[str, object]]
-    heard: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[tuple[str, str]] = field(default_factory=list)
 
     def run(self) -> set[str]:
         """One run; the tasks that ran, Spark's name among them if it was started."""
-        self.heard.clear()
+        self.lines.clear()
         before = self.airflow.log_path.stat().st_size
         self.airflow.run_dag(
             DagRun(conf=self.conf, connections=self.connections),
-            lambda task, text: self.heard.append((task, text)),
+            lambda task, text: self.lines.append((task, text)),
         )
         log = self.airflow.log_path.read_bytes()[before:].decode()
         spark = {"spark"} if "spark-submit" in log else set()
-        return {task for task, _ in self.heard} | spark
+        return {task for task, _ in self.lines} | spark
 
 
 def test_the_same_dag_bootstraps_and_then_keeps_in_step(
@@ -124,7 +124,7 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     second = schedule.run()
     assert second >= {"decide", "increment", "load", "verify", "spark"}
     assert not second & {"drain", "dump"}
-    assert ("verify", "harbour_copy: 3 tables compared, 0 differences") in schedule.heard
+    assert ("verify", "harbour_copy: 3 tables compared, 0 differences") in schedule.lines
     assert_equal("ships", "calls", "tugs")
     assert near.execute({}) == {"events": 0, "seconds": 0.0}  # type: ignore[arg-type]
     with connected(target) as client:
@@ -133,4 +133,4 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     third = schedule.run()
     assert third >= {"decide", "increment", "load", "verify"}
     assert "spark" not in third
-    assert any("is up to date at event" in text for task, text in schedule.heard if task == "load")
+    assert any("is up to date at event" in text for task, text in schedule.lines if task == "load")

@@ -110,8 +110,8 @@ def stale(client: MetastoreClient, registry: ClusterRegistry, table: str) -> tup
             object_name(described, types.Partition(values=list(one.values))): one.placement
             for one in facts.partitions(found)
         }
-    told = [name for name, placement in by_name.items() if placement is not None and placement.stale]
-    return sorted(told), sorted(facts.check_files(DATABASE, table, "C2"))
+    stale = [name for name, placement in by_name.items() if placement is not None and placement.stale]
+    return sorted(stale), sorted(facts.check_files(DATABASE, table, "C2"))
 
 
 def test_a_registry_in_the_configuration_of_a_metastore(tmp_path: Path, registry: ClusterRegistry) -> None:

@@ -115,14 +115,14 @@ def test_its_database_asks_for_a_password(source: EmbeddedMetastore, tmp_path: P
     """Derby listens where every user of the machine reaches it."""
     known = tmp_path / "password"
 
-    def said(password: str) -> str:
+    def answers(password: str) -> str:
         known.write_text(password, encoding="utf-8")
         return run_groovy("derby_login.groovy", source.jdbc_url, str(known), scratch=tmp_path)
 
     rejected = "08004"
-    assert {said(password) for password in ("", "guessed")} == {f"{rejected},{rejected}"}
+    assert {answers(password) for password in ("", "guessed")} == {f"{rejected},{rejected}"}
     assert not (source.directory / "theirs").exists()
-    assert said(source.jdbc_password) == "in,in"
+    assert answers(source.jdbc_password) == "in,in"
 
 
 def test_the_password_is_in_files_of_its_owner_alone(source: EmbeddedMetastore) -> None:

@@ -106,7 +106,7 @@ def spelt(value: Any, enum: Any) -> str:
     return plain(text) if text.isupper() else text
 
 
-def told(value: Any, *, named: bool) -> Counter[tuple[str, str]]:
+def field_counts(value: Any, *, named: bool) -> Counter[tuple[str, str]]:
     return Counter((name if named else "", text.replace(OURS, THEIRS)) for name, text in leaves(value, ""))
 
 
@@ -133,17 +133,20 @@ def test_every_answer_is_that_of_thrift(
     for number, (name, fields) in enumerate(STEPS):
         got = stub.call(name, proto.request(name, fields, THEIRS, str(tmp_path)))
         exception, value = thrift(client, name, proto.request(name, fields, OURS, str(tmp_path)))
-        what = f"{number} {name}: {got.code} {got.text!r}"
+        call = f"{number} {name}: {got.code} {got.text!r}"
         if exception != OK:
             if got.code == "OK" or got.exception != exception:
-                differing.append(f"{what}, by Thrift {exception} {value!r}")
+                differing.append(f"{call}, by Thrift {exception} {value!r}")
         elif got.code != "OK":
-            differing.append(f"{what}, by Thrift it answers")
+            differing.append(f"{call}, by Thrift it answers")
         else:
             named = isinstance(value, Struct)
-            theirs, ours = told(proto.response(name, got.data), named=named), told(value, named=named)
+            theirs, ours = (
+                field_counts(proto.response(name, got.data), named=named),
+                field_counts(value, named=named),
+            )
             if theirs != ours:
-                differing.append(f"{what}: only by gRPC {theirs - ours}, only by Thrift {ours - theirs}")
+                differing.append(f"{call}: only by gRPC {theirs - ours}, only by Thrift {ours - theirs}")
     assert not differing, "\n".join(differing)
 
 

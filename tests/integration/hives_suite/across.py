@@ -166,7 +166,7 @@ def constraints(scene: Scene, side: Side, table: str) -> dict[str, int]:
     """Number of columns that each kind of constraints of a table names."""
     with side.pool.client() as client:
         found = to_json(client.get_table_constraints(side.database, f"{scene.name}_{table}"))
-    return {kind: len(some) for kind, some in found.items() if some}
+    return {kind: len(differences) for kind, differences in found.items() if differences}
 
 
 def constrained(**tables: dict[str, int]) -> Any:
@@ -183,8 +183,8 @@ def drop_all_constraints(scene: Scene) -> None:
             found = to_json(client.get_table_constraints(side.database, f"{scene.name}_{table}"))
         names = {
             value
-            for some in found.values()
-            for one in some
+            for differences in found.values()
+            for one in differences
             for key, value in one.items()
             if key in {"pk_name", "fk_name", "uk_name", "nn_name", "dc_name"} and value
         }

@@ -107,5 +107,7 @@ def _described(one: Any, side: Side, transactional: bool) -> Iterator[tuple[str,
 
 def _constraints(client: MetastoreClient, table: Any) -> Any:
     found = to_json(client.get_table_constraints(table.dbName, table.tableName))
-    text = repr(sorted((kind, sorted(map(repr, some))) for kind, some in found.items() if some))
+    text = repr(
+        sorted((kind, sorted(map(repr, differences))) for kind, differences in found.items() if differences)
+    )
     return re.sub(rf"\b{table.dbName}\b", "DATABASE", text)

@@ -64,14 +64,14 @@ def run_scenarios(
     shared = [one for one in every if one.properties is None]
     batches = [(database, properties, shared)] if shared else []
     batches += [(f"{database}_{one.name}", one.properties or "", [one]) for one in every if one not in shared]
-    for name, properties, some in batches:
+    for name, properties, batch in batches:
         pair.source_sql.execute(f"CREATE DATABASE {name} {properties.replace('{root}', str(root))}")
         base = f"file:{pair.target.external_warehouse}/{name}_base"
         with cycles(pair.source, pair.target, engines, root, source_database=name, external_base=base) as one:
-            scenes = {each.name: Scene(each.name, one, root / name / each.name) for each in some}
+            scenes = {each.name: Scene(each.name, one, root / name / each.name) for each in batch}
             for scene in scenes.values():
                 scene.files.mkdir(parents=True)
-            failures |= _Batch(one, some, scenes).run()
+            failures |= _Batch(one, batch, scenes).run()
     return failures
 
 

@@ -100,8 +100,8 @@ def test_a_query_and_objects_by_the_operator(
             timeout=200,
         )
         assert done.returncode == 0, done.stderr[-4000:]
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return told
+        tasks: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return tasks
 
     orders(tmp_path / "shop.db", (1, "été"), (3, "c"), (2, "100 %"))
     write_atomically("s3://ingested/orders/2026-01.csv", [b"11,k\n12,l\n"], store)

@@ -108,6 +108,6 @@ def test_an_answer_is_never_held_whole(database: Database) -> None:
         timeout=200,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout)
-    assert told["rows"] == count
-    assert told["taken_bytes"] < ANSWER_BYTES / 3
+    report = json.loads(done.stdout)
+    assert report["rows"] == count
+    assert report["taken_bytes"] < ANSWER_BYTES / 3

@@ -314,9 +314,9 @@ def test_the_writer_reads_what_the_serde_reads(
     if not case.fails:
         lenient = judge.ours("null", records)
         for record, hives, ours in unlike(records, judge.hive(records), lenient):
-            told = [(one, other) for one, other in zip(hives, ours, strict=True) if one != other]
+            differences = [(one, other) for one, other in zip(hives, ours, strict=True) if one != other]
             # Where RegexSerDe has no true it has a false.
-            assert REFUSED & set(record.split("|")) or told == [("false", None)], (record, told)
+            assert REFUSED & set(record.split("|")) or differences == [("false", None)], (record, differences)
 
 
 def unlike(records: Sequence[bytes], hives: Iterable[Any], ours: Iterable[Any]) -> list[tuple[str, Any, Any]]:

@@ -134,8 +134,8 @@ def test_the_command_line_and_the_hook(
         "AIRFLOW_CONN_HIVE_GRPC", json.dumps({"conn_type": "hive_federation", "extra": {"uris": uri}})
     )
     hook = HiveMetastoreHook("hive_grpc")
-    works, told = hook.test_connection()
-    assert works, told
+    works, message = hook.test_connection()
+    assert works, message
     with closing(hook.get_conn()) as hms:
         assert hms.get_table(DATABASE, "ext").tableName == "ext"
 

@@ -208,10 +208,10 @@ def test_pages_have_all_partitions(
     # Of known names: those that a range holds for, and those among which lie many others.
     monkeypatch.setattr(partition_calls, "PARTITIONS_A_CALL", 1)
     names = sorted(client.list_partition_names(DATABASE, name))
-    for some in (names, names[1:], [names[0], names[-1]], [*names[:2], "k=gone"]):
-        found = client.get_partitions_of(DATABASE, name, some)
-        wanted = [one for one in at_once if partition_name(["k"], one.values or []) in some]
-        assert sorted(map(repr, found)) == sorted(map(repr, wanted)), some
+    for wanted_names in (names, names[1:], [names[0], names[-1]], [*names[:2], "k=gone"]):
+        found = client.get_partitions_of(DATABASE, name, wanted_names)
+        wanted = [one for one in at_once if partition_name(["k"], one.values or []) in wanted_names]
+        assert sorted(map(repr, found)) == sorted(map(repr, wanted)), wanted_names
 
 
 def _in_pages(monkeypatch: pytest.MonkeyPatch, size: int) -> None:

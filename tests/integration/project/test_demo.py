@@ -41,8 +41,8 @@ def test_the_demo_replicates_and_verifies(tmp_path: Path) -> None:
     }
     assert all(table["digest_equal"] is True for table in result["tables"])
     # It waited for the transaction left open, deferred.
-    for told in ("1 transaction(s) to wait for", "deferred", "is published at event", "4 tables compared"):
-        assert told in done.stderr
+    for line in ("1 transaction(s) to wait for", "deferred", "is published at event", "4 tables compared"):
+        assert line in done.stderr
     assert not any("\x1b" in text or "\r" in text for text in (done.stdout, done.stderr))
 
 

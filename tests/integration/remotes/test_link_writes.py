@@ -56,7 +56,7 @@ class Trial:
         self._remote, self._engine, self._place, self._far = remote, engine, place, far
         self._numbers = itertools.count()
         #: What the engines said, to be seen when a test fails.
-        self.told: list[str] = []
+        self.lines: list[str] = []
 
     def outcome(
         self, attempt: Attempt, kind: str, *, whole_database: bool = False, before: Sequence[str] = ()
@@ -80,17 +80,17 @@ class Trial:
             local_table(near, database, kind, place / "own")
             names = {"t": f"{database}.{kind}", "o": f"{database}.own", "db": database}
             names |= {"in": f"{place}/in", "dir": f"{place}/dir"}
-            said = self._engine([*before, *attempt.statements(kind, names)], kind)
+            errors = self._engine([*before, *attempt.statements(kind, names)], kind)
             changed = self._remote.changed()
-            self.told.append(
-                f"{kind} {attempt.name}: {'changed; ' if changed else ''}{' '.join(said.split())[-300:]}"
+            self.lines.append(
+                f"{kind} {attempt.name}: {'changed; ' if changed else ''}{' '.join(errors.split())[-300:]}"
             )
             if changed:
                 self._remote.mend()
                 assert not self._remote.changed(), "the remote's definitions have changed"
             with suppress(NoSuchObjectError):
                 near.drop_database(database, delete_data=False, cascade=True)
-        return REMOTE if changed else REFUSED if said else LINK_ONLY
+        return REMOTE if changed else REFUSED if errors else LINK_ONLY
 
     def outcomes(self, attempt: Attempt, group: str, kinds: Sequence[str]) -> str:
         """Try a statement on each kind of a group; the cell of the page."""
@@ -136,7 +136,7 @@ def compare(trial: Trial, attempts: Sequence[Attempt], kinds: Sequence[str], fir
     found = {one.name: [trial.outcomes(one, group, kinds) for group in GROUPS] for one in attempts}
     expected = {name: cells[first : first + len(GROUPS)] for name, cells in page().items()}
     expected = {name: cells for name, cells in expected.items() if any(cells)}
-    assert found == expected, "\n".join(trial.told)
+    assert found == expected, "\n".join(trial.lines)
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_spark(source: EmbeddedMetastore, hive_2: str, remote: Remote, tmp_path:
         }
         loads = [one for one in SPARK if one.name.startswith("LOAD") or one in inserts]
         tried |= {(one.name, "guarded"): trial.outcome(one, "parquet_p", before=["GUARDED"]) for one in loads}
-    assert set(tried.values()) == {REFUSED}, (tried, trial.told)
+    assert set(tried.values()) == {REFUSED}, (tried, trial.lines)
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_settings_that_close_the_rest_in_hive(
         hive_sql_target.set("hive.exec.pre.hooks", HOOK)
         hooked = {(one.name, kind): trial.outcome(one, kind, whole_database=True) for one, kind in trials}
         hive_sql_target.set("hive.exec.pre.hooks", "")
-    assert set(hooked.values()) == {REFUSED}, (hooked, trial.told)
+    assert set(hooked.values()) == {REFUSED}, (hooked, trial.lines)
     settings = {
         "hive.security.authorization.enabled": "true",
         "hive.security.authorization.manager": BY_STORE,
@@ -202,6 +202,6 @@ def test_settings_that_close_the_rest_in_hive(
         plain = [(one, kind) for one, kind in trials if kind in PLAIN]
         stored = {(one.name, kind): trial.outcome(one, kind) for one, kind in plain}
     assert set(stored.values()) == {REFUSED}, (
-        {one: what for one, what in stored.items() if what != REFUSED},
-        trial.told,
+        {one: outcome for one, outcome in stored.items() if outcome != REFUSED},
+        trial.lines,
     )

@@ -151,9 +151,9 @@ def test_what_is_left_out_is_named(
             assert f"{one} is left out: {report['skipped'][one]}" in logged
     capfd.readouterr()
     assert main(["remote", "refresh", "air_left_out", "--whole", "--metastore", "near"]) == 0
-    said = capfd.readouterr().err
+    stderr = capfd.readouterr().err
     for one, why in reasons.items():
-        assert any(line.startswith(f"{one}: left out: ") and why in line for line in said.splitlines())
+        assert any(line.startswith(f"{one}: left out: ") and why in line for line in stderr.splitlines())
     DropRemoteOperator(task_id="drop", remote="air_left_out", kind="database", **LOCAL).execute({})
     with connected(metastores["far"]) as client:
         client.drop_database(name, delete_data=False, cascade=True)

@@ -68,12 +68,12 @@ def holder(target: EmbeddedMetastore) -> Iterator[subprocess.Popen[str]]:
 def test_one_works_and_the_other_says_so_until_the_first_is_killed(
     target: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     with pool(target) as made:
         with holder(target) as first:
             with (
                 pytest.raises(CycleRunningError, match=rf"{DATABASE}: policy locked, process {first.pid} of"),
-                locked(made, progress=said.append),
+                locked(made, progress=lines.append),
             ):
                 pass
             # The refused one has left nothing in the queue.
@@ -91,9 +91,9 @@ def test_one_works_and_the_other_says_so_until_the_first_is_killed(
         with holder(target) as second:
             second.kill()
         monkeypatch.setattr(cycle_lock, "_is_dead_here", lambda _: False)
-        with locked(made, silence_s=2.0, progress=said.append) as lock:
+        with locked(made, silence_s=2.0, progress=lines.append) as lock:
             lock.check()
-        assert said[-1].endswith("is dead: its lock is removed.")
+        assert lines[-1].endswith("is dead: its lock is removed.")
 
 
 def test_a_cycle_whose_lock_was_taken_over_stops(target: EmbeddedMetastore, tmp_path: Path) -> None:

@@ -108,8 +108,8 @@ class Side:
     database: str
     external: str
 
-    def said(self) -> dict[str, Any]:
-        """All the metastore says of the database, names and places made those of both sides."""
+    def contents(self) -> dict[str, Any]:
+        """Return all that the metastore has of the database; names and places become those of both sides."""
         with self.pool.client() as client:
             found: dict[str, Any] = {"database": to_json(client.get_database(self.database))}
             for function in client.get_functions(self.database):
@@ -188,7 +188,7 @@ class Scene:
 
     def assert_equal(self, after: str) -> None:
         dump = self.cycle()
-        source, target = (side.said() for side in self.sides)
+        source, target = (side.contents() for side in self.sides)
         for name in sorted(source.keys() | target.keys()):
             if source.get(name) != target.get(name):
                 a, b = (_flat(side.get(name)) for side in (source, target))

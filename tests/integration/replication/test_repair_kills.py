@@ -144,8 +144,8 @@ def test_a_repair_killed_at_its_steps_ends_in_the_same_state(
     steps: list[str] = []
     assert case.repair(steps.append).report.differences == []
     expected = case.state()
-    for what in ("tables", "write_ids", "files"):
-        assert expected[what] == whole[what]
+    for field in ("tables", "write_ids", "files"):
+        assert expected[field] == whole[field]
     assert {
         "replace written",
         "copy",

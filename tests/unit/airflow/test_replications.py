@@ -162,17 +162,17 @@ def test_tables_as_assets() -> None:
     where = namespace(MetastoreSettings(uris=("thrift://one:9084", "thrift://two:9083")))
     table = TableDataset(namespace=where, database="sales", table="orders")
     assert table.asset.uri == "hive://one:9084/sales/orders"
-    told: list[tuple[Any, Any]] = []
+    asset_events: list[tuple[Any, Any]] = []
 
     class Events:
         """Aliases have no hash in Airflow 3.1."""
 
         def __getitem__(self, alias: Any) -> Any:
             assert alias == REPLICATED
-            return SimpleNamespace(add=lambda asset, extra: told.append((asset.uri, extra)))
+            return SimpleNamespace(add=lambda asset, extra: asset_events.append((asset.uri, extra)))
 
     announce({"outlet_events": Events()}, REPLICATED, [table], {"event_id": 7})  # type: ignore[typeddict-item]
-    assert told == [("hive://one:9084/sales/orders", {"event_id": 7})]
+    assert asset_events == [("hive://one:9084/sales/orders", {"event_id": 7})]
     announce({}, REPLICATED, [table], {})
 
 

@@ -271,13 +271,13 @@ def test_statistics_of_a_table_come_a_hundred_columns_a_call(stubbed: tuple[Glue
         {"ColumnStatisticsList": [], "Errors": [{"ColumnName": "c1"}]},
         {**asked, "ColumnNames": columns[:100]},
     )
-    told = [
+    statistics = [
         glue_statistics(name.upper(), kind, facts)
         for name, (kind, facts, _) in zip(columns[100:], STATISTICS, strict=True)
     ]
     stubber.add_response(
         "get_column_statistics_for_table",
-        {"ColumnStatisticsList": told},
+        {"ColumnStatisticsList": statistics},
         {**asked, "ColumnNames": columns[100:]},
     )
     sd = types.StorageDescriptor(cols=[types.FieldSchema(name=name, type="int") for name in columns])

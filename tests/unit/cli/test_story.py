@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def told(*lines: str, stream: io.StringIO | None = None, step_s: float = 0.0) -> str:
+def story(*lines: str, stream: io.StringIO | None = None, step_s: float = 0.0) -> str:
     clock = Clock()
     stream = stream or io.StringIO()
     story = Story(stream, clock)
@@ -58,13 +58,13 @@ def test_stages_have_the_time() -> None:
     ],
 )
 def test_lines_of_the_library(line: str, text: str) -> None:
-    assert told(line) == f"          load    {text}\n"
+    assert story(line) == f"          load    {text}\n"
 
 
 def test_tables_are_counted() -> None:
     lines = [f"s.t{n}: 0 partitions, 1 files, 2 bytes" for n in range(2)]
     lines += [f"d.t{n}: created with 3 partitions" for n in range(2)]
-    assert told(*lines).splitlines()[2:] == [
+    assert story(*lines).splitlines()[2:] == [
         "          load    1 of 2 tables created: d.t0",
         "          load    2 of 2 tables created: d.t1",
     ]
@@ -73,14 +73,14 @@ def test_tables_are_counted() -> None:
 def test_a_long_row_of_tables_is_shortened_and_ends_with_all_of_them() -> None:
     lines = [f"s.t{n}: 0 partitions, 1 files, 2 bytes" for n in range(1000)]
     lines += [f"d.t{n}: created with 0 partitions" for n in range(1000)]
-    text = told(*lines, step_s=0.01).splitlines()
+    text = story(*lines, step_s=0.01).splitlines()
     assert len(text) < 40
     assert text[-1].endswith("1,000 of 1,000 tables created")
 
 
 def test_without_a_terminal_counts_are_told_now_and_then() -> None:
     lines = [f"copy-files: {n} of 100 files, 1.0 of 9.0 MB, 1.0 MB/s" for n in range(101)]
-    text = told(*lines, step_s=1.0)
+    text = story(*lines, step_s=1.0)
     assert "\r" not in text
     assert len(text.splitlines()) == 21
     assert "copied 0 of" not in text
@@ -89,7 +89,7 @@ def test_without_a_terminal_counts_are_told_now_and_then() -> None:
 
 def test_a_terminal_gets_a_bar_that_is_overwritten() -> None:
     lines = [f"copy-files: {n} of 2 files, 1.0 of 9.0 MB, 1.0 MB/s" for n in range(3)]
-    text = told(*lines, stream=Terminal())
+    text = story(*lines, stream=Terminal())
     assert text.count("\n") == 1
     assert "████████████░░░░░░░░░░░░ load    copied 1 of 2 files" in text
     assert text.endswith("\r\x1b[2K          load    copied 2 of 2 files, 1.0 of 9.0 MB, 1.0 MB/s\n")

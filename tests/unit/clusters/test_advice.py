@@ -66,7 +66,7 @@ def records(
 
 
 def advice(catalog: Catalog, *found: list[StatementRecord], budget: int | None = None) -> Advice:
-    every = [one for some in found for one in some]
+    every = [one for advices in found for one in advices]
     return advise(every, catalog, CLUSTERS, today=TODAY, days=7, budget_bytes=budget)
 
 

@@ -54,9 +54,9 @@ def catalog() -> Catalog:
 def filled(rows: dict[str, list[Row]]) -> sqlite3.Connection:
     """All tables have the columns k, p and q; those that are no keys are data."""
     database = sqlite3.connect(":memory:")
-    for name, some in rows.items():
+    for name, table_rows in rows.items():
         database.execute(f"CREATE TABLE {name} (k, p, q)")
-        database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", some)
+        database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", table_rows)
     for name, (text, _) in VIEWS.items():
         database.execute(f"CREATE VIEW {name} AS {text}")
     return database
@@ -99,7 +99,8 @@ def only_read(sql: str, rows: dict[str, list[Row]], catalog: Catalog) -> tuple[d
         return tuple(row["kpq".index(key)] for key in TABLES[name])
 
     return {
-        name: [row for row in some if place(name, row) in kept[name]] for name, some in rows.items()
+        name: [row for row in table_rows if place(name, row) in kept[name]]
+        for name, table_rows in rows.items()
     }, pruned
 
 

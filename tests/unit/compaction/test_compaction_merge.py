@@ -255,9 +255,9 @@ def test_kept_is_what_is_not_deleted(
     # Write ids further apart than 31 bits must not be mixed up.
     move = (2**31 + 1) if far else 1
     ordered = sorted((write_id * move, bucket, row) for write_id, bucket, row in rows)
-    gone = [[(write_id * move, bucket, row) for write_id, bucket, row in some] for some in deleted]
-    mask = kept(keys_of(ordered), [keys_of(sorted(some)) for some in gone])
-    remaining = [key not in {one for some in gone for one in some} for key in ordered]
+    gone = [[(write_id * move, bucket, row) for write_id, bucket, row in keys] for keys in deleted]
+    mask = kept(keys_of(ordered), [keys_of(sorted(keys)) for keys in gone])
+    remaining = [key not in {one for keys in gone for one in keys} for key in ordered]
     assert (list(mask) if mask is not None else [True] * len(ordered)) == remaining
 
 
@@ -274,10 +274,10 @@ def test_keys_are_those_of_the_rows(values: list[tuple[int, int, int]], data: st
     end = data.draw(st.integers(start + 1, len(values)))
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values))))
     left = [value for value, is_left in zip(values, mask, strict=True) if is_left]
-    assert told(keys) == values
-    assert told(keys.part(start, end)) == values[start:end]
-    assert told(keys.where(mask)) == left
-    assert told(joined_keys([keys, keys.where(mask), keys.part(start, end)])) == [
+    assert triples(keys) == values
+    assert triples(keys.part(start, end)) == values[start:end]
+    assert triples(keys.where(mask)) == left
+    assert triples(joined_keys([keys, keys.where(mask), keys.part(start, end)])) == [
         *values,
         *left,
         *values[start:end],
@@ -285,7 +285,7 @@ def test_keys_are_those_of_the_rows(values: list[tuple[int, int, int]], data: st
     assert keys.is_ascending() == (values == sorted(set(values)))
 
 
-def told(keys: Keys) -> list[tuple[int, int, int]]:
+def triples(keys: Keys) -> list[tuple[int, int, int]]:
     return [keys.at(index) for index in range(len(keys))]
 
 

@@ -29,15 +29,15 @@ def failing(kind: str, text: str) -> str:
 
 
 def read(*lines: str) -> tuple[DagTestLog, list[tuple[str, str]]]:
-    heard: list[tuple[str, str]] = []
-    log = DagTestLog(lambda task, text: heard.append((task, text)))
+    pairs: list[tuple[str, str]] = []
+    log = DagTestLog(lambda task, text: pairs.append((task, text)))
     for line in lines:
         log.read(line)
-    return log, heard
+    return log, pairs
 
 
 def test_what_the_tasks_say() -> None:
-    log, heard = read(
+    log, lines = read(
         entry("Filling up the DagBag", "airflow.dag_processing"),
         starting("drain", 1),
         entry("shop: event 7; 1 transaction(s) to wait for: 3", SENSOR),
@@ -51,7 +51,7 @@ def test_what_the_tasks_say() -> None:
         entry("copy-files: 1 of 2 files, 0.0 of 0.0 MB, 0.0 MB/s", HOOK),
         ending("load", 9),
     )
-    assert heard == [
+    assert lines == [
         ("drain", "shop: event 7; 1 transaction(s) to wait for: 3"),
         ("drain", "deferred: Airflow's triggerer waits"),
         ("load", "copy-files: 1 of 2 files, 0.0 of 0.0 MB, 0.0 MB/s"),
@@ -62,8 +62,8 @@ def test_what_the_tasks_say() -> None:
 
 def test_a_failed_task_with_the_first_lines_of_its_error() -> None:
     text = "VerificationError: differs:\n" + "\n".join(f"  table {n}" for n in range(20))
-    log, heard = read(starting("verify", 1), failing("AirflowFailException", text))
-    assert heard == [("verify", "failed")]
+    log, pairs = read(starting("verify", 1), failing("AirflowFailException", text))
+    assert pairs == [("verify", "failed")]
     lines = log.failure().splitlines()
     assert lines[0] == "Task verify failed: VerificationError: differs:"
     assert lines[-1] == "… 9 more lines"

@@ -97,7 +97,7 @@ def test_tokens_that_are_refused_by_the_front(
         authentication={"service.accounts": str(accounts)},
         upstream={"impersonate": True},
     )
-    make, told = BAD[name]
+    make, message = BAD[name]
     token = make()
     with run.channel() as channel:
         error = refused(lambda: call(channel, token))
@@ -105,7 +105,7 @@ def test_tokens_that_are_refused_by_the_front(
             Code.UNAUTHENTICATED,
             "unauthenticated",
         )
-        assert told in error.details()
+        assert message in error.details()
         assert not token or token not in error.details()
         # Nothing reached the metastore, and the same connection serves who is known.
         assert served.calls == []

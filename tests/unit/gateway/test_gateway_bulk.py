@@ -168,8 +168,8 @@ class Many:
         value = types.Partition(values=["@" * 7], dbName="d", tableName="t", sd=storage)
         before, _, behind = encode(value).partition(b"@" * 7)
         for number in range(first, last + 1, 200):
-            some = range(number, min(number + 200, last + 1))
-            yield b"".join(before + str(one).encode() + behind for one in some)
+            numbers = range(number, min(number + 200, last + 1))
+            yield b"".join(before + str(one).encode() + behind for one in numbers)
         yield b"\0"
 
     @staticmethod

@@ -260,7 +260,7 @@ def test_methods_of_indexes_and_unknown_ones_are_refused_and_the_next_call_works
 ) -> None:
     run = gateway(peer(Thrift(tables)).uri)
     one = raw(run)
-    for method, said in (
+    for method, message in (
         ("get_indexes", "no indexes since version 3.0"),
         ("make_coffee", "no method of Hive"),
     ):
@@ -269,7 +269,7 @@ def test_methods_of_indexes_and_unknown_ones_are_refused_and_the_next_call_works
         assert (head.method, head.sequence_id) == (method, 5)
         fault = from_bytes(ApplicationFault, data[head.body :])
         assert fault.type == 1
-        assert said in str(fault.message)
+        assert message in str(fault.message)
     assert one.ask("get_table", dbname="d", tbl_name="t") == {"success": TABLE}
 
 

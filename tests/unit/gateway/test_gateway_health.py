@@ -92,10 +92,12 @@ def test_connections_that_are_all_in_use_say_nothing_of_the_metastore(
     run = gateway(peer(Thrift(wait)).uri, max_connections=1)
     raw(run).sock.sendall(call_bytes("get_all_databases"))
     assert asked.wait(20)
-    told: list[tuple[str, bool]] = []
-    health = Health([run.upstream], HealthSection(timeout_s=0.05), lambda name, up: told.append((name, up)))
+    changes: list[tuple[str, bool]] = []
+    health = Health(
+        [run.upstream], HealthSection(timeout_s=0.05), lambda name, up: changes.append((name, up))
+    )
     health._look(run.upstream)
-    assert told == []
+    assert changes == []
     go.set()
 
 
@@ -107,13 +109,13 @@ def test_a_question_that_hangs_is_given_up_at_the_end(peer: Peers) -> None:
         go.wait(60)
 
     upstream = Upstream("main", MetastoreSettings(uris=(peer(Thrift(hang)).uri,)))
-    told: queue.Queue[Any] = queue.Queue()
-    health = Health([upstream], HealthSection(timeout_s=60), lambda *one: told.put(one)).start()
+    changes: queue.Queue[Any] = queue.Queue()
+    health = Health([upstream], HealthSection(timeout_s=60), lambda *one: changes.put(one)).start()
     assert asked.wait(20)
     health.stop()
     assert not any(thread.is_alive() for thread in health._threads)
     assert upstream.open_connections == 0
-    assert told.empty()
+    assert changes.empty()
     go.set()
 
 

@@ -128,14 +128,14 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_named(name: str) -> None:
-    properties, sections, told = WRONG[name]
+    properties, sections, message = WRONG[name]
     with pytest.raises(ConfigurationError) as caught:
         config(properties, **sections)
-    assert re.search(told, str(caught.value), re.DOTALL)
+    assert re.search(message, str(caught.value), re.DOTALL)
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("com.example.HiveMetaStoreGrpcServer", "cannot be imported"),
         (f"{__name__}.OURS", "is no class"),
@@ -143,9 +143,9 @@ def test_what_is_wrong_is_named(name: str) -> None:
     ],
     ids=["java", "no_class", "no_server"],
 )
-def test_a_class_that_cannot_serve_is_refused(path: str, told: str) -> None:
+def test_a_class_that_cannot_serve_is_refused(path: str, message: str) -> None:
     made = config({SERVER_CLASS: path, "metastore.grpc.port": 0}, thrift=False)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         start(made, nobody)
 
 

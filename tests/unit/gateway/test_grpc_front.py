@@ -341,7 +341,7 @@ def test_who_is_not_accepted_is_told_so(peer: Peers, fronted: Fronts, client: Cl
 
 
 @pytest.mark.parametrize(
-    ("told", "local"),
+    ("peer", "local"),
     [
         ("ipv4:127.0.0.1:5", True),
         ("ipv4:127.8.0.1:5", True),
@@ -352,8 +352,8 @@ def test_who_is_not_accepted_is_told_so(peer: Peers, fronted: Fronts, client: Cl
         ("", False),
     ],
 )
-def test_peers_of_this_machine(told: str, local: bool) -> None:
-    assert is_local(told) is local
+def test_peers_of_this_machine(peer: str, local: bool) -> None:
+    assert is_local(peer) is local
 
 
 def test_health_and_reflection(peer: Peers, fronted: Fronts) -> None:

@@ -141,7 +141,7 @@ def test_changed_certificates_are_served(
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"host": "0.0.0.0"}, "in plain text"),
         ({"host": "0.0.0.0", "allow_plain": True}, "no authentication is set"),
@@ -155,9 +155,9 @@ def test_changed_certificates_are_served(
     ids=["plain", "unknown_callers", "no_class", "other_class", "unknown_setting", "no_files", "no_address"],
 )  # fmt: skip
 def test_a_front_that_would_be_open_or_lame_does_not_start(
-    settings: dict[str, Any], told: str, fronted: Fronts
+    settings: dict[str, Any], message: str, fronted: Fronts
 ) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         fronted("thrift://127.0.0.1:1", **settings)
 
 
@@ -212,13 +212,13 @@ def private(key: Any) -> str:
 
 
 def key_file(path: Path, key: Any, account: str = ACCOUNT) -> Path:
-    told = {
+    keys = {
         "type": "service_account",
         "client_email": account,
         "private_key_id": "k1",
         "private_key": private(key),
     }
-    path.write_text(json.dumps(told), encoding="utf-8")
+    path.write_text(json.dumps(keys), encoding="utf-8")
     return path
 
 
@@ -254,9 +254,9 @@ def test_a_service_accounts_key_file(
 @pytest.mark.parametrize("name", BAD)
 def test_tokens_that_are_refused(name: str, accounts: Path) -> None:
     verifier = tokens.BearerTokens({"service.accounts": str(accounts)})
-    make, told = BAD[name]
+    make, message = BAD[name]
     token = make()
-    with pytest.raises(GatewayError, match=told) as caught:
+    with pytest.raises(GatewayError, match=message) as caught:
         verifier.authenticate(evidence(token))
     assert caught.value.facts["status"] == "unauthenticated"
     assert not token or token not in str(caught.value)
@@ -293,8 +293,8 @@ def test_a_token_is_verified_once_until_it_expires_or_the_keys_change(
 
 def test_an_identity_provider(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
-    told = [jwt.algorithms.RSAAlgorithm.to_jwk(one.public_key(), as_dict=True) for one in (OTHER_RSA, RSA)]
-    path.write_text(json.dumps({"keys": [{**one, "kid": str(n)} for n, one in enumerate(told)]}))
+    keys = [jwt.algorithms.RSAAlgorithm.to_jwk(one.public_key(), as_dict=True) for one in (OTHER_RSA, RSA)]
+    path.write_text(json.dumps({"keys": [{**one, "kid": str(n)} for n, one in enumerate(keys)]}))
     settings = {"jwks": str(path), "issuer": "https://idp", "user.claim": "email", "strip.domain": "true"}
     verifier = tokens.BearerTokens(settings)
 
@@ -350,7 +350,7 @@ def test_keys_stay_in_use_while_their_directory_cannot_be_read(accounts: Path) -
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({}, "whose tokens"),
         ({"jwks": "x"}, "whose tokens"),
@@ -363,13 +363,13 @@ def test_keys_stay_in_use_while_their_directory_cannot_be_read(accounts: Path) -
     ids=["nothing", "no_issuer", "no_directory", "empty", "private", "skew", "unknown"],
 )
 def test_settings_of_tokens_that_cannot_be(
-    settings: dict[str, str], told: str, accounts: Path, tmp_path: Path
+    settings: dict[str, str], message: str, accounts: Path, tmp_path: Path
 ) -> None:
     places = {"accounts": accounts, "empty": tmp_path / "empty", "private": tmp_path / "private"}
     places["empty"].mkdir()
     places["private"].mkdir()
     (places["private"] / "a.pem").write_text(private(RSA), encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=told) as caught:
+    with pytest.raises(ConfigurationError, match=message) as caught:
         tokens.BearerTokens({name: value.format(**places) for name, value in settings.items()})
     assert "PRIVATE KEY" not in str(caught.value)
 
@@ -383,8 +383,8 @@ def test_a_token_is_made_anew_in_time(tmp_path: Path) -> None:
     now[0] += 1
     second = made.token()
     assert second != first
-    told = jwt.decode(second, options={"verify_signature": False})
-    assert told == {
+    payload = jwt.decode(second, options={"verify_signature": False})
+    assert payload == {
         "iss": ACCOUNT,
         "sub": ACCOUNT,
         "aud": "gw",
@@ -416,7 +416,7 @@ def test_a_token_that_was_refused_is_replaced_once(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (None, "cannot be read"),
         ("{}", "no key file"),
@@ -426,14 +426,14 @@ def test_a_token_that_was_refused_is_replaced_once(
     ],
     ids=["missing", "empty", "list", "no_key", "no_json"],
 )
-def test_key_files_that_are_none(content: str | None, told: str, tmp_path: Path) -> None:
+def test_key_files_that_are_none(content: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "key.json"
     if content is not None:
         path.write_text(content, encoding="utf-8")
     settings = MetastoreSettings(
         uris=("grpc://127.0.0.1:1",), grpc=GrpcSettings(service_account_keyfile=str(path))
     )
-    with MetastoreClient(settings) as one, pytest.raises(ConfigurationError, match=told) as caught:
+    with MetastoreClient(settings) as one, pytest.raises(ConfigurationError, match=message) as caught:
         one.connect()
     assert "s3cret" not in str(caught.value)
 

@@ -92,10 +92,10 @@ def test_an_exception_is_a_status_with_its_name_and_message(
     client = serve(tables)
     error = refused(lambda: client.call(service, name, **fields))
     assert (error.code(), error.details()) == (grpc.StatusCode.NOT_FOUND, "no Straße x")
-    told = trailers(error)
-    assert told["hive-exception"] == "NoSuchObjectException"
-    assert told["hive-message-bin"].decode() == "no Straße x"
-    detail = told["grpc-status-details-bin"]
+    metadata = trailers(error)
+    assert metadata["hive-exception"] == "NoSuchObjectException"
+    assert metadata["hive-message-bin"].decode() == "no Straße x"
+    detail = metadata["grpc-status-details-bin"]
     kind = message_factory.GetMessageClass(
         client.pool.FindMessageTypeByName(f"{layout.PACKAGE}.NoSuchObjectException")
     )
@@ -246,8 +246,8 @@ def test_partitions_of_names_and_of_a_filter(serve: Serve) -> None:
     client = serve(partitions(50, []))
     (named,) = client.stream("stream_partitions", database="d", table="t", names=["n=3", "n=4"])
     assert [one.values[0] for one in named.partitions] == ["3", "4"]
-    (some,) = client.stream("stream_partitions", database="d", table="t", filter="n >= 3 and n <= 5")
-    assert len(some.partitions) == 3
+    (answer,) = client.stream("stream_partitions", database="d", table="t", filter="n >= 3 and n <= 5")
+    assert len(answer.partitions) == 3
     both = refused(
         lambda: list(client.stream("stream_partitions", database="d", table="t", names=["n=3"], filter="x"))
     )

@@ -44,9 +44,9 @@ def file(tmp_path: Path, optimized: bool) -> DeltaFile:
 
 @pytest.fixture
 def add(file: DeltaFile, optimized: bool) -> Add:
-    def added(write_id: int, some: pa.RecordBatch) -> None:
+    def added(write_id: int, batch: pa.RecordBatch) -> None:
         stripes = encoded(
-            some,
+            batch,
             bucket=3,
             write_id=write_id,
             first_row_id=file.next_row_id,
@@ -159,9 +159,9 @@ def test_rows_added_between_two_attempts_to_commit_count(file: DeltaFile, add: A
 
 def test_a_file_in_the_making_holds_nothing_of_its_rows(file: DeltaFile, add: Add) -> None:
     """Thousands may be open: one for each bucket of each partition."""
-    some = rows(*range(50_000))
+    batch = rows(*range(50_000))
     before = pa.total_allocated_bytes()
-    add(1, some)
+    add(1, batch)
     assert pa.total_allocated_bytes() == before
 
 

@@ -109,10 +109,10 @@ def main() -> None:
     """What the child process of the test runs: a line for each attack, its memory included."""
     # Of addresses, allocators take gigabytes themselves; this only keeps a failing test from taking all.
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
-    for what, attack in ATTACKS.items():
+    for name, attack in ATTACKS.items():
         rows, bad = outcome(attack)
         used = peak_memory_bytes()
-        print(json.dumps({"what": what, "rows": rows, "bad": bad, "bytes": used}), flush=True)
+        print(json.dumps({"what": name, "rows": rows, "bad": bad, "bytes": used}), flush=True)
 
 
 @pytest.fixture(scope="module")
@@ -131,10 +131,10 @@ def found() -> dict[str, Any]:
     return {one["what"]: one for one in lines}
 
 
-@pytest.mark.parametrize("what", ATTACKS)
-def test_is_one_bad_record_in_little_memory(found: dict[str, Any], what: str) -> None:
-    one = found[what]
-    assert (one["rows"], len(one["bad"])) == ((1, 0) if ATTACKS[what].good else (0, 1))
+@pytest.mark.parametrize("name", ATTACKS)
+def test_is_one_bad_record_in_little_memory(found: dict[str, Any], name: str) -> None:
+    one = found[name]
+    assert (one["rows"], len(one["bad"])) == ((1, 0) if ATTACKS[name].good else (0, 1))
     assert all(index == 0 and 0 < len(reason) < 500 for index, reason in one["bad"])
     assert one["bytes"] < BUDGET_BYTES
 

@@ -47,11 +47,11 @@ def test_every_row_is_in_exactly_one_run(seed: int) -> None:
     last = None
     while True:
         query, parameters = keyset_query("SELECT * FROM t;", ("a", "b", "c"), last, "?")
-        some = database.execute(query, parameters).fetchmany(chance.randint(1, 7))
-        if not some:
+        page = database.execute(query, parameters).fetchmany(chance.randint(1, 7))
+        if not page:
             break
-        found += some
-        last = key(*some[-1])
+        found += page
+        last = key(*page[-1])
     assert found == sorted(rows)
     database.close()
 

@@ -64,10 +64,10 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_refused(what: str) -> None:
+@pytest.mark.parametrize("case", BROKEN)
+def test_refused(case: str) -> None:
     with pytest.raises(MalformedMessage):
-        decode(Bytes(BROKEN[what] + STOP), types.StorageDescriptor())
+        decode(Bytes(BROKEN[case] + STOP), types.StorageDescriptor())
 
 
 def test_more_values_than_their_bytes_allow() -> None:

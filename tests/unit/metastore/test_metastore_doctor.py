@@ -88,7 +88,7 @@ def test_what_is_wrong_is_named(facts: Facts, name: str, state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told", "state"),
+    ("version", "value", "state"),
     [
         ("4.2.1", None, "warning"),
         ("5.0.0", None, "warning"),
@@ -99,9 +99,9 @@ def test_what_is_wrong_is_named(facts: Facts, name: str, state: str) -> None:
         ("fb303", "false", "ok"),
     ],
 )
-def test_the_cleaner_by_version_and_setting(version: str, told: str | None, state: str) -> None:
+def test_the_cleaner_by_version_and_setting(version: str, value: str | None, state: str) -> None:
     keys = ("hive.txn.use.minhistorywriteid", "hive.compactor.clean.aborts.using.cleaner")
-    settings = {} if told is None else dict.fromkeys(keys, told)
+    settings = {} if value is None else dict.fromkeys(keys, value)
     found = {one.name: one for one in assess(Facts(version=version, settings=settings))}
     assert found["cleaner beside transactions"].state == state
     assert found["cleaner beside aborts"].state == state

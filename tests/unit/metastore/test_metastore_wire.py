@@ -125,8 +125,8 @@ def test_text_that_is_no_utf_8_survives() -> None:
 
 
 def test_not_a_number_has_a_name() -> None:
-    told = to_json(types.DoubleColumnStatsData(lowValue=float("nan"), highValue=float("inf")))
-    assert told == {"lowValue": "NaN", "highValue": "Infinity"}
+    document = to_json(types.DoubleColumnStatsData(lowValue=float("nan"), highValue=float("inf")))
+    assert document == {"lowValue": "NaN", "highValue": "Infinity"}
 
 
 def test_fields_of_a_newer_server_are_skipped() -> None:

@@ -95,9 +95,9 @@ ASKED: dict[str, tuple[type[HiveFederationError], Callable[[Path], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("what", ASKED)
-def test_is_a_typed_error(what: str, tmp_path: Path) -> None:
-    kind, ask = ASKED[what]
+@pytest.mark.parametrize("case", ASKED)
+def test_is_a_typed_error(case: str, tmp_path: Path) -> None:
+    kind, ask = ASKED[case]
     with pytest.raises(kind):
         ask(tmp_path)
 

@@ -24,8 +24,8 @@ _DOUBLES, _STRINGS, _DECIMALS, _TIMESTAMPS = 3, 4, 6, 9
 
 def column(count: int, kind: int, *fields: tuple[int, int, Any]) -> bytes:
     """A ``ColumnStatistics``; of no kind without fields."""
-    told = [(kind, BYTES, message_of(list(fields)))] if fields else []
-    return message_of([(1, VARINT, count), *told, (10, VARINT, 0)])
+    typed = [(kind, BYTES, message_of(list(fields)))] if fields else []
+    return message_of([(1, VARINT, count), *typed, (10, VARINT, 0)])
 
 
 def merged(kind: int, *parts: bytes) -> list[Any] | None:

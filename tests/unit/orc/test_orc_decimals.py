@@ -41,8 +41,8 @@ def column(shape: tuple[tuple[int, int], int, float, int]) -> pa.ChunkedArray:
     valid = chance.random(count) >= nulls
     # Columns of nulls only are pyarrow's.
     valid[-1] = True
-    some = [int(value) if ok else None for value, ok in zip(values, valid, strict=True)]
-    whole = array(some, digits, scale)
+    unscaled = [int(value) if ok else None for value, ok in zip(values, valid, strict=True)]
+    whole = array(unscaled, digits, scale)
     cut = int(chance.integers(0, count))
     return pa.chunked_array([whole[:cut], whole[cut:]])
 
@@ -125,9 +125,9 @@ def test_statistics(values: list[int | None], scale: int, texts: list[bytes]) ->
 
 def test_parts_are_stripes_of_their_own() -> None:
     nulls = pa.nulls(11_000, pa.decimal128(5, 1))
-    some = array([one * 7 % 100_000 - 3 for one in range(30_000)], 5, 1)
+    amounts = array([one * 7 % 100_000 - 3 for one in range(30_000)], 5, 1)
     texts = pa.array(np.arange(41_000)).cast(pa.string())
-    rows = pa.table({"id": texts, "amount": pa.chunked_array([nulls, some])})
+    rows = pa.table({"id": texts, "amount": pa.chunked_array([nulls, amounts])})
     left, found = extract_columns(rows)
     judge_parts(rows, left, found[2])
 

@@ -125,10 +125,10 @@ def hostile() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("what", hostile())
-def test_is_refused(what: str) -> None:
+@pytest.mark.parametrize("case", hostile())
+def test_is_refused(case: str) -> None:
     with pytest.raises(AcidFormatError, match="delta_1/bucket_0"):
-        read_tail(io.BytesIO(hostile()[what]), "delta_1/bucket_0")
+        read_tail(io.BytesIO(hostile()[case]), "delta_1/bucket_0")
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,10 @@ def column(shape: _Shape) -> pa.ChunkedArray:
 
 def table(shape: _Shape) -> pa.Table:
     """A table with the column, beside texts for pyarrow and in a struct."""
-    some = column(shape)
-    texts = pa.array(np.arange(len(some))).cast(pa.string())
-    row = pa.StructArray.from_arrays([some.combine_chunks(), texts], ["at", "text"])
-    return pa.table({"id": texts, "at": some, "row": row})
+    instants = column(shape)
+    texts = pa.array(np.arange(len(instants))).cast(pa.string())
+    row = pa.StructArray.from_arrays([instants.combine_chunks(), texts], ["at", "text"])
+    return pa.table({"id": texts, "at": instants, "row": row})
 
 
 @examples(25)
@@ -120,8 +120,8 @@ def test_zeros_are_taken_off(nanoseconds: int, stored: int) -> None:
 def test_parts_are_stripes_of_their_own() -> None:
     chance = np.random.default_rng(7)
     values = pa.array(chance.integers(0, 2 * 10**15, 30_000)).cast(pa.timestamp("us"))
-    some = pa.chunked_array([pa.nulls(11_000, pa.timestamp("us")), values])
-    rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "at": some})
+    instants = pa.chunked_array([pa.nulls(11_000, pa.timestamp("us")), values])
+    rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "at": instants})
     left, found = extract_columns(rows)
     judge_parts(rows, left, found[2])
 

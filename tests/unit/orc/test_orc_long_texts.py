@@ -120,9 +120,9 @@ def test_texts_that_are_not_utf_8_have_no_bounds(long: bytes) -> None:
     texts = pa.array([b"\xff\xfe abc", long, None, b"b"], pa.binary()).view(pa.string())
     (stripe,) = encode(pa.table({"a": texts}), "zlib")
     # Nothing of texts or binaries, which older readers would take for a column of nulls.
-    told = fields_of(all_of(fields_of(stripe.statistics[0]), 1)[1])
-    assert {field[0] for field in told} <= {1, 10, 11}
-    assert number_of(told, 1) == 3
+    statistics = fields_of(all_of(fields_of(stripe.statistics[0]), 1)[1])
+    assert {field[0] for field in statistics} <= {1, 10, 11}
+    assert number_of(statistics, 1) == 3
     assert all_of(columns(written(pa.table({"a": texts}), "string"))[1], 4) == []
 
 

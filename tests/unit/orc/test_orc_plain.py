@@ -39,10 +39,10 @@ def read(rows: pa.RecordBatch, types: dict[str, str]) -> tuple[pa.Table, Assembl
 def statistics(rows: pa.RecordBatch) -> tuple[list[Any], list[Any]]:
     ours = plain_stripe([structs(rows.num_rows), *columns_of(rows)], rows.num_rows)
     (theirs,) = encode(pa.Table.from_batches([rows]), "uncompressed")
-    return told(ours.columns), told(theirs.columns)
+    return contents(ours.columns), contents(theirs.columns)
 
 
-def told(columns: tuple[bytes, ...]) -> list[Any]:
+def contents(columns: tuple[bytes, ...]) -> list[Any]:
     return [
         sorted(
             (number, sorted(fields_of(value)) if isinstance(value, bytes) else value)
@@ -158,4 +158,4 @@ def test_constants_and_counting(value: int, count: int) -> None:
     numbers = pa.array(np.arange(value, value + count, dtype=np.int64))
     same = pa.table({"a": pa.array([value] * count, pa.int64()), "b": numbers})
     (theirs,) = encode(same, "uncompressed")
-    assert told(made.columns) == told(theirs.columns)
+    assert contents(made.columns) == contents(theirs.columns)

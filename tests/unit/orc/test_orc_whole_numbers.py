@@ -80,14 +80,14 @@ def column(shape: _Shape) -> pa.ChunkedArray:
     return pa.chunked_array([whole[:cut], whole[cut:]])
 
 
-def acid(some: pa.ChunkedArray) -> pa.Table:
+def acid(numbers: pa.ChunkedArray) -> pa.Table:
     """A table with the column among others of a struct, and as one of the table's."""
-    texts = pa.array(np.arange(len(some))).cast(pa.string())
-    in_one = some.combine_chunks()
+    texts = pa.array(np.arange(len(numbers))).cast(pa.string())
+    in_one = numbers.combine_chunks()
     row = pa.StructArray.from_arrays([texts, in_one, texts, in_one], ["a", "first", "b", "second"])
-    cut = len(some) // 3
+    cut = len(numbers) // 3
     rows = pa.chunked_array([row[:cut], row[cut:]])
-    return pa.table({"id": texts, "number": some, "row": rows, "last": some})
+    return pa.table({"id": texts, "number": numbers, "row": rows, "last": numbers})
 
 
 def whatever_they_are():
@@ -139,10 +139,10 @@ def without_large_sums(statistics: list[list], shape: _Shape) -> list:
     ]
 
 
-def judge_places(some: pa.ChunkedArray, data: bytes, places: list[list[int]]) -> None:
+def judge_places(numbers: pa.ChunkedArray, data: bytes, places: list[list[int]]) -> None:
     """At the place of a row group its numbers begin, after so many others."""
-    valid = some.is_valid().to_numpy()
-    values = some.drop_null().cast(pa.int32() if some.type == pa.date32() else some.type).to_numpy()
+    valid = numbers.is_valid().to_numpy()
+    values = numbers.drop_null().cast(pa.int32() if numbers.type == pa.date32() else numbers.type).to_numpy()
     for group, (*_, offset, inside) in enumerate(places):
         before = int(np.count_nonzero(valid[: group * 10_000]))
         assert inside == before % RUN
@@ -152,11 +152,11 @@ def judge_places(some: pa.ChunkedArray, data: bytes, places: list[list[int]]) ->
 @pytest.mark.parametrize("kind", list(_BITS))
 @pytest.mark.parametrize("form", _FORMS)
 def test_nothing_is_taken_of_which_pyarrow_makes_less(form: str, kind: pa.DataType) -> None:
-    some = column((kind, form, 25_000, 0.0, 5))
-    found = WholeNumbers.of(some)
+    numbers = column((kind, form, 25_000, 0.0, 5))
+    found = WholeNumbers.of(numbers)
     assert (found is None) == (form in {"repeated", "skewed", "mixed"})
     if found is not None:
-        _, streams = by_pyarrow(pa.table({"number": some}))
+        _, streams = by_pyarrow(pa.table({"number": numbers}))
         made = found.encoded(1, 10_000).streams[-1].content
         assert len(made) < 1.05 * len(contents(streams, 1)[DATA])
 
@@ -188,8 +188,8 @@ def test_runs(values: list[int], encoded: str) -> None:
 
 def test_parts_are_stripes_of_their_own() -> None:
     chance = np.random.default_rng(7)
-    some = pa.chunked_array([pa.nulls(11_000, pa.int64()), chance.integers(0, 10**6, 30_000)])
-    rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "number": some})
+    numbers = pa.chunked_array([pa.nulls(11_000, pa.int64()), chance.integers(0, 10**6, 30_000)])
+    rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "number": numbers})
     left, found = extract_columns(rows)
     judge_parts(rows, left, found[2])
 

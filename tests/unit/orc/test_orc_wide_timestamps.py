@@ -41,7 +41,7 @@ def exact(times: Times) -> pa.Array:
     return nanosecond_times(seconds, nanoseconds, pa.array([one is None for one in times]))
 
 
-def told(array: pa.Array | pa.ChunkedArray) -> Times:
+def times_of(array: pa.Array | pa.ChunkedArray) -> Times:
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     assert array.type == NANOSECOND_TIME
@@ -104,10 +104,10 @@ def test_they_come_back(compression: str) -> None:
     file = written(tables, "struct<id:bigint,t:timestamp,late:timestamp>", compression)
     assert read_tail(file, "made").timestamp_millis[3] is not None
     found = reread(file)
-    assert told(found.column("t")) == times
-    assert told(found.column("late")) == late
+    assert times_of(found.column("t")) == times
+    assert times_of(found.column("late")) == late
     assert found.column("id").to_pylist() == list(range(len(times)))
-    assert told(reread(file, ["late"]).column("late")) == late
+    assert times_of(reread(file, ["late"]).column("late")) == late
 
 
 def test_inside_other_columns() -> None:
@@ -157,7 +157,7 @@ def test_all_forms_of_another_encoder(pattern: str, compression: str) -> None:
     )
     file = io.BytesIO()
     orc.write_table(pa.table({"t": times}), file, compression=compression)
-    assert told(reread(file, doubtful=(1,)).column("t")) == told(of_timestamps(times))
+    assert times_of(reread(file, doubtful=(1,)).column("t")) == times_of(of_timestamps(times))
 
 
 def test_of_no_far_column_nothing_changes() -> None:
@@ -200,16 +200,16 @@ def test_calendars(calendar: int) -> None:
     file = written([pa.table({"t": exact(times)})], "struct<t:timestamp>", calendar=calendar)
     found = reread(file, proleptic=True).column("t")
     if calendar == PROLEPTIC:
-        assert told(found) == times
+        assert times_of(found) == times
     else:
-        assert told(found) == told(proleptic_times(exact(times)))
+        assert times_of(found) == times_of(proleptic_times(exact(times)))
         # 1 January of the year 1 was a Saturday in the Julian calendar, two days before that of the other.
-        assert told(found)[:3] == [
+        assert times_of(found)[:3] == [
             (YEAR_1 + 2 * 86_400 + 3_600, 5),
             (-12_219_292_801 - 10 * 86_400, 7),
             (-12_219_292_800, 9),
         ]
-    assert told(reread(file).column("t")) == times
+    assert times_of(reread(file).column("t")) == times
     shown = reread(file, nanoseconds=False).column("t")
     assert shown.equals(pa.chunked_array([microseconds(exact(times))]))
     assert proleptic_days(np.array([-141_428, -141_427])).tolist() == [-141_438, -141_427]

@@ -120,7 +120,7 @@ class World:
         for actor in self.actors:
             self.advance(actor)
 
-    def step(self, what: str) -> None:
+    def step(self, name: str) -> None:
         """Where an operation stands still until it is its turn."""
         actor = self._by_thread.get(threading.get_ident())
         if actor is None or self._beating:
@@ -128,7 +128,7 @@ class World:
         actor.steps += 1
         self._back.release()
         actor.turn.acquire()
-        self.trace.append(f"{actor.name}: {what}")
+        self.trace.append(f"{actor.name}: {name}")
 
     def judge(self) -> None:
         both = self.source.is_writable and self.target.is_writable

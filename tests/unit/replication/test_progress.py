@@ -8,12 +8,12 @@ from airflow_hive_federation.replication.progress import counted
 
 
 def test_a_line_twice_a_minute_with_count_and_rate() -> None:
-    told: list[str] = []
+    lines: list[str] = []
     items = range(130)
-    assert list(counted(items, "db.t: partitions read", told.append, clock=count(0, 0.5).__next__)) == [
+    assert list(counted(items, "db.t: partitions read", lines.append, clock=count(0, 0.5).__next__)) == [
         *items
     ]
-    assert told == [
+    assert lines == [
         "db.t: partitions read: 60 so far, 2 a second",
         "db.t: partitions read: 120 so far, 2 a second",
     ]

@@ -93,11 +93,11 @@ def test_a_table_goes_because_an_event_says_so(
         policy=POLICY,
         evidence=evidence(*explaining, *others),
     )
-    told = {
+    known = {
         cast("Any", one).old_table if isinstance(one, ev.TableAltered) else cast("Any", one).table
         for one in explaining
     }
-    assert found.dropped <= told
+    assert found.dropped <= known
     assert not found.dropped & (listed | reasons.keys())
     # Each of the target's tables has one fate.
     fates = [found.dropped, frozenset(found.kept), found.unexplained, frozenset(there & listed)]
@@ -318,7 +318,7 @@ def test_a_directory_in_which_nothing_is_found(
 
 @pytest.mark.parametrize("kind", ["external", "managed"])
 @pytest.mark.parametrize(
-    ("told", "explains"),
+    ("event", "explains"),
     [
         (event(ev.TableAltered, table="t", old_table="t", old_database="db", truncated=True), True),
         (event(ev.Inserted, table="t", overwritten=True), True),
@@ -331,11 +331,11 @@ def test_a_directory_in_which_nothing_is_found(
     ],
 )
 def test_events_that_say_that_rows_were_removed(
-    tmp_path: Path, kind: str, told: ev.Event, explains: bool
+    tmp_path: Path, kind: str, event: ev.Event, explains: bool
 ) -> None:
     source = Source(tmp_path, kind)
     source.empty()
-    assert bool(source.losses(evidence(told)).files) is not explains
+    assert bool(source.losses(evidence(event)).files) is not explains
 
 
 @KINDS

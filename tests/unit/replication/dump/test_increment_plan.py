@@ -209,9 +209,9 @@ def test_the_events_are_cut_where_the_transactions_know_no_more() -> None:
 )
 def test_gaps(ids: tuple[int, ...], source_id: int, gap: bool) -> None:
     found = [ev.OtherEvent(event_id=one, event_type="?") for one in ids]
-    told: list[ev.Event] = []
-    reading = EventReading(found, 10, ValidTxns(high_watermark=1), told.append)
-    assert list(reading) == found == told
+    observed: list[ev.Event] = []
+    reading = EventReading(found, 10, ValidTxns(high_watermark=1), observed.append)
+    assert list(reading) == found == observed
     assert reading.has_gap(source_id) is gap
     assert (reading.count, reading.to_id(source_id)) == (len(ids), source_id)
 

@@ -11,8 +11,8 @@ from airflow_hive_federation.replication.replica.differences import OWNER, RETAI
 from airflow_hive_federation.replication.verify.verify import VerificationReport
 
 
-def difference(table: str, what: str, where: str = "") -> Difference:
-    return Difference(table=table, what=what, where=where, expected="1", found="2")
+def difference(table: str, kind: str, where: str = "") -> Difference:
+    return Difference(table=table, what=kind, where=where, expected="1", found="2")
 
 
 def test_what_is_altered_and_what_is_made_anew() -> None:

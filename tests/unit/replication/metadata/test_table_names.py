@@ -40,15 +40,15 @@ def test_names_there_and_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "what"),
+    ("names", "message"),
     [
         ({"a": "c", "b": "C"}, "'c' twice"),
         ({"a": "b.c"}, "'b.c', which is no name"),
         ({"a": ""}, "'', which is no name"),
     ],
 )
-def test_names_that_cannot_be(names: dict[str, str], what: str) -> None:
-    with pytest.raises(ConfigurationError, match=what):
+def test_names_that_cannot_be(names: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         replace(POLICY, table_names=names)
 
 

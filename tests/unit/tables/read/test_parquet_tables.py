@@ -24,10 +24,10 @@ def form_of(
     file = io.BytesIO()
     parquet.write_table(table.replace_schema_metadata(metadata), file, **settings)
     footer = parquet.read_metadata(file)
-    said = SimpleNamespace(
+    definition = SimpleNamespace(
         metadata=footer.metadata, schema=footer.schema, created_by=maker or footer.created_by
     )
-    return parquet_form(said)
+    return parquet_form(definition)
 
 
 @pytest.mark.parametrize(

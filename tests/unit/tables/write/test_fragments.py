@@ -141,14 +141,14 @@ def test_rows_that_cannot_be_stored(
     how = writing(tmp_path)
     found = encoded(how, [batch(range(9)), batch(range(9, 12), TOO_EARLY)])
     if stripe_bytes == 1:
-        (told,) = found
+        (fragment,) = found
         assert list((tmp_path / "staging").iterdir()) == []
     else:
-        told = next(
+        fragment = next(
             one for one in (assembled(how, found, bucket) for bucket in range(COUNT)) if one["problem"]
         )
-        assert not told["path"]
-    assert "column at: A timestamp lies in the last second before 1970" in told["problem"]
+        assert not fragment["path"]
+    assert "column at: A timestamp lies in the last second before 1970" in fragment["problem"]
 
 
 def test_a_failed_attempt_leaves_no_file(tmp_path: Path) -> None:
