@@ -104,8 +104,8 @@ def _keep_logs(seed: int, *metastores: EmbeddedMetastore) -> None:
     """Both metastores' logs, cleaner and all, outlive them."""
     kept = Path("build") / "torture" / str(seed)
     kept.mkdir(parents=True, exist_ok=True)
-    for one in metastores:
-        shutil.copy(one.log_path, kept / f"{one.name}.log")
+    for metastore in metastores:
+        shutil.copy(metastore.log_path, kept / f"{metastore.name}.log")
     print(f"the metastores' logs: {kept}")
 
 

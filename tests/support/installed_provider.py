@@ -23,14 +23,14 @@ def imports() -> dict[str, str]:
     import airflow_hive_federation as package
 
     errors = {}
-    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         try:
-            import_module(found.name)
+            import_module(module.name)
         except ModuleNotFoundError as error:
             if str(error.name).partition(".")[0] not in OPTIONAL:
-                errors[found.name] = str(error)
+                errors[module.name] = str(error)
         except ImportError as error:
-            errors[found.name] = str(error)
+            errors[module.name] = str(error)
     return errors
 
 
@@ -63,10 +63,10 @@ def form() -> list[str]:
     from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
     if not hasattr(HookMetaService, "_get_hooks_with_mocked_fab"):
-        (found,) = (
-            one for one in HookMetaService.hook_meta_data() if one.connection_type == "hive_federation"
+        (hook,) = (
+            hook for hook in HookMetaService.hook_meta_data() if hook.connection_type == "hive_federation"
         )
-        return sorted(found.extra_fields or {})
+        return sorted(hook.extra_fields or {})
     # Airflow 3.1 asks the hook, with classes of its own in the place of those of wtforms.
     service: Any = HookMetaService
     sys.modules["wtforms"] = cast(
@@ -82,8 +82,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         os.environ["AIRFLOW_HOME"] = home
         os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
-        found, errors = dags()
-        report = {"imports": imports(), "dags": found, "dag_errors": errors, "form": form()}
+        tasks, errors = dags()
+        report = {"imports": imports(), "dags": tasks, "dag_errors": errors, "form": form()}
         print(json.dumps({**report, "tables": tables()}))
 
 

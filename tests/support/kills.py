@@ -116,7 +116,9 @@ class Case:
         with connected(self.target) as client:
             names = sorted(client.list_tables(DATABASE))
             tables = {name: lasting(to_json(client.get_table(DATABASE, name))) for name in names}
-            partitions = [lasting(to_json(one)) for one in client.iter_partitions(DATABASE, "acid")]
+            partitions = [
+                lasting(to_json(partition)) for partition in client.iter_partitions(DATABASE, "acid")
+            ]
             write_ids = client.get_valid_write_ids([f"{DATABASE}.acid"])
             database = lasting(to_json(client.get_database(DATABASE)))
         roots = (self.target.warehouse / f"{DATABASE}.db", self.target.external_warehouse / "base")
@@ -130,7 +132,7 @@ class Case:
             "database": database,
             "tables": tables,
             "partitions": sorted(partitions, key=str),
-            "write_ids": {name: to_json(one) for name, one in write_ids.items()},
+            "write_ids": {name: to_json(ids) for name, ids in write_ids.items()},
             "files": files,
         }
 

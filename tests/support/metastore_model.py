@@ -67,7 +67,7 @@ class Server:
             raise types.NoSuchLockException(message="no such lock")
 
     def show_locks(self, _request: Any) -> Any:
-        return types.ShowLocksResponse(locks=[copy.copy(one) for one in self.locks.values()])
+        return types.ShowLocksResponse(locks=[copy.copy(lock) for lock in self.locks.values()])
 
     def heartbeat(self, request: Any) -> None:
         if request.lockid not in self.locks:

@@ -22,8 +22,8 @@ class Server:
             raise ConnectionResetError("closed")
         # Never as much as is asked for.
         size = max(1, size // 2)
-        found, self.answers = self.answers[:size], self.answers[size:]
-        return found
+        taken, self.answers = self.answers[:size], self.answers[size:]
+        return taken
 
     def is_stale(self) -> bool:
         return False

@@ -111,8 +111,8 @@ class Suspendable:
         assert self._process.stdout
         line = self._process.stdout.readline()
         assert line, "the process has died"
-        found: dict[str, Any] = json.loads(line)
-        return found
+        report: dict[str, Any] = json.loads(line)
+        return report
 
 
 @contextmanager

@@ -26,7 +26,7 @@ class Target(Protocol):
     def run(data: bytes) -> None: ...
 
 
-NAMES = sorted(one.name for one in pkgutil.iter_modules(__path__))
+NAMES = sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def target(name: str) -> Target:

@@ -121,9 +121,9 @@ def test_files_that_go_while_they_are_looked_at(
     real = locations.list_many
 
     def list_and_remove(*args: Any, **options: Any) -> Any:
-        found = real(*args, **options)
+        result = real(*args, **options)
         (golden.location / DELETED).unlink()
-        return found
+        return result
 
     monkeypatch.setattr(locations, "list_many", list_and_remove)
     with pytest.raises(FileVanishedError, match=DELETED):
@@ -131,8 +131,8 @@ def test_files_that_go_while_they_are_looked_at(
 
 
 def test_history_that_was_compacted_away(golden: GoldenTable, spark: SparkSession) -> None:
-    for one in golden.location.iterdir():
-        shutil.rmtree(one)
+    for path in golden.location.iterdir():
+        shutil.rmtree(path)
     shutil.copytree(
         GoldenTable("acid_changed").location / "delta_0000001_0000001_0000", golden.location / "base_0000004"
     )

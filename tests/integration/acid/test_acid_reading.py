@@ -156,19 +156,19 @@ def test_a_predicate_leaves_out_partitions_and_buckets(
     assert theirs == {number for number in range(60) if number % 7}
 
     def ids(where: str) -> tuple[list[int], int]:
-        found = read_table(spark, client, name, where=where)
-        return sorted(row.id for row in found.collect()), _files(found)
+        rows = read_table(spark, client, name, where=where)
+        return sorted(row.id for row in rows.collect()), _files(rows)
 
     every = _files(read_table(spark, client, name))
 
     def where(condition: Any) -> list[int]:
         return [number for number in sorted(theirs) if condition(number)]
 
-    found, files = ids("day = '2026-01-02' and part is null")
-    assert found == where(lambda n: n % 2 == 1 and n % 5 == 0)
+    row_ids, files = ids("day = '2026-01-02' and part is null")
+    assert row_ids == where(lambda n: n % 2 == 1 and n % 5 == 0)
     assert files <= every // 4 + 1
-    found, files = ids("id in (8, 9) and city = 'Oslo'")
-    assert found == where(lambda n: n in {8, 9} and n % 3 == 2)
+    row_ids, files = ids("id in (8, 9) and city = 'Oslo'")
+    assert row_ids == where(lambda n: n in {8, 9} and n % 3 == 2)
     assert 0 < files < every
     # These say nothing about all bucket columns, or compare in another type.
     for text, condition in {

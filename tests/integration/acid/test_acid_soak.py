@@ -108,8 +108,8 @@ def test_no_anomaly(spark: SparkSession) -> None:
                 wait([ours, *others], return_when=FIRST_COMPLETED)
             finally:
                 ended.set()
-            for one in (ours, *others):
-                one.result()
+            for writer in (ours, *others):
+                writer.result()
         print(dict(ledger.counts))
         for vectorized in ("true", "false"):
             hive.set("hive.vectorized.execution.enabled", vectorized)
@@ -124,12 +124,12 @@ def test_no_anomaly(spark: SparkSession) -> None:
 
 def paired(rows: Iterable[tuple[int, int]]) -> dict[int, int]:
     """Both rows of every pair are there, once, and of one version."""
-    found: dict[int, list[int]] = {}
+    amounts: dict[int, list[int]] = {}
     for pair, amount in rows:
-        found.setdefault(pair, []).append(amount)
-    wrong = {pair: counts for pair, counts in found.items() if len(counts) != 2 or sum(counts)}
+        amounts.setdefault(pair, []).append(amount)
+    wrong = {pair: counts for pair, counts in amounts.items() if len(counts) != 2 or sum(counts)}
     assert not wrong
-    return {pair: max(counts) for pair, counts in found.items()}
+    return {pair: max(counts) for pair, counts in amounts.items()}
 
 
 def repeat(ended: threading.Event, step: Callable[[], object]) -> None:
@@ -173,7 +173,7 @@ def write_files(
     with MetastoreClient(settings) as client:
         for number in itertools.count():
             # Each kind once before chance decides: beside other writers there may be few of them.
-            missing = [one for one in KINDS if not ledger.counts[f"files: {one}"]]
+            missing = [kind for kind in KINDS if not ledger.counts[f"files: {kind}"]]
             if ended.wait(PAUSE_S) and not missing:
                 return
             kind = missing[0] if missing else chance.choices(KINDS, [6, 3 if mine else 0, 1])[0]
@@ -240,7 +240,7 @@ def write_bucket(
     table = pa.table(
         {
             "operation": pa.array([operation] * count, pa.int32()),
-            "originalTransaction": pa.array([one for one, _ in identities], pa.int64()),
+            "originalTransaction": pa.array([identity for identity, _ in identities], pa.int64()),
             "bucket": pa.array([BUCKET] * count, pa.int32()),
             "rowId": pa.array([number for _, number in identities], pa.int64()),
             "currentTransaction": pa.array([write_id] * count, pa.int64()),

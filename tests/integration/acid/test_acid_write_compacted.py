@@ -66,9 +66,9 @@ def test_hives_worker_compacts_what_we_write(
         hive.execute(f"alter table {DATABASE}.{name} {where} compact '{text}'")
     hives_worker(source)
     compacted = {
-        (one.tablename, one.partitionname): one.type
-        for one in client.call("show_compact", types.ShowCompactRequest()).compacts
-        if one.dbname == DATABASE and one.state in {"ready for cleaning", "succeeded"}
+        (compact.tablename, compact.partitionname): compact.type
+        for compact in client.call("show_compact", types.ShowCompactRequest()).compacts
+        if compact.dbname == DATABASE and compact.state in {"ready for cleaning", "succeeded"}
     }
     assert compacted == wanted
     for name in TABLES:

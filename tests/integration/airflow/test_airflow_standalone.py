@@ -214,17 +214,17 @@ def test_bad_databases_hold_up_no_good_one(
     run = begin(server, "one_bad_database", conf, run_id="bad")
     server.wait(lambda: state(server, run) in ENDED, "the run did not end", timeout_s=400)
 
-    found = instances(server, run)
-    shown = json.dumps(found, indent=1)
-    assert {task: found[task]["pen_grown"] for task in ("increment", "load", "verify")} == {
+    states = instances(server, run)
+    shown = json.dumps(states, indent=1)
+    assert {task: states[task]["pen_grown"] for task in ("increment", "load", "verify")} == {
         "increment": "success",
         "load": "success",
         "verify": "success",
     }, shown
-    assert {task: found[task]["pen_new"] for task in ("drain", "dump", "load", "verify")} == dict.fromkeys(
+    assert {task: states[task]["pen_new"] for task in ("drain", "dump", "load", "verify")} == dict.fromkeys(
         ("drain", "dump", "load", "verify"), "success"
     ), shown
-    failed = {(task, name) for task, by in found.items() for name, one in by.items() if one == "failed"}
+    failed = {(task, name) for task, by in states.items() for name, state in by.items() if state == "failed"}
     assert failed == {
         ("drain", "pen_gone"),
         ("increment", "pen_dead"),
@@ -306,11 +306,11 @@ def bootstrap(source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path, 
 
 def instances(server: AirflowServer, run: str) -> dict[str, dict[str, str]]:
     """States of a run's mapped tasks, by task and by policy."""
-    found: dict[str, dict[str, str]] = {}
-    for one in server.request(f"{run}/taskInstances?limit=200")["task_instances"]:
-        called = one["rendered_map_index"] or str(one["map_index"])
-        found.setdefault(one["task_id"].rpartition(".")[2], {})[called] = one["state"]
-    return found
+    states: dict[str, dict[str, str]] = {}
+    for instance in server.request(f"{run}/taskInstances?limit=200")["task_instances"]:
+        called = instance["rendered_map_index"] or str(instance["map_index"])
+        states.setdefault(instance["task_id"].rpartition(".")[2], {})[called] = instance["state"]
+    return states
 
 
 def begin(server: AirflowServer, dag_id: str, conf: dict[str, Any], *, run_id: str) -> str:

@@ -114,9 +114,9 @@ def event_of(trigger: ProbeTrigger, meanwhile: Callable[[], None] = lambda: None
 
 
 def test_without_open_transactions_nothing_is_deferred() -> None:
-    found = sensor().execute({})  # type: ignore[arg-type]
-    assert (found["database"], found["transactions"], found["aborted"]) == (DATABASE, [], [])
-    assert found["event_id"] > 0
+    result = sensor().execute({})  # type: ignore[arg-type]
+    assert (result["database"], result["transactions"], result["aborted"]) == (DATABASE, [], [])
+    assert result["event_id"] > 0
 
 
 def test_the_trigger_notices_the_end(
@@ -132,8 +132,8 @@ def test_the_trigger_notices_the_end(
 
     event = event_of(trigger, commit)
     assert event["ready"]
-    found = sensor().execute_complete({}, event)  # type: ignore[arg-type]
-    assert (found["transactions"], found["aborted"]) == ([open_txn], [])
+    result = sensor().execute_complete({}, event)  # type: ignore[arg-type]
+    assert (result["transactions"], result["aborted"]) == ([open_txn], [])
 
 
 def test_what_is_open_after_the_timeout_is_aborted_and_nothing_else(
@@ -144,15 +144,15 @@ def test_what_is_open_after_the_timeout_is_aborted_and_nothing_else(
         (later,) = client.open_txns(1)
         event = event_of(trigger)
         assert not event["ready"]
-        found = sensor().execute_complete({}, event)  # type: ignore[arg-type]
-        assert found["aborted"] == [open_txn]
+        result = sensor().execute_complete({}, event)  # type: ignore[arg-type]
+        assert result["aborted"] == [open_txn]
         assert still_open(tower) & {open_txn, later} == {later}
         client.abort_txns([later])
 
 
 def test_waiting_in_the_worker_does_the_same(open_txn: int) -> None:
-    found = sensor(timeout=0.5, deferrable=False).execute({})  # type: ignore[arg-type]
-    assert (found["transactions"], found["aborted"]) == ([open_txn], [open_txn])
+    result = sensor(timeout=0.5, deferrable=False).execute({})  # type: ignore[arg-type]
+    assert (result["transactions"], result["aborted"]) == ([open_txn], [open_txn])
 
 
 def test_the_trigger_survives_a_restart_of_the_metastore(

@@ -143,7 +143,10 @@ def test_the_run_after_the_remedy_succeeds(runs: Runs) -> None:
 def test_the_target_is_compacted_and_hive_reads_the_same(
     runs: Runs, target: EmbeddedMetastore, hive_sql_source: HiveSql, hive_sql_target: HiveSql
 ) -> None:
-    states = {one["partition"]: one["state"] for one in runs.remedied["compact"]["xcom"]["compactions"]}
+    states = {
+        compaction["partition"]: compaction["state"]
+        for compaction in runs.remedied["compact"]["xcom"]["compactions"]
+    }
     # One insert and nothing else is nothing to compact.
     assert states == {"coast=north": "refused", "coast=west": "compacted"}
     assert list((target.warehouse / f"{DATABASE}.db" / "lamps" / "coast=west").glob("base_*"))
@@ -151,9 +154,9 @@ def test_the_target_is_compacted_and_hive_reads_the_same(
 
 
 def rows(sql: HiveSql) -> list[Row]:
-    found = sorted(sql.execute(f"SELECT ROW__ID, * FROM {DATABASE}.lamps"), key=repr)
-    assert len(found) == 2
-    return found
+    rows = sorted(sql.execute(f"SELECT ROW__ID, * FROM {DATABASE}.lamps"), key=repr)
+    assert len(rows) == 2
+    return rows
 
 
 def test_a_metastore_that_does_not_answer_is_asked_again_as_the_retries_say(tmp_path: Path) -> None:

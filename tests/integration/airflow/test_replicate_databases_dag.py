@@ -75,7 +75,7 @@ def test_two_databases_are_kept_in_step_and_tell_what_changed(
             "SELECT dag_id FROM dag_schedule_asset_reference r JOIN asset_event e ON e.asset_id = r.asset_id"
         ).fetchall()
     extras = {uri: json.loads(extra) for uri, extra in events}
-    assert {found.partition(str(target.port))[2] for found in extras} == {
+    assert {uri.partition(str(target.port))[2] for uri in extras} == {
         f"/{database}_copy/{table}" for database in ("dock_a", "dock_b") for table in ("idle", "ships")
     }
     assert extras[uri]["source"] == "dock_b"

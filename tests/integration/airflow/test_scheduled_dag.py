@@ -72,8 +72,8 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
 
     def assert_equal(*tables: str) -> None:
         for table in tables:
-            found = rows(hive_sql_target, f"SELECT ROW__ID, * FROM harbour_copy.{table}")
-            assert found == rows(hive_sql_source, f"SELECT ROW__ID, * FROM harbour.{table}"), table
+            replicated = rows(hive_sql_target, f"SELECT ROW__ID, * FROM harbour_copy.{table}")
+            assert replicated == rows(hive_sql_source, f"SELECT ROW__ID, * FROM harbour.{table}"), table
 
     airflow = DemoAirflow(tmp_path)
     airflow.migrate()

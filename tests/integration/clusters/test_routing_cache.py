@@ -121,14 +121,14 @@ def add_partition(client: MetastoreClient, place: Path, ds: str) -> None:
 def copied(client: MetastoreClient, place: Path) -> None:
     """Note copies of all partitions in C2, made now."""
     changes: dict[str, Callable[[ClusterMetadata], ClusterMetadata]] = {}
-    for one in client.get_partitions(DATABASE, "logs"):
-        ds = (one.values or [""])[0]
+    for partition in client.get_partitions(DATABASE, "logs"):
+        ds = (partition.values or [""])[0]
         copy = place / "C2" / f"ds={ds}"
         copy.mkdir(parents=True, exist_ok=True)
-        files = list_files(str(one.sd and one.sd.location))
-        for file in Path(str(local_path(str(one.sd and one.sd.location)))).iterdir():
+        files = list_files(str(partition.sd and partition.sd.location))
+        for file in Path(str(local_path(str(partition.sd and partition.sd.location)))).iterdir():
             (copy / file.name).write_bytes(file.read_bytes())
-        made = Secondary(location=f"file:{copy}", source=source_mark(one, files))
+        made = Secondary(location=f"file:{copy}", source=source_mark(partition, files))
         changes[f"ds={ds}"] = lambda now, made=made: now.with_secondary("C2", made)  # type: ignore[misc]
     alter_partition_metadata(client, client.get_table(DATABASE, "logs"), changes)
 

@@ -47,15 +47,15 @@ ACID = "stored as orc tblproperties ('transactional'='true', 'no_auto_compaction
 
 def still_open(client: MetastoreClient) -> list[Any]:
     answer: Any = client.call("get_open_txns_info")
-    return [one for one in answer.open_txns if one.state == types.TxnState.OPEN]
+    return [open_txn for open_txn in answer.open_txns if open_txn.state == types.TxnState.OPEN]
 
 
 @pytest.fixture(scope="module")
 def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         # One that another module left open would hold the cleaner back.
-        for one in still_open(client):
-            client.abort_txns([one.id])
+        for transaction in still_open(client):
+            client.abort_txns([transaction.id])
     with HiveSql(source) as sql:
         sql.execute(f"create database {DATABASE}")
         yield sql
@@ -94,7 +94,9 @@ def cleaned(source: EmbeddedMetastore, table: str, left: set[str]) -> bool:
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         opened = still_open(client)
         queue: Any = client.call("show_compact", types.ShowCompactRequest())
-    waiting = [one for one in queue.compacts if one.state not in ("succeeded", "failed", "refused")]
+    waiting = [
+        compact for compact in queue.compacts if compact.state not in ("succeeded", "failed", "refused")
+    ]
     raise AssertionError(f"{directories(source, table)} instead of {left}; open: {opened}; queue: {waiting}")
 
 
@@ -204,8 +206,8 @@ def test_partitions_are_compacted_side_by_side(
     hive.execute(f"delete from {DATABASE}.parts where id = 11")
     hive.execute(f"create table {DATABASE}.not_parted (id int) {ACID}")
     before = rows_with_id(hive, "parts")
-    one = compact("parts", CompactionKind.MAJOR, partitions=["day=2026-01-01/code=x%3Ay"])
-    assert [(report.state, report.rows, report.deleted) for report in one] == [("compacted", 1, 1)]
+    reports = compact("parts", CompactionKind.MAJOR, partitions=["day=2026-01-01/code=x%3Ay"])
+    assert [(report.state, report.rows, report.deleted) for report in reports] == [("compacted", 1, 1)]
     rest = compact("parts", CompactionKind.MAJOR)
     # Hive 4.2 takes no request for a partition whose last compaction is not cleaned up yet.
     assert sorted(report.state for report in rest) == ["compacted", "compacted", "refused"]
@@ -460,8 +462,8 @@ def test_a_writer_meanwhile_loses_nothing() -> None:
                 asked_again(hive, f"update {table} set amount = amount + 1 where id = {number}")
                 asked_again(hive, f"delete from {table} where id = {number + 50}")
                 expected.add(str(number))
-                found = asked_again(hive, f"select id from {table}")
-                assert sorted(row[0] or "" for row in found) == sorted(map(str, expected))
+                answer = asked_again(hive, f"select id from {table}")
+                assert sorted(row[0] or "" for row in answer) == sorted(map(str, expected))
         assert "compacted" in states
         assert set(states) <= {"compacted", "refused", "cleaning"}
         assert {row[1] for row in rows_with_id(hive, "busy")} == expected

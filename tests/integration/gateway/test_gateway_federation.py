@@ -144,8 +144,8 @@ def test_acid_tables_are_read_by_their_own_metastores_transactions(
 ) -> None:
     uri = stack.enter_context(served(source, target, "far"))
     client = stack.enter_context(MetastoreClient(MetastoreSettings(uris=(uri,))))
-    found = read_table(spark, client, "far_sales.orders").orderBy("id").collect()
-    assert [tuple(row) for row in found] == ROWS
+    orders = read_table(spark, client, "far_sales.orders").orderBy("id").collect()
+    assert [tuple(row) for row in orders] == ROWS
     hive = sql(stack, uri, target, tmp_path)
     rows = hive.execute("SELECT id, v FROM far_sales.orders ORDER BY id")
     assert rows == [(str(number), text) for number, text in ROWS]
@@ -196,10 +196,14 @@ def test_recorded_remotes_are_asked_where_they_lead(
             assert client.list_tables("fed_linked") == ["first", "second"]
             second = client.get_table("fed_linked", "second")
             assert (second.dbName, second.tableName) == ("fed_linked", "second")
-            one = client.get_table("fed_near", "one")
-            assert (one.dbName, one.tableName, (one.parameters or {})["newer"]) == ("fed_near", "one", "yes")
+            newer = client.get_table("fed_near", "one")
+            assert (newer.dbName, newer.tableName, (newer.parameters or {})["newer"]) == (
+                "fed_near",
+                "one",
+                "yes",
+            )
             with pytest.raises(MetastoreError, match="metastore far can only be read"):
-                client.alter_table("fed_near", "one", one)
+                client.alter_table("fed_near", "one", newer)
         remotes.run("DROP REMOTE DATABASE fed_linked; DROP REMOTE TABLE fed_near.one")
 
 

@@ -14,11 +14,11 @@ COMMAS = "ROW FORMAT DELIMITED FIELDS TERMINATED BY ','"
 
 
 def hive(*methods: str) -> tuple[str, ...]:
-    return tuple(f"TestReplicationScenariosExternalTables.{one}" for one in methods)
+    return tuple(f"TestReplicationScenariosExternalTables.{method}" for method in methods)
 
 
 def exclusive(*methods: str) -> tuple[str, ...]:
-    return tuple(f"TestReplicationScenariosExclusiveReplica.{one}" for one in methods)
+    return tuple(f"TestReplicationScenariosExclusiveReplica.{method}" for method in methods)
 
 
 def files(**content: str) -> Any:
@@ -59,13 +59,13 @@ def below_the_base(*tables: str) -> Check:
 
 def places(scene: Scene, side: Side, name: str) -> dict[str, str]:
     table = scene.table(name, side)
-    found = {"": local_path(table.sd.location) or ""}
+    locations = {"": local_path(table.sd.location) or ""}
     if table.partitionKeys:
         with side.pool.client() as client:
-            for one in client.iter_partitions(side.database, table.tableName):
-                partition: Any = one
-                found["/".join(partition.values)] = local_path(partition.sd.location) or ""
-    return found
+            for wire in client.iter_partitions(side.database, table.tableName):
+                partition: Any = wire
+                locations["/".join(partition.values)] = local_path(partition.sd.location) or ""
+    return locations
 
 
 def still_has_files(scene: Scene) -> None:

@@ -41,13 +41,13 @@ class Scene:
 
     @property
     def source(self) -> Side:
-        one = self.cycles
-        return Side(one.source, one.source_sql, one.policy.source_database)
+        site = self.cycles
+        return Side(site.source, site.source_sql, site.policy.source_database)
 
     @property
     def target(self) -> Side:
-        one = self.cycles
-        return Side(one.target, one.target_sql, one.policy.target_database)
+        site = self.cycles
+        return Side(site.target, site.target_sql, site.policy.target_database)
 
     def text(self, template: str, side: Side) -> str:
         """A statement of a side: ``{db}`` is its database, ``{t}`` begins the scenario's tables in it."""
@@ -68,8 +68,8 @@ class Scene:
 
     def rows(self, query: str, side: Side) -> list[Any]:
         """What Hive answers, sorted, without the blanks that fill up columns of a description."""
-        found = side.sql.execute(self.text(query, side))
-        return sorted((tuple(value and value.rstrip(" ") for value in row) for row in found), key=repr)
+        answer = side.sql.execute(self.text(query, side))
+        return sorted((tuple(value and value.rstrip(" ") for value in row) for row in answer), key=repr)
 
     def table(self, name: str, side: Side) -> Any:
         """A table of the scenario, with its column statistics as the metastore has them."""
@@ -135,10 +135,12 @@ class Scenario:
 
 def statements(text: str) -> list[str]:
     """The statements of a text."""
-    return [one.strip() for one in re.split(r";\s*\n", text.strip().rstrip(";")) if one.strip()]
+    return [
+        statement.strip() for statement in re.split(r";\s*\n", text.strip().rstrip(";")) if statement.strip()
+    ]
 
 
 def expected(rows: Rows) -> list[Any]:
     """Rows as :meth:`Scene.rows` gives them."""
-    found = [(value,) for value in rows.split()] if isinstance(rows, str) else list(rows)
-    return sorted(found, key=repr)
+    expected = [(value,) for value in rows.split()] if isinstance(rows, str) else list(rows)
+    return sorted(expected, key=repr)

@@ -115,8 +115,8 @@ def test_a_query_and_objects_by_the_operator(
     assert second["objects"]["dead_letters"] == 1
     filesystem, letters = open_filesystem("s3://ingested/letters.jsonl", store)
     assert "2026-02.csv, line 2: " in json.loads(filesystem.cat_file(letters))["reason"]
-    found = dict(sql.execute(f"SELECT a, b FROM {DATABASE}.orders"))
-    assert found == {
+    answer = dict(sql.execute(f"SELECT a, b FROM {DATABASE}.orders"))
+    assert answer == {
         "1": "été",
         "2": "100 %",
         "3": "c",

@@ -310,7 +310,7 @@ def test_a_metastore_through_two_hops(
     target: EmbeddedMetastore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    files = {str(one.parent) for server in servers[:2] for one in (server.key, server.known_hosts)}
+    files = {str(path.parent) for server in servers[:2] for path in (server.key, server.known_hosts)}
     monkeypatch.setenv("HIVE_FEDERATION_REMOTE_SSH_FILES", os.pathsep.join(files))
     with MetastoreClient(
         MetastoreSettings(uris=(source.uri,), dialer=Tunnel(settings_for(*servers[:2])))

@@ -146,14 +146,14 @@ def test_what_is_left_out_is_named(
         report = operator.execute({})
         logged = "".join(capfd.readouterr())
         assert report["skipped"].keys() == reasons.keys()
-        for one, why in reasons.items():
-            assert why in report["skipped"][one]
-            assert f"{one} is left out: {report['skipped'][one]}" in logged
+        for table, why in reasons.items():
+            assert why in report["skipped"][table]
+            assert f"{table} is left out: {report['skipped'][table]}" in logged
     capfd.readouterr()
     assert main(["remote", "refresh", "air_left_out", "--whole", "--metastore", "near"]) == 0
     stderr = capfd.readouterr().err
-    for one, why in reasons.items():
-        assert any(line.startswith(f"{one}: left out: ") and why in line for line in stderr.splitlines())
+    for table, why in reasons.items():
+        assert any(line.startswith(f"{table}: left out: ") and why in line for line in stderr.splitlines())
     DropRemoteOperator(task_id="drop", remote="air_left_out", kind="database", **LOCAL).execute({})
     with connected(metastores["far"]) as client:
         client.drop_database(name, delete_data=False, cascade=True)

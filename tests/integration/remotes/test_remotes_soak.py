@@ -60,7 +60,7 @@ class History:
             del now[gone]
             new = 1000 + number
             now.update(dict.fromkeys([MARK, *changed, new], number))
-            wanted = ", ".join(f"struct({one}, {one == gone})" for one in (MARK, *chosen, new))
+            wanted = ", ".join(f"struct({column}, {column == gone})" for column in (MARK, *chosen, new))
             sql = (
                 f"MERGE INTO {FAR}.t USING (SELECT inline(array({wanted})) AS (number, gone)) s "
                 "ON t.number = s.number WHEN MATCHED AND s.gone THEN DELETE "
@@ -118,8 +118,8 @@ def test_each_answer_is_one_moment_of_the_owner(
             wait(working, return_when=FIRST_COMPLETED)
         finally:
             ended.set()
-        for one in working:
-            one.result()
+        for future in working:
+            future.result()
         read()
         remotes.run(f"DROP REMOTE DATABASE {NEAR}")
     print(dict(history.counts))

@@ -42,8 +42,8 @@ def locked(made: MetastorePool, **named: Any) -> CycleLock:
 
 def locks(client: MetastoreClient) -> list[Any]:
     """The locks of this file's target; other tests may have left theirs."""
-    found = client.show_locks(database=cycle_lock.LOCK_DATABASE)
-    return [one for one in found if one.tablename == DATABASE]
+    locks = client.show_locks(database=cycle_lock.LOCK_DATABASE)
+    return [lock for lock in locks if lock.tablename == DATABASE]
 
 
 def hold(uri: str) -> None:

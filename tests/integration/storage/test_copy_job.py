@@ -246,7 +246,7 @@ def test_digest_job(context: SparkContext, tree: Tree) -> None:
     write_records(plan, files)
     summary = digest_plan(context, plan, digests)
     assert (summary.files, summary.size_bytes) == (30, sum(range(30)) * 100)
-    assert {one.uri: one.digest for one in read_record_parts(digests, FileDigest)} == {
+    assert {digest.uri: digest.digest for digest in read_record_parts(digests, FileDigest)} == {
         f"file:{tree.source}/{name}": digest for name, digest in tree.digests(tree.source).items()
     }
     (tree.source / names(30)[1]).unlink()
@@ -372,8 +372,8 @@ def wait_for(condition: Callable[[], bool], job: Any = None) -> None:
 
 def kill_tree(process: Any) -> None:
     every = [*process.children(recursive=True), process]
-    for one in every:
-        one.kill()
+    for worker in every:
+        worker.kill()
     psutil.wait_procs(every, timeout=60)
 
 

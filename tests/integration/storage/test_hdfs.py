@@ -131,8 +131,8 @@ def test_files_are_written_listed_read_and_renamed(hive_hdfs: EmbeddedHdfs, root
     write_atomically(f"{root}/empty", [])
     filesystem, path = open_filesystem(root)
     filesystem.makedirs(f"{path}/none/at/all")
-    found = {entry.path: entry.size_bytes for entry in list_files(root, empty_directories=True)}
-    assert found == {"p=1?2#3%41 ;é/f": 13, "empty": 0, "none/at/all/": 0}
+    sizes = {entry.path: entry.size_bytes for entry in list_files(root, empty_directories=True)}
+    assert sizes == {"p=1?2#3%41 ;é/f": 13, "empty": 0, "none/at/all/": 0}
     modified_ns = next(e.modified_ns for e in list_files(root) if e.size_bytes)
     assert modified_ns == int(hive_hdfs.shell("-stat", "%Y", path_of(odd))) * 1_000_000
     with reading(odd) as file:
@@ -315,8 +315,8 @@ def test_private_files_and_directories(hive_hdfs: EmbeddedHdfs, root: str) -> No
     make_private(f"{root}/b")
     hive_hdfs.shell("-mkdir", f"{path_of(root)}/c")
     make_private(f"{root}/c")
-    found = [modes(hive_hdfs, f"{root}/{name}").split()[2] for name in ("a", "a/f", "b", "c")]
-    assert found == ["700", "600", "700", "700"]
+    modes_found = [modes(hive_hdfs, f"{root}/{name}").split()[2] for name in ("a", "a/f", "b", "c")]
+    assert modes_found == ["700", "600", "700", "700"]
 
 
 @dataclass
@@ -341,8 +341,8 @@ def side(hdfs: EmbeddedHdfs, name: str) -> Iterator[Side]:
 
 @pytest.fixture(scope="module")
 def sides(hive_hdfs: EmbeddedHdfs) -> Iterator[tuple[Side, Side]]:
-    with side(hive_hdfs, "one") as one, side(hive_hdfs, "other") as other:
-        yield one, other
+    with side(hive_hdfs, "one") as first, side(hive_hdfs, "other") as other:
+        yield first, other
 
 
 class OnHdfs(Scheduled):

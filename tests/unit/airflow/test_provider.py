@@ -25,12 +25,12 @@ INFO = get_provider_info()
 
 
 def test_the_entry_point_is_ours() -> None:
-    (found,) = (
+    (entry_point,) = (
         point
         for point in entry_points(group="apache_airflow_provider")
         if point.dist is not None and point.dist.name == "airflow-hive-federation"
     )
-    assert found.load() is get_provider_info
+    assert entry_point.load() is get_provider_info
 
 
 @pytest.mark.parametrize("name", ["provider_info.schema.json", "provider.yaml.schema.json"])
@@ -50,7 +50,7 @@ def test_every_module_has_what_it_is_listed_for(key: str, base: type[Any]) -> No
     for listed in INFO[key]:
         for name in listed["python-modules"]:
             classes = [value for _, value in inspect.getmembers(import_module(name), inspect.isclass)]
-            assert any(issubclass(one, base) and one.__module__ == name for one in classes), name
+            assert any(issubclass(member, base) and member.__module__ == name for member in classes), name
 
 
 def test_the_form_has_the_extras_of_the_hook() -> None:

@@ -39,8 +39,8 @@ DEFAULTS = {"dump_root": "/dumps"}
 
 @pytest.fixture
 def dag() -> DAG:
-    found: DAG = runpy.run_path(str(DAG_FILE))["dag"]
-    return found
+    dag: DAG = runpy.run_path(str(DAG_FILE))["dag"]
+    return dag
 
 
 def test_the_group_is_mapped_over_the_policies(dag: DAG) -> None:
@@ -99,9 +99,9 @@ def test_a_policy_is_called_after_its_database() -> None:
 def problems(policies: list[Any], defaults: dict[str, Any] = DEFAULTS) -> dict[str, str | None]:
     """What the task that reads policies says of each."""
     task = ReplicationPoliciesOperator(task_id="policies", policies=policies, defaults=defaults)
-    found = task.execute({})  # type: ignore[arg-type]
-    assert all(set(one) == {*NAMES, "problem"} for one in found)
-    return {one["name"]: one["problem"] for one in found}
+    results = task.execute({})  # type: ignore[arg-type]
+    assert all(set(result) == {*NAMES, "problem"} for result in results)
+    return {result["name"]: result["problem"] for result in results}
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def problems(policies: list[Any], defaults: dict[str, Any] = DEFAULTS) -> dict[s
     [[{"source_database": "a", "target_database": "b"}, "B"], ["a", {"source_database": "A", "name": "z"}]],
 )
 def test_policies_that_get_in_each_others_way(policies: list[Any]) -> None:
-    found = problems([*policies, "healthy"])
-    assert found.pop("healthy") is None
-    assert len(found) == 2
-    for problem in found.values():
+    by_name = problems([*policies, "healthy"])
+    assert by_name.pop("healthy") is None
+    assert len(by_name) == 2
+    for problem in by_name.values():
         assert problem is not None
         assert problem.startswith("ConfigurationError: Several replication policies have the target_database")
 
@@ -185,10 +185,12 @@ def test_tables_as_datasets() -> None:
         inputs=[TableDataset(namespace="hive://one:9083", database="shop", table="orders")],
         outputs=[TableDataset(namespace="hive://two:9083", database="copy", table="orders", rows=3)],
     )
-    found = task.get_openlineage_facets_on_complete(None)
-    assert found.run_facets == {}
-    assert [(one.namespace, one.name) for one in found.inputs] == [("hive://one:9083", "shop.orders")]
-    (written,) = found.outputs
+    facets = task.get_openlineage_facets_on_complete(None)
+    assert facets.run_facets == {}
+    assert [(dataset.namespace, dataset.name) for dataset in facets.inputs] == [
+        ("hive://one:9083", "shop.orders")
+    ]
+    (written,) = facets.outputs
     assert (written.namespace, written.name) == ("hive://two:9083", "copy.orders")
     assert written.outputFacets["outputStatistics"].rowCount == 3
     task.lineage = Lineage(skipped={"events": "it is kept by Iceberg"})

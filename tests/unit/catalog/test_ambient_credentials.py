@@ -148,8 +148,8 @@ def test_a_database_server_is_asked_by_a_connection_only(uri: str) -> None:
 
 
 class Known(NoConnections):
-    def __init__(self, found: Mapping[str, str]) -> None:
-        self.found = found
+    def __init__(self, credentials: Mapping[str, str]) -> None:
+        self.found = credentials
 
     def iceberg(self, connection_id: str) -> Mapping[str, str]:
         assert connection_id == "lake"

@@ -80,10 +80,10 @@ def test_doctor_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_longest_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    found = []
+    bounds = []
 
     def run(args: argparse.Namespace) -> int:
-        found.append(settings_for(args.connection).max_answer_bytes)
+        bounds.append(settings_for(args.connection).max_answer_bytes)
         return 0
 
     monkeypatch.setattr("airflow_hive_federation.cli.doctor.run", run)
@@ -91,7 +91,7 @@ def test_the_longest_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     for connection in ("thrift://h:1", "small"):
         assert main(["--max-answer-bytes", "5000", "doctor", connection]) == 0
         assert main(["doctor", connection]) == 0
-    assert found == [5000, 256 << 20, 5000, 4000]
+    assert bounds == [5000, 256 << 20, 5000, 4000]
     assert main(["--max-answer-bytes", "0", "doctor", "thrift://h:1"]) == 1
     assert "max_answer_bytes is 0" in capsys.readouterr().err
 

@@ -79,4 +79,4 @@ def test_aborted_writes_go_from_all_of_a_table(tmp_path: Path) -> None:
     for _ in range(2):
         # Write id 5 is in a batch that stays.
         assert sweep_table(client, table, snapshot) == 4
-        assert [one for one in (*kept, *gone) if one.exists()] == kept
+        assert [path for path in (*kept, *gone) if path.exists()] == kept

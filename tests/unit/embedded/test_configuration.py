@@ -22,8 +22,8 @@ from airflow_hive_federation.runtime.java import Java
 
 def test_a_site_file_escapes_what_xml_needs_escaped() -> None:
     read = {
-        str(one.findtext("name")): one.findtext("value")
-        for one in ET.fromstring(site_xml({"a": "<&>", "b": 'c "d"'}))
+        str(setting.findtext("name")): setting.findtext("value")
+        for setting in ET.fromstring(site_xml({"a": "<&>", "b": 'c "d"'}))
     }
     assert read == {"a": "<&>", "b": 'c "d"'}
 

@@ -27,7 +27,7 @@ def test_one_big_jar_keeps_one_downloader_busy_while_the_others_take_the_rest() 
     dealt = shares([*rest, big], 3)
     assert [big] in dealt
     assert sorted(len(share) for share in dealt) == [1, 5, 5]
-    assert sorted((one for share in dealt for one in share), key=str) == sorted([big, *rest], key=str)
+    assert sorted((jar for share in dealt for jar in share), key=str) == sorted([big, *rest], key=str)
 
 
 def test_fewer_jars_than_downloaders_leave_no_empty_share() -> None:
@@ -63,8 +63,8 @@ def test_wrong_bytes_are_told_apart_from_none() -> None:
 def test_ivys_module_names_every_artifact_and_nothing_transitive() -> None:
     root = ET.fromstring(module_xml([artifact("a"), artifact("b", classifier="src")]))
     dependencies = root.findall("./dependencies/dependency")
-    assert [one.get("name") for one in dependencies] == ["a", "b"]
-    assert {one.get("transitive") for one in dependencies} == {"false"}
+    assert [dependency.get("name") for dependency in dependencies] == ["a", "b"]
+    assert {dependency.get("transitive") for dependency in dependencies} == {"false"}
     published = root.find("./dependencies/dependency[@name='b']/artifact")
     assert published is not None
     assert published.get("{http://ant.apache.org/ivy/maven}classifier") == "src"

@@ -65,7 +65,7 @@ def test_health_checks_follow_each_metastore(peer: Peers, stack: ExitStack) -> N
     stub = health_pb2_grpc.HealthStub(channel)
     watched = stub.Watch(health_pb2.HealthCheckRequest(service="far"), timeout=60)
     stack.callback(watched.cancel)
-    assert State.SERVING in (one.status for one in watched)
+    assert State.SERVING in (answer.status for answer in watched)
     moody.well = False
     assert next(watched).status == State.NOT_SERVING
     # Neither the other metastore nor the gateway is at fault.
@@ -110,7 +110,7 @@ def test_a_question_that_hangs_is_given_up_at_the_end(peer: Peers) -> None:
 
     upstream = Upstream("main", MetastoreSettings(uris=(peer(Thrift(hang)).uri,)))
     changes: queue.Queue[Any] = queue.Queue()
-    health = Health([upstream], HealthSection(timeout_s=60), lambda *one: changes.put(one)).start()
+    health = Health([upstream], HealthSection(timeout_s=60), lambda *change: changes.put(change)).start()
     assert asked.wait(20)
     health.stop()
     assert not any(thread.is_alive() for thread in health._threads)
@@ -136,7 +136,7 @@ def test_the_check_shows_each_metastore(peer: Peers) -> None:
         "upstream": {"uris": [peer(Thrift(alive)).uri]},
         "federated": [{"name": "far", "uris": [uri]}],
     }
-    sights = {one.name: one for one in examine(config_of(values), nobody, Caller())}
+    sights = {sight.name: sight for sight in examine(config_of(values), nobody, Caller())}
     assert sights["metastore main"].state == "ok"
     assert sights["metastore main"].detail.startswith("answers (")
     assert sights["metastore far"].state == "error"

@@ -79,15 +79,15 @@ def server_tls(authority: Authority, *, mutual: bool = False, host: str = "127.0
 
 def test_tls(authority: Authority, peer: Peers, fronted: Fronts, client: Clients, tmp_path: Path) -> None:
     run = fronted(peer(Thrift(names)).uri, tls=server_tls(authority))
-    one = client(run.uri, tls=TlsSettings(ca_file=authority.ca_file))
-    assert one.call("get_all_databases") == ["a"]
+    hms = client(run.uri, tls=TlsSettings(ca_file=authority.ca_file))
+    assert hms.call("get_all_databases") == ["a"]
     strange = Authority(tmp_path / "strange")
     for other in (TlsSettings(ca_file=strange.ca_file), TlsSettings()):
         with pytest.raises(MetastoreError, match="handshake failed"):
             client(run.uri, tls=other, connect_timeout_s=5).call("get_all_databases")
     with pytest.raises(MetastoreError):
         client(run.uri, connect_timeout_s=3).call("get_all_databases")  # in plain text
-    assert one.call("get_all_databases") == ["a"]
+    assert hms.call("get_all_databases") == ["a"]
 
 
 def test_a_certificate_for_another_host_is_refused(
@@ -276,15 +276,15 @@ def test_a_token_is_verified_once_until_it_expires_or_the_keys_change(
     accounts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verifier = tokens.BearerTokens({"service.accounts": str(accounts)})
-    one, other = evidence(sign()), evidence(sign(exp=int(time.time()) + 7200))
+    first, other = evidence(sign()), evidence(sign(exp=int(time.time()) + 7200))
     for _ in range(3):
-        assert verifier.authenticate(one).user == verifier.authenticate(other).user == ACCOUNT
+        assert verifier.authenticate(first).user == verifier.authenticate(other).user == ACCOUNT
     assert verifier._verified.cache_info().misses == 2
     with monkeypatch.context() as patch:
         late = time.time() + 661
         patch.setattr(tokens.time, "time", lambda: late)
         with pytest.raises(GatewayError, match="expired"):
-            verifier.authenticate(one)
+            verifier.authenticate(first)
         assert verifier.authenticate(other).user == ACCOUNT
     (accounts / f"{ACCOUNT}.pem").write_bytes(public(OTHER_RSA))
     with pytest.raises(GatewayError, match="none of the known keys"):
@@ -293,8 +293,8 @@ def test_a_token_is_verified_once_until_it_expires_or_the_keys_change(
 
 def test_an_identity_provider(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
-    keys = [jwt.algorithms.RSAAlgorithm.to_jwk(one.public_key(), as_dict=True) for one in (OTHER_RSA, RSA)]
-    path.write_text(json.dumps({"keys": [{**one, "kid": str(n)} for n, one in enumerate(keys)]}))
+    keys = [jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key(), as_dict=True) for key in (OTHER_RSA, RSA)]
+    path.write_text(json.dumps({"keys": [{**key, "kid": str(n)} for n, key in enumerate(keys)]}))
     settings = {"jwks": str(path), "issuer": "https://idp", "user.claim": "email", "strip.domain": "true"}
     verifier = tokens.BearerTokens(settings)
 
@@ -406,13 +406,13 @@ def test_a_token_that_was_refused_is_replaced_once(
     )
     file = tmp_path / "token"
     file.write_text(sign(), encoding="utf-8")
-    one = client(run.uri, grpc=GrpcSettings(token_file=str(file)))
-    assert one.call("get_all_databases") == ["a"]
+    hms = client(run.uri, grpc=GrpcSettings(token_file=str(file)))
+    assert hms.call("get_all_databases") == ["a"]
     file.write_text(sign(exp=int(time.time()) - 600), encoding="utf-8")
     with pytest.raises(MetastoreAuthenticationError, match="has expired"):
-        one.call("get_all_databases")
+        hms.call("get_all_databases")
     file.write_text(f"{sign()}\n", encoding="utf-8")
-    assert one.call("get_all_databases") == ["a"]
+    assert hms.call("get_all_databases") == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -433,8 +433,8 @@ def test_key_files_that_are_none(content: str | None, message: str, tmp_path: Pa
     settings = MetastoreSettings(
         uris=("grpc://127.0.0.1:1",), grpc=GrpcSettings(service_account_keyfile=str(path))
     )
-    with MetastoreClient(settings) as one, pytest.raises(ConfigurationError, match=message) as caught:
-        one.connect()
+    with MetastoreClient(settings) as client, pytest.raises(ConfigurationError, match=message) as caught:
+        client.connect()
     assert "s3cret" not in str(caught.value)
 
 
@@ -448,11 +448,11 @@ def test_tokens_are_not_shown_or_logged(
         authentication={"service.accounts": str(accounts)},
     )
     with caplog.at_level(logging.DEBUG):
-        one = client(run.uri, grpc=GrpcSettings(token=good))
-        one.call("get_all_databases")
+        hms = client(run.uri, grpc=GrpcSettings(token=good))
+        hms.call("get_all_databases")
         with pytest.raises(MetastoreAuthenticationError) as caught:
             client(run.uri, grpc=GrpcSettings(token=bad)).connect()
-    shown = caplog.text + str(caught.value) + repr(one.settings) + repr(evidence(good))
+    shown = caplog.text + str(caught.value) + repr(hms.settings) + repr(evidence(good))
     assert good not in shown
     assert bad not in shown
 

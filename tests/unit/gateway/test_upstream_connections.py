@@ -71,8 +71,8 @@ def exchange(upstream: Upstream, in_pieces: bool, method: str = METHOD, **argume
     """Make a call whose number is that of all others, as different clients do."""
     message, parts = call_bytes(method, 1, **arguments), list[bytes]()
     emit = parts.append if in_pieces else None
-    whole = upstream.exchange(method, message, Caller(), Deadline(20), emit=emit)
-    data = b"".join(parts) if in_pieces else whole
+    exchange = upstream.exchange(method, message, Caller(), Deadline(20), emit=emit)
+    data = b"".join(parts) if in_pieces else exchange
     return outcome(read_head(data), data)
 
 
@@ -261,7 +261,7 @@ def test_a_call_that_broke_is_made_at_the_next_server(peer: Peers, stack: Any) -
     uris = (peer(broken).uri, peer(well).uri)
     way = Upstream("main", MetastoreSettings(uris=uris))
     stack.callback(way.close)
-    way._endpoints.sort(key=lambda one: str(one) != uris[0])
+    way._endpoints.sort(key=lambda endpoint: str(endpoint) != uris[0])
     assert exchange(way, in_pieces=False) == {"success": ["a"]}
     assert (broken.calls, well.calls) == ([METHOD], [METHOD])
     # The one that broke is the last one now.
@@ -307,7 +307,7 @@ def test_a_write_whose_caller_gave_up_says_so(peer: Peers, stack: Any) -> None:
     cancellation.cancel()
     thread.join(20)
     go.set()
-    assert [str(one) for one in errors] == [
+    assert [str(error) for error in errors] == [
         "create_database: the client gave up. Remedy: A call that writes may have been done."
     ]
 

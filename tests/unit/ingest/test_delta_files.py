@@ -26,7 +26,9 @@ LAYOUT = TableLayout(
 
 
 def rows(*ids: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"id": pa.array(ids, pa.int32()), "c": [f"{one:<3}" for one in ids]})
+    return pa.RecordBatch.from_pydict(
+        {"id": pa.array(ids, pa.int32()), "c": [f"{row_id:<3}" for row_id in ids]}
+    )
 
 
 @pytest.fixture(params=[True, False], ids=["optimized", "thorough"])
@@ -91,7 +93,7 @@ def test_each_commit_can_be_read_while_the_file_grows(file: DeltaFile, add: Add,
     file.close()
     assert readable(tmp_path) == expected
     place = tmp_path / "delta_0000001_0000004"
-    assert sorted(one.name for one in place.iterdir()) == ["_orc_acid_version", "bucket_00003"]
+    assert sorted(path.name for path in place.iterdir()) == ["_orc_acid_version", "bucket_00003"]
     with (place / "bucket_00003").open("rb") as opened:
         tail = read_tail(opened, "file")
     assert tail.user_metadata["hive.acid.stats"] == b"9,0,0"
@@ -176,6 +178,6 @@ def test_quick_files_have_neither_indexes_nor_compression_nor_dictionaries(
     content = (tmp_path / "delta_0000001_0000004" / "bucket_00003").read_bytes()
     tail = read_tail(io.BytesIO(content), "file")
     assert tail.compression == compression(optimized)
-    assert any(one.index_bytes for one in tail.stripes) is not optimized
+    assert any(stripe.index_bytes for stripe in tail.stripes) is not optimized
     # A dictionary holds a text once; without one, each value is there as it is.
     assert (content.count(b"1  ") >= 5000 - 10) is optimized

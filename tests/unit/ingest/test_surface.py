@@ -128,7 +128,7 @@ def test_settings_of_the_specification_that_are_given_otherwise_are_logged(
         "my.own": "1",
     }
     made = StreamingConnectionBuilder().with_conf(conf)._description
-    assert [one.getMessage().partition(" is ignored")[0] for one in caplog.records] == [
+    assert [record.getMessage().partition(" is ignored")[0] for record in caplog.records] == [
         "hive.support.concurrency=false",
         "hive.exec.orc.delta.streaming.optimizations.enabled=false",
     ]

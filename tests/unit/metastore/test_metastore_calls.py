@@ -132,9 +132,9 @@ class TestAnswers:
             )
 
         client = client_of(peers(Thrift(tables)).uri)
-        found = client.get_tables("d", [f"t{i}" for i in range(150)])
-        assert [table.tableName for table in found] == [f"t{i}" for i in range(150)]
-        assert found[99].sd.skewedInfo.skewedColValueLocationMaps == {("1", "a"): "x", ("2", "b"): "y"}
+        read = client.get_tables("d", [f"t{i}" for i in range(150)])
+        assert [table.tableName for table in read] == [f"t{i}" for i in range(150)]
+        assert read[99].sd.skewedInfo.skewedColValueLocationMaps == {("1", "a"): "x", ("2", "b"): "y"}
         assert client.list_databases() == ["still in step"]
 
     def test_a_value_of_the_wrong_type_never_leaves(self, peers: Peers, client_of: Clients) -> None:

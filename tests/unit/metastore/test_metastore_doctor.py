@@ -102,9 +102,9 @@ def test_what_is_wrong_is_named(facts: Facts, name: str, state: str) -> None:
 def test_the_cleaner_by_version_and_setting(version: str, value: str | None, state: str) -> None:
     keys = ("hive.txn.use.minhistorywriteid", "hive.compactor.clean.aborts.using.cleaner")
     settings = {} if value is None else dict.fromkeys(keys, value)
-    found = {one.name: one for one in assess(Facts(version=version, settings=settings))}
-    assert found["cleaner beside transactions"].state == state
-    assert found["cleaner beside aborts"].state == state
+    checks = {check.name: check for check in assess(Facts(version=version, settings=settings))}
+    assert checks["cleaner beside transactions"].state == state
+    assert checks["cleaner beside aborts"].state == state
 
 
 def test_what_is_not_told_is_unknown() -> None:

@@ -136,9 +136,9 @@ def test_fields_of_a_newer_server_are_skipped() -> None:
 
 @pytest.mark.parametrize("cut", range(0, 40, 3))
 def test_bytes_cut_short_are_refused(cut: int) -> None:
-    whole = to_bytes(types.FieldSchema(name="a name", type="string", comment="a comment"))
+    encoded = to_bytes(types.FieldSchema(name="a name", type="string", comment="a comment"))
     with pytest.raises(WireFormatError, match="no whole FieldSchema"):
-        from_bytes(types.FieldSchema, whole[:cut])
+        from_bytes(types.FieldSchema, encoded[:cut])
 
 
 @pytest.mark.parametrize(

@@ -163,12 +163,12 @@ def test_random_bytes_are_typed_errors() -> None:
     chance = random.Random(seed)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(3000):
-        whole = bytearray(message(2, b"challenge") + COMPLETE + frame(b"answer") + frame(b"more"))
+        conversation = bytearray(message(2, b"challenge") + COMPLETE + frame(b"answer") + frame(b"more"))
         for _ in range(chance.randrange(1, 6)):
-            at = chance.randrange(len(whole))
-            whole[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(5))
+            at = chance.randrange(len(conversation))
+            conversation[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(5))
         try:
-            made = channel(bytes(whole))
+            made = channel(bytes(conversation))
             for _ in range(20):
                 made.receive(7, Deadline(60))
         except (ForeignProtocol, MetastoreAuthenticationError, ConnectionError):

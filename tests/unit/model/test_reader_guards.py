@@ -54,9 +54,9 @@ def test_a_message_that_cannot_be_unpacked_says_why(message: str, packing: str, 
         eventId=7, eventTime=0, eventType="CREATE_TABLE", dbName="d", tableName="t", message=message
     )
     raw.messageFormat = packing
-    found: Any = events.read_event(raw)
-    assert isinstance(found, events.UnreadableEvent)
-    assert why in found.reason
+    event: Any = events.read_event(raw)
+    assert isinstance(event, events.UnreadableEvent)
+    assert why in event.reason
 
 
 @pytest.mark.parametrize("end", [b"", b"\x03ORC\x03", b"PAR1", b"\x08\x01OXC\x05", b"ORC\xff"])

@@ -48,8 +48,8 @@ def zstd_stream(content: bytes) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as made:
         made.write(content)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    file: bytes = sink.getvalue().to_pybytes()
+    return file
 
 
 def zstd_frame(*, window_log: int = 0, size_bytes: int = 0) -> bytes:
@@ -74,7 +74,9 @@ def with_types(
         parts: list[Field] = [(1, VARINT, kind), *((2, VARINT, child) for child in children)]
         parts += [(3, BYTES, b"c%d" % child) for child in children if kind == 12]
         fields.append((4, BYTES, message_of(parts)))
-    fields += [(3, BYTES, message_of([(n, VARINT, v) for n, v in enumerate(one, 1)])) for one in stripes]
+    fields += [
+        (3, BYTES, message_of([(n, VARINT, v) for n, v in enumerate(stripe, 1)])) for stripe in stripes
+    ]
     return with_tail(message_of(fields), 0)
 
 
@@ -230,10 +232,10 @@ def test_damaged_tails_are_refused_or_read(codec: str) -> None:
     chance = random.Random(seed)
     sink = io.BytesIO()
     orc.write_table(pa.table({"a": list(range(100)), "b": ["x"] * 100}), sink, compression=codec)
-    whole = sink.getvalue()
+    content = sink.getvalue()
     refused = 0
     for _ in range(500):
-        damaged = bytearray(whole)
+        damaged = bytearray(content)
         for _ in range(chance.randrange(1, 4)):
             at = chance.randrange(max(0, len(damaged) - 400), len(damaged))
             damaged[at : at + 1] = chance.choice(

@@ -45,9 +45,9 @@ def column(shape: _Shape) -> pa.ChunkedArray:
     # Seconds that are seldom the same, of which pyarrow makes other runs.
     multiple = min(multiple, 1000 * _PER_SECOND[kind.unit])
     values = chance.integers(0, _SECONDS * _PER_SECOND[kind.unit], count) // multiple * multiple
-    whole = pa.array(values, pa.int64(), mask=chance.random(count) < nulls).cast(kind)
+    array = pa.array(values, pa.int64(), mask=chance.random(count) < nulls).cast(kind)
     cut = int(chance.integers(0, count))
-    return pa.chunked_array([whole[:cut], whole[cut:]])
+    return pa.chunked_array([array[:cut], array[cut:]])
 
 
 def table(shape: _Shape) -> pa.Table:
@@ -65,9 +65,9 @@ def test_they_are_read_as_they_were(shape: _Shape, codec: str) -> None:
     (stripe,) = encode(rows, codec)
     kind = pa.timestamp("ns", shape[0].tz)
     expected = rows.set_column(1, "at", rows.column("at").cast(kind)).combine_chunks()
-    found = read_stripe(stripe, rows, codec)
-    assert found.column("at").equals(expected.column("at"))
-    assert found.column("row").combine_chunks().field("at").equals(expected.column("at").combine_chunks())
+    rows_read = read_stripe(stripe, rows, codec)
+    assert rows_read.column("at").equals(expected.column("at"))
+    assert rows_read.column("row").combine_chunks().field("at").equals(expected.column("at").combine_chunks())
 
 
 @examples(25)
@@ -90,7 +90,7 @@ def test_they_are_encoded_and_described_as_by_pyarrow(shape: _Shape) -> None:
             made = ours[SECONDARY][:-_RUN_BYTES]
             assert made == expected[SECONDARY][: len(made)]
         groups = row_groups(streams, number)
-        assert [one for _, one in groups] == [one for _, one in row_groups(their_streams, number)]
+        assert [group for _, group in groups] == [group for _, group in row_groups(their_streams, number)]
         for group, (*_, skipped, _, of_fractions) in enumerate(places for places, _ in groups):
             assert skipped == of_fractions == np.count_nonzero(valid[: group * 10_000]) % 512
 
@@ -122,8 +122,8 @@ def test_parts_are_stripes_of_their_own() -> None:
     values = pa.array(chance.integers(0, 2 * 10**15, 30_000)).cast(pa.timestamp("us"))
     instants = pa.chunked_array([pa.nulls(11_000, pa.timestamp("us")), values])
     rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "at": instants})
-    left, found = extract_columns(rows)
-    judge_parts(rows, left, found[2])
+    left, extracted = extract_columns(rows)
+    judge_parts(rows, left, extracted[2])
 
 
 @pytest.mark.parametrize(

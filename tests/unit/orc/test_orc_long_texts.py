@@ -38,7 +38,7 @@ def written(rows: pa.Table, *hive: str) -> bytes:
 def columns(content: bytes) -> list[Any]:
     """Statistics of the file's columns."""
     footer = locate_footer(io.BytesIO(content), "x")[2]
-    return [fields_of(one) for one in all_of(footer, 7)]
+    return [fields_of(column) for column in all_of(footer, 7)]
 
 
 def test_the_rows_and_their_bounds() -> None:
@@ -54,7 +54,7 @@ def test_the_rows_and_their_bounds() -> None:
     # No text of a kilobyte is greater than all that begin so.
     assert high == texts[3].encode()
     assert not all_of(statistics[3], 8)
-    assert number_of(fields_of(text), 3) == 2 * sum(len(one.encode()) for one in texts if one)
+    assert number_of(fields_of(text), 3) == 2 * sum(len(text.encode()) for text in texts if text)
 
 
 def test_behind_a_map() -> None:

@@ -138,9 +138,9 @@ def test_a_database_that_another_client_makes_meanwhile(remotes: Remotes, near: 
 def test_what_the_remote_lacks(remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog) -> None:
     with pytest.raises(
         RemoteDroppedError, match=rf"The remote of default\.n has no table {DATABASE}\.n"
-    ) as one:
+    ) as caught:
         remotes.run(f"CREATE REMOTE TABLE n CONNECTED TO {DATABASE}.n VIA 'far'")
-    assert "CONNECTED TO" in one.value.remedy
+    assert "CONNECTED TO" in caught.value.remedy
     with pytest.raises(RemoteDroppedError, match="The remote of n has no database nothing"):
         remotes.run("CREATE REMOTE DATABASE n CONNECTED TO nothing VIA 'far'")
     view: Any = tables("file:/far")["plain"][0]

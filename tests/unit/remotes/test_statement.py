@@ -173,7 +173,7 @@ def test_statements(text: str, statement: object) -> None:
 
 def test_a_script_has_several() -> None:
     script = ";;USE d; -- first\nCREATE REMOTE TABLE t;\n\n/* ; */ SHOW REMOTES;"
-    assert [type(one) for one in parse_script(script)] == [Use, CreateRemote, ShowRemotes]
+    assert [type(statement) for statement in parse_script(script)] == [Use, CreateRemote, ShowRemotes]
     assert parse_script(" -- nothing\n") == []
 
 
@@ -232,7 +232,7 @@ def test_one_statement_means_one() -> None:
             parse_statement(text)
 
 
-names = st.text(min_size=1, max_size=12).filter(lambda one: one.strip() and "." not in one)
+names = st.text(min_size=1, max_size=12).filter(lambda name: name.strip() and "." not in name)
 
 
 @given(name=names, value=st.text(max_size=30))

@@ -186,9 +186,9 @@ def test_targets_that_a_policy_had_one_after_the_other_have_fences_of_their_own(
     """Else a cycle of one could lower the fence of the other to the number of a copy that was given up."""
     fences = [
         cycle_lock.CycleLock(
-            site.pool, ReplicationPolicy(**{**site.policy.to_json(), "target_database": one})
+            site.pool, ReplicationPolicy(**{**site.policy.to_json(), "target_database": table})
         )
-        for one in ("t", "u")
+        for table in ("t", "u")
     ]
     assert len({lock._fence_uri for lock in fences}) == 2
 
@@ -246,7 +246,7 @@ def test_dumps_of_one_policy_are_those_of_one_metastore(site: Site) -> None:
     (claims / "target.json").unlink()
     site.server.uri = "another"
     site.run()
-    assert [one.name for one in claims.iterdir()] == ["another.json"]
+    assert [path.name for path in claims.iterdir()] == ["another.json"]
 
 
 def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
             claim_dumps("one", site.policy)
     with pytest.raises(LocationConflictError, match="id one"):
         claim_dumps("two", site.policy)
-    assert [one.name for one in claims.iterdir()] == ["one.json"]
+    assert [path.name for path in claims.iterdir()] == ["one.json"]
     claim_dumps("one", site.policy)
     with monkeypatch.context() as patch:
         patch.setattr("airflow_hive_federation.replication.replica.dumps_owner.list_directory", killed)

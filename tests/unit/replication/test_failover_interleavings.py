@@ -354,7 +354,7 @@ def test_three_operations_in_any_order(make_world: Callable[[str], World]) -> No
         actors = [world.begin(name) for name in names]
         for actor in actors:
             actor.suspended = chance.random() < 0.5
-        while waiting := [one for one in actors if not one.ended]:
+        while waiting := [actor for actor in actors if not actor.ended]:
             actor = chance.choice(waiting)
             if actor.suspended and chance.random() < 0.3:
                 world.now_s += 60.0
@@ -576,4 +576,4 @@ def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
 def outcomes(world: World, names: Sequence[str]) -> list[str]:
     for name in names:
         world.advance(world.begin(name))
-    return [one.outcome for one in world.actors][-len(names) :]
+    return [actor.outcome for actor in world.actors][-len(names) :]

@@ -52,8 +52,8 @@ def test_open_write_ids_are_searched_not_walked() -> None:
         min_open_id=WATERMARK - 1000,
     )
     unwanted = invisible_to(write_ids)
-    assert not any(unwanted(f"base_{WATERMARK - 2000 - one}/bucket_00000") for one in range(5_000))
-    assert not any(unwanted(f"delta_1_{WATERMARK - 2000 - one}/bucket_00000") for one in range(5_000))
+    assert not any(unwanted(f"base_{WATERMARK - 2000 - number}/bucket_00000") for number in range(5_000))
+    assert not any(unwanted(f"delta_1_{WATERMARK - 2000 - number}/bucket_00000") for number in range(5_000))
     assert unwanted(f"delta_1_{WATERMARK - 5}/bucket_00000")
 
 

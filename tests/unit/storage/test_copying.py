@@ -109,8 +109,8 @@ def test_the_checksum_of_what_is_replaced_goes_with_it(way: str, tmp_path: Path)
     item = make_item(f"file:{tmp_path}/s", f"file:{target}")
     write_atomically(item.target, [b"theirs"])
     checksum, beside = target.with_name(".f.crc"), target.with_name(".g.crc")
-    for one in (checksum, beside):
-        one.write_bytes(b"crc\0")
+    for path in (checksum, beside):
+        path.write_bytes(b"crc\0")
     if way == "copied":
         copy_file(item)
     elif way == "rewritten":

@@ -25,8 +25,8 @@ from tests.support.durability import Recorder, recorded
 
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    with recorded(tmp_path, monkeypatch) as one:
-        yield one
+    with recorded(tmp_path, monkeypatch) as calls:
+        yield calls
 
 
 def test_a_file_that_is_written(recorder: Recorder, tmp_path: Path) -> None:

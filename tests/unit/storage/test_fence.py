@@ -97,7 +97,7 @@ def test_a_copy_that_is_overtaken_while_it_reads_leaves_the_target_as_it_was(
     with pytest.raises(CycleLostError):
         copy_file(item, settings)
     assert target.read_text(encoding="utf-8") == "new rows of the successor\n"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["policy", "source", "target"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["policy", "source", "target"]
 
 
 def rewrite(source: str, target: str, _write_ids: str, _options: object) -> None:

@@ -89,15 +89,15 @@ def test_a_policy_narrows_what_the_administrator_allows(
 ) -> None:
     monkeypatch.setenv(ROOTS_VARIABLE, bound)
 
-    def found() -> tuple[str, ...]:
+    def roots_found() -> tuple[str, ...]:
         policy = ReplicationPolicy(name="p", source_database="d", dump_root="/d", allowed_source_roots=chosen)
         return policy.sources.roots
 
     if roots is not None:
-        assert found() == roots
+        assert roots_found() == roots
         return
     with pytest.raises(ConfigurationError, match=r"allowed_source_roots|has a name"):
-        found()
+        roots_found()
 
 
 def settings(*roots: Path) -> CopySettings:

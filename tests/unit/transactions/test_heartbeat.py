@@ -56,7 +56,7 @@ def failing(error: BaseException) -> Callable[[Any], None]:
     return beat
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
 def test_any_failure_ends_in_lost_when_it_lasts(failure: Exception) -> None:
     clock, losses = Clock(), list[Loss]()
     heart = heartbeat(failing(failure), clock, on_loss=losses.append)
@@ -65,15 +65,15 @@ def test_any_failure_ends_in_lost_when_it_lasts(failure: Exception) -> None:
         assert heart.loss is None
         clock.now_s += 5.0
     clock.now_s += 0.1
-    found = heart.loss
-    assert found is not None
-    assert (found.reason, found.cause) == (LossReason.SILENT, failure)
-    assert "30.1 s" in found.description
-    assert type(failure).__name__ in found.description
-    assert losses == [found]
+    loss = heart.loss
+    assert loss is not None
+    assert (loss.reason, loss.cause) == (LossReason.SILENT, failure)
+    assert "30.1 s" in loss.description
+    assert type(failure).__name__ in loss.description
+    assert losses == [loss]
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
 def test_a_failure_that_passes_is_forgiven(failure: Exception) -> None:
     clock, outcomes = Clock(), iter([failure, failure, None, failure])
 

@@ -16,7 +16,7 @@ def difference(table: str, kind: str, where: str = "") -> Difference:
 
 
 def test_what_is_altered_and_what_is_made_anew() -> None:
-    found = [
+    differences = [
         difference("a", "storage.cols"),
         difference("b", "partition", "d=1"),
         difference("c", "file", "file:/t/c/delta_1_1/bucket_0"),
@@ -26,7 +26,7 @@ def test_what_is_altered_and_what_is_made_anew() -> None:
         difference("f", "partitionKeys"),
         difference("g", OWNER),
     ]
-    mend = repair_plan_of(found)
+    mend = repair_plan_of(differences)
     assert mend.tables == set("abcdefg")
     assert mend.replaced == set("defg")
     assert mend.files == {"file:/t/c/delta_1_1/bucket_0"}

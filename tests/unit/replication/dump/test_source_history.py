@@ -18,7 +18,7 @@ class History:
 
     def iter_notification_events(self, after: int, *, up_to: int, batch_size: int) -> Iterator[Any]:
         assert batch_size == 1
-        return (one for one in self.events if after < (one.eventId or 0) <= up_to)
+        return (event for event in self.events if after < (event.eventId or 0) <= up_to)
 
 
 def event(number: int, time: int = 100, message: str = "m") -> types.NotificationEvent:

@@ -94,7 +94,7 @@ def test_texts_that_would_be_read_as_something_else(text: str) -> None:
 
 
 def columns(*types: str) -> list[Column]:
-    return [Column.of(f"c{index}", one) for index, one in enumerate(types)]
+    return [Column.of(f"c{index}", type_name) for index, type_name in enumerate(types)]
 
 
 def test_lines_of_a_partition_are_parsed_by_its_own_columns() -> None:
