@@ -39,7 +39,7 @@ _BUILD = Path(__file__).resolve().parent.parent / "build"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the parts asked for; 1 if one of them missed its aim."""
+    """Run the chosen parts; 1 if one of them missed its aim."""
     args = _parser().parse_args(argv)
     unknown = sorted(set(args.ids) - set(IDS))
     if unknown:
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     say = _Teller()
     say(machine.description())
-    # Kept apart: a quick run's ratios say nothing about the aims.
+    # Kept apart: a quick run's ratios prove nothing about the aims.
     path = args.output or _BUILD / ("bench.json" if args.scale == "full" else f"bench-{args.scale}.json")
     measured: list[results.Result] = []
     for result in chain(*(part(args, args.ids or IDS, say) for part in (_measure, _repeated, _gateways))):

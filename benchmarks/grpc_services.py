@@ -236,7 +236,7 @@ def serve_canned(count: str) -> None:
 
     def answer(method: str, request: bytes) -> bytes:
         if method != "get_partitions_by_filter":
-            # The peer asks for more, when a client connects.
+            # The peer reads more, when a client connects.
             return canned.get(method, b"\0")
         low, high = (int(bound) for bound in re.findall(rb"n [<>]= (\d+)", request))
         matching = partitions[low : high + 1]

@@ -60,7 +60,7 @@ class _Commits:
 
 
 def run(setting: Setting, parts: Sequence[str]) -> Iterator[Result]:
-    """Measure the parts asked for: ``increments`` and ``increments-limit``, ``-10x``, ``-idle``."""
+    """Measure the chosen parts: ``increments`` and ``increments-limit``, ``-10x``, ``-idle``."""
     commits = _Commits(count=1000 if setting.scale == "full" else 50)
     with ExitStack() as stack:
         source, target = stack.enter_context(metastores(setting.directory, "source", "target"))
@@ -259,7 +259,7 @@ def _rivals(
 
 
 def commit(client: MetastoreClient, warehouse: Path, count: int) -> None:
-    """Commit one row at a time to the tables in turn, as writers tell the metastore."""
+    """Commit one row at a time to the tables in turn, as writers do in a metastore."""
     tables = sorted(client.list_tables(_DATABASE))
     (day,) = {Path(path).name for path in (warehouse / f"{_DATABASE}.db" / tables[0]).iterdir()}
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Remotes: making a remote database, refreshing it, asking for its tables, and a metastore behind SSH.
+"""Remotes: making a remote database, refreshing it, reading its tables, and a metastore behind SSH.
 
 A remote database is measured beside the bare writes that any way of making it needs, with as many threads.
 Questions about remote tables are put to a link and to Waggle Dance, and calls through one SSH hop and without
@@ -52,7 +52,7 @@ class Setting:
 
 
 def run(setting: Setting, parts: Sequence[str]) -> Iterator[results.Result]:
-    """Measure the parts asked for."""
+    """Measure the chosen parts."""
     with EmbeddedMetastore.start("far") as far:
         if "federation" in parts:
             with EmbeddedMetastore.start("near") as near:

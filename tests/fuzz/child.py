@@ -78,7 +78,7 @@ class Lines:
 
 
 def main(argv: list[str]) -> int:
-    """Try inputs until there are as many as asked for, or the time is over; 1 at the first finding."""
+    """Try the wanted number of inputs, or until the time is over; 1 at the first finding."""
     parser = argparse.ArgumentParser()
     parser.add_argument("target")
     parser.add_argument("--note", type=Path, required=True)

@@ -19,7 +19,7 @@ from tests.support.metastore_peers import Thrift
 
 
 class Store:
-    """A metastore with some databases, which remembers what it was asked."""
+    """A metastore with some databases, which remembers its calls."""
 
     def __init__(self, *databases: str) -> None:
         self.databases = databases

@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 class GoldenTable:
-    """A golden table; answers what a reader asks of the metastore client."""
+    """A golden table; answers a reader's calls of the metastore client."""
 
     def __init__(self, name: str) -> None:
         self.name = name

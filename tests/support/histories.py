@@ -1,6 +1,6 @@
 """Histories: seeded random operations on a source, by Hive's SQL, by our ingest, and by files.
 
-A history knows what it has made, so that it asks for what can be done; what Hive refuses all the same is kept
+A history knows its objects and chooses operations that can be done; what Hive refuses all the same is kept
 in ``refused``. ``log`` has every operation, in order.
 """
 

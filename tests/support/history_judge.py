@@ -1,4 +1,4 @@
-"""Judges a replica: what real Hive says of both sides, table by table."""
+"""Judges a replica: compares real Hive's answers of both sides, table by table."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _created(sql: HiveSql, table: Any) -> Iterator[str]:
     lines = [str(row[0]) for row in sql.execute(f"SHOW CREATE TABLE {table.dbName}.{table.tableName}")]
     for number, line in enumerate(lines):
         if number and lines[number - 1].strip() == "LOCATION":
-            continue  # elsewhere, as it must be; whether at the right place, the verification says
+            continue  # elsewhere, as it must be; the verification checks the place
         text = re.sub(rf"`{table.dbName}`|\b{table.dbName}\.", "DATABASE.", line).strip(" ,)")
         if text and not any(phrase in text for phrase in _PASSING):
             yield text

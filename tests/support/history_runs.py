@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class HistoryError(AssertionError):
-    """A replica is not what its source is; says the seed and the last operations."""
+    """A replica differs from its source; the message has the seed and the last operations."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class _Run:
         self._history = history
         self._policies = policies
         self._cuts = cuts
-        # Of its own, so that the operations do not depend on what a cycle asks.
+        # Of its own, so that the operations do not depend on a cycle's draws.
         self._chance = random.Random(-seed)
         self._count = 0
 

@@ -1,4 +1,4 @@
-"""A program that tells, as JSON, what is wrong with the installed package beside an Airflow."""
+"""A program that prints, as JSON, the faults of the installed package beside an Airflow."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def tables() -> list[str]:
 
 
 def form() -> list[str]:
-    """Fields of the connection's form, as Airflow's UI asks for them."""
+    """Return the fields of the connection's form, as Airflow's UI reads them."""
     from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
 
     from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
@@ -67,7 +67,7 @@ def form() -> list[str]:
             hook for hook in HookMetaService.hook_meta_data() if hook.connection_type == "hive_federation"
         )
         return sorted(hook.extra_fields or {})
-    # Airflow 3.1 asks the hook, with classes of its own in the place of those of wtforms.
+    # Airflow 3.1 calls the hook, with classes of its own in the place of those of wtforms.
     service: Any = HookMetaService
     sys.modules["wtforms"] = cast(
         "ModuleType",

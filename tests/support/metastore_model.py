@@ -12,7 +12,7 @@ from airflow_hive_federation.replication.replica import markers
 
 
 class Server:
-    """As much of a metastore as cycles and failovers ask for: one database, and locks.
+    """As much of a metastore as cycles and failovers call: one database, and locks.
 
     :param uri: also the identity of the metastore.
     :param database: the database's name.

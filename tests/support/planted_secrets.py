@@ -22,7 +22,7 @@ _NOBODY = "no such program"
 
 
 class Planted:
-    """Secrets by name. No two share a text, so that what is found says which one leaked."""
+    """Secrets by name. No two share a text, so that a find names the secret that leaked."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -33,7 +33,7 @@ class Planted:
         return self.values[name]
 
     def adopt(self, name: str, text: str) -> None:
-        """Take a secret that somebody else has made: a line of a key, for instance."""
+        """Take a secret that was made elsewhere: a line of a key, for instance."""
         assert len(text) > 15, name
         self.values[name] = text
 

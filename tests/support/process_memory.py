@@ -23,5 +23,5 @@ def threads_of(process: int | str) -> int:
 def _status(process: int | str, line: str) -> int:
     text = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     search = re.search(f"^{line}$", text, re.MULTILINE)
-    assert search, "the kernel does not say"
+    assert search, "the kernel does not report it"
     return int(search[1])

@@ -20,7 +20,7 @@ class Server:
     def receive(self, size: int, deadline: Deadline) -> bytes:
         if not self.answers:
             raise ConnectionResetError("closed")
-        # Never as much as is asked for.
+        # Never as much as is requested.
         size = max(1, size // 2)
         taken, self.answers = self.answers[:size], self.answers[size:]
         return taken

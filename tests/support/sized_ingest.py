@@ -1,4 +1,4 @@
-"""A process that streams what is large, and tells how much memory that took."""
+"""A process that streams large records, and prints the memory that it took."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ FAST = {"_BEAT_S": 0.3, "_LOST_AFTER_S": 2.5, "_SILENCE_S": 6.5, "_LOOK_S": 0.25
 
 
 def worker(argv: list[str]) -> None:
-    """The process: ``SOURCE TARGET POLICY``. It reads at which step to stop, and says what came of it."""
+    """The process: ``SOURCE TARGET POLICY``. It reads the step to stop at, and prints the outcome."""
     source_uri, target_uri, policy_json = argv
     policy = ReplicationPolicy(**json.loads(policy_json))
     for name, value in FAST.items():
@@ -98,7 +98,7 @@ class Suspendable:
         self._process.stdin.flush()
         answer = self._answer()
         if "suspended" in answer:
-            # The process says so before it stops itself, and its heartbeats go on until then.
+            # The process prints a line before it stops itself, and its heartbeats go on until then.
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
         return answer
 

@@ -1,4 +1,4 @@
-"""The documentation is true where a machine can tell: code, links, commands, names."""
+"""The documentation is true where a machine can check it: code, links, commands, names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table that says where each test of Hive's replication suite is re-enacted names what is there."""
+"""The table of Hive's replication suite names an existing scenario for each re-enacted test."""
 
 from __future__ import annotations
 

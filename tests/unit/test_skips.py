@@ -1,4 +1,4 @@
-"""Skipped tests are told, and fail a run in CI."""
+"""Skipped tests are listed, and fail a run in CI."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_in_ci_a_skip_fails_the_run(tmp_path: Path, processes: int) -> None:
     assert "The run fails" in output
 
 
-def test_elsewhere_a_skip_is_told(tmp_path: Path) -> None:
+def test_elsewhere_a_skip_is_listed(tmp_path: Path) -> None:
     code, output = run(tmp_path, skips=True, ci="", processes=0)
     assert code == 0, output
     assert "test_that_cannot: mounting needs root" in output

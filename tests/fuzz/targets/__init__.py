@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 
 class Target(Protocol):
-    """What a module of this package has."""
+    """A target: a module of this package."""
 
     SEEDS: Sequence[bytes]
     TOKENS: Sequence[bytes]

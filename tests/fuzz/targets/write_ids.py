@@ -13,7 +13,7 @@ TOKENS = [b":", b",", b"9223372036854775807", b"-1", b"1", b"1,2,3", b" ", b"_"]
 
 
 def run(data: bytes) -> None:
-    """Parse a list, ask it, and parse what it is written as."""
+    """Parse a list, query it, and parse its written form."""
     text = data.decode("utf-8", "replace")
     ids = ValidWriteIds.parse(text)
     again = ValidWriteIds.parse(ids.text())

@@ -66,7 +66,7 @@ def test_columns_are_matched_as_hive_matches_them(
         together = rows.selectExpr(*shown.split(", ")).collect()
         ours = [tuple(None if value is None else str(value) for value in row) for row in together]
         assert sorted(ours, key=repr) == theirs, table
-        # Spark leaves out what nobody asks for, which must not shift what is left.
+        # Spark leaves out columns that no query reads, which must not shift the rest.
         for place, column in enumerate(shown.split(", ")):
             alone = sorted(str(row[0]) for row in rows.selectExpr(column).collect())
             assert alone == sorted(str(row[place]) for row in theirs), column

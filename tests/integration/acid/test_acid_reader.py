@@ -1,4 +1,4 @@
-"""What we read of golden tables, against what real Hive read of them; see tests/golden/README.md."""
+"""The reader's rows of golden tables equal those that real Hive read; see tests/golden/README.md."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Writers, a compactor and a reader of one table at once: no half of a transaction is seen, no row is lost.
 
 Every transaction writes, changes or deletes *pairs*: two rows of one number whose amounts cancel out. So each
-reader can judge what it sees by itself. At the end Hive tells what is there, and a ledger what should be.
+reader can judge what it sees by itself. At the end Hive's rows are compared with a ledger.
 
-``HIVE_FEDERATION_SOAK_TXNS`` asks for more transactions, ``HIVE_FEDERATION_SOAK_SEED`` for a seed told once.
+``HIVE_FEDERATION_SOAK_TXNS`` sets their number, ``HIVE_FEDERATION_SOAK_SEED`` the seed.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ NAME = f"{DATABASE}.{TABLE}"
 BUCKET = 0x20000000
 #: What the writer of files does.
 KINDS = ("insert", "delete", "abort")
-#: Others than our writer leave their locks alone for so many seconds; who waits for one asks more often.
+#: Others than our writer leave their locks alone for so many seconds; a waiting writer checks more often.
 PAUSE_S = 0.5
 SOON = PollPolicy(first_s=0.1, longest_s=PAUSE_S / 2, timeout_s=300)
 ROW = pa.struct([("pair", pa.int64()), ("amount", pa.int64())])
 
 
 class Ledger:
-    """What has been committed: for each write id, new amounts of pairs; ``None`` where one was deleted."""
+    """A ledger of commits: per write id, the new amounts of pairs; ``None`` where one was deleted."""
 
     def __init__(self) -> None:
         self._changes: dict[int, dict[int, int | None]] = {}
@@ -72,7 +72,7 @@ class Ledger:
             self.counts[kind] += 1
 
     def amounts(self) -> dict[int, int]:
-        """Who changes rows holds the table's only write lock before the write id is given out."""
+        """Apply the changes in the order of write ids: a writer gets its id under the table's write lock."""
         now: dict[int, int | None] = {}
         for _, changes in sorted(self._changes.items()):
             now.update(changes)
@@ -282,7 +282,7 @@ def write_by_hive(hive: HiveSql, ledger: Ledger, chance: random.Random, ended: t
             continue
         if kind != "update":
             (mine.append if kind == "insert" else mine.remove)(pair)
-        # Hive does not tell the write id: the order of its own changes is enough.
+        # Hive does not return the write id: the order of its own changes is enough.
         ledger.committed(f"hive: {kind}", -(10**9) + number, {pair: None if kind == "delete" else amount})
 
 
@@ -308,7 +308,7 @@ def write_by_spark(
                     change(spark, client, ledger, chance)
                     break
                 except TransactionAbortedError:
-                    # Again and again somebody committed between the beginning and the lock.
+                    # Each time another writer committed between the beginning and the lock.
                     ledger.count("spark: conflict")
 
 

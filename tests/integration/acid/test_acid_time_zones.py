@@ -56,7 +56,7 @@ def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
 
 @pytest.fixture
 def zones(spark: SparkSession) -> Iterator[Any]:
-    """What sets the time zone of the JVM and of the session."""
+    """Yield a function that sets the time zone of the JVM and of the session."""
     zone_class = spark._jvm.java.util.TimeZone
     key = "spark.sql.session.timeZone"
     before = zone_class.getDefault(), spark.conf.get(key)

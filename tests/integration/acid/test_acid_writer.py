@@ -1,4 +1,4 @@
-"""What we write is read, updated and deleted by real Hive, vectorized and not."""
+"""Real Hive reads, updates and deletes our rows, vectorized and not."""
 
 from __future__ import annotations
 
@@ -338,7 +338,7 @@ def test_insert_only(spark: SparkSession, client: MetastoreClient, hive: HiveSql
 
 
 def test_text(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
-    """Insert-only tables are text unless they say otherwise."""
+    """Insert-only tables are text unless they are stored otherwise."""
     columns = (
         "id int, b boolean, f float, d double, e decimal(12,4), t timestamp, y date, "
         "s string, c char(3), z binary"
@@ -600,7 +600,7 @@ def test_types(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> N
 def test_types_of_insert_only_tables(
     spark: SparkSession, client: MetastoreClient, hive: HiveSql, kind: str
 ) -> None:
-    """What we write Hive reads, and writes again; we read the same of both."""
+    """Hive reads our rows and writes them again; we read the same of both."""
     ours, theirs = f"w.types_{kind}", f"w.types_{kind}_copy"
     for table in (ours, theirs):
         hive.execute(

@@ -52,7 +52,7 @@ def write(sql: HiveSql, statements: str) -> None:
 
 
 def skewed_directories(client: MetastoreClient, database: str) -> dict[str, Any]:
-    """Where the metastore says that skewed values lie, below the database's directory."""
+    """Return the directories of skewed values in the metastore, below the database's directory."""
     directories: dict[str, Any] = {}
     described: Any
     for described in (client.get_table(database, "two"), *client.iter_partitions(database, "p")):

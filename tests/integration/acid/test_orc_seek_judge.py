@@ -114,7 +114,7 @@ def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:
 
 
 def test_javas_reader_skips_by_bloom_filters(tmp_path: Path) -> None:
-    """Values lie anywhere between the bounds of every row group, so that nothing but a filter can tell."""
+    """Values lie anywhere between the bounds of every row group, so that only a filter excludes groups."""
     seed = random.SystemRandom().randint(1, 2**31)
     print(f"seed {seed}")
     count = 50_000

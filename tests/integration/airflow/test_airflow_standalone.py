@@ -103,7 +103,7 @@ DELETE FROM hangar.planes WHERE id = 2"""
         yield Finished(server, home, run_id, states)
         started = psutil.Process(server._process.pid).children(recursive=True)
     assert len(started) > 3
-    # They end by themselves once they are told; on a busy machine not at once.
+    # They end by themselves after a signal; on a busy machine not at once.
     assert not psutil.wait_procs(started, timeout=60)[1]
 
 

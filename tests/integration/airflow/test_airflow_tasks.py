@@ -73,10 +73,10 @@ def deferred(**settings: Any) -> ProbeTrigger:
 
 
 class Asking:
-    """Counts what a trigger has asked, and lets a test wait for the next time.
+    """Counts the probes of a trigger, and lets a test wait for the next one.
 
     :param monkeypatch: puts the counting in place.
-    :param trigger: asks in threads of its own.
+    :param trigger: probes in threads of its own.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, trigger: ProbeTrigger) -> None:
@@ -102,7 +102,7 @@ class Asking:
 
 
 def event_of(trigger: ProbeTrigger, meanwhile: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """What the trigger yields, while something else is done in a thread beside it."""
+    """Return the trigger's event, while an action runs in a thread beside it."""
 
     async def run() -> dict[str, Any]:
         events = trigger.run()

@@ -1,6 +1,6 @@
 """Each operator in a DAG of its user's, executed by Airflow between two real metastores.
 
-The first run meets a target database of somebody else and a transaction that never ends; the second comes
+The first run meets a target database of another owner and a transaction that never ends; the second comes
 after the remedy that the error names.
 """
 
@@ -48,7 +48,7 @@ class Airflow:
             self._environment[f"AIRFLOW_CONN_{conn_id.upper()}"] = json.dumps(fields)
 
     def run(self, database: str) -> dict[str, Any]:
-        """What became of each task in one run of the DAG."""
+        """Return the outcome of each task in one run of the DAG."""
         conf = {"database": database, "root": f"file:{self._home / 'dumps'}"}
         done = subprocess.run(
             [sys.executable, str(DAG_FILE), json.dumps(conf)],
@@ -66,7 +66,7 @@ class Airflow:
 
 @dataclass(frozen=True)
 class Runs:
-    """What became of the tasks in the two runs, and what was on the target between them."""
+    """The outcomes of the tasks in the two runs, and the target's state between them."""
 
     refused: dict[str, Any]
     left_alone: list[str]

@@ -204,7 +204,7 @@ def write_reprs() -> None:
 
 
 def main(conf: dict[str, Any]) -> dict[str, Any]:
-    """Run the DAG as Airflow does, triggers inline; tell the states of its tasks."""
+    """Run the DAG as Airflow does, triggers inline; return the states of its tasks."""
     note_spawned(RUN / "spawned.jsonl")
     logging.getLogger("airflow_hive_federation").setLevel(logging.DEBUG)
     glue = "airflow_hive_federation.catalog.glue.GlueCatalog"

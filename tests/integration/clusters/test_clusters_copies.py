@@ -192,7 +192,7 @@ def test_a_write_beside_the_publication_withdraws_the_copy(
     place = Path(str(local_path(str(described_copy.sd.location))))  # type: ignore[union-attr]
 
     class Raced(MetastoreClient):
-        """A client beside which somebody writes just before it alters."""
+        """A client beside which another writer writes just before it alters."""
 
         def alter_table(self, *args: Any, **kwargs: Any) -> None:
             self._write()

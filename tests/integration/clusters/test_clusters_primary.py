@@ -302,7 +302,7 @@ def test_a_copy_that_is_dropped_meanwhile_does_not_become_the_primary(
     before = raw_places(client, name)
 
     class Raced(MetastoreClient):
-        """A client beside which somebody unsets the copy's parameters, who asks for no lock."""
+        """A client beside which another one unsets the copy's parameters without a lock."""
 
         def lock(self, components: Any, **kwargs: Any) -> types.LockResponse:
             if not kwargs.get("txn_id"):
@@ -384,7 +384,7 @@ def test_changes_of_one_second_are_not_lost(
             alter_table_metadata(own, own.get_table(DATABASE, table), adding(cluster))
 
     class Raced(MetastoreClient):
-        """A client beside which somebody alters the table in the second of the change before."""
+        """A client beside which another one alters the table in the second of the change before."""
 
         raced = False
 

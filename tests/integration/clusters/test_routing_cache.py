@@ -163,7 +163,7 @@ def test_each_change_gives_a_new_decision(
     client.drop_partitions(DATABASE, "logs", ["ds=3"], delete_data=False)
     assert cluster() == "C2"
 
-    # The primary is written: by Hive, which tells the metastore, and by Spark, which does not.
+    # The primary is written: by Hive, which makes an event of it, and by Spark, which does not.
     (first, *_) = client.get_partitions(DATABASE, "logs")
     first.parameters = {**(first.parameters or {}), "transient_lastDdlTime": "17"}
     client.alter_partitions(DATABASE, "logs", [first])

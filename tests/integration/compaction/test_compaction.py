@@ -411,7 +411,7 @@ def test_the_queue_is_served(hive: HiveSql, settings: MetastoreSettings) -> None
     with MetastoreClient(settings) as client:
         (request,) = request_compaction(client, f"{DATABASE}.dropped", CompactionKind.MAJOR)
         reports = CompactionWorker(settings, in_threads(2), batch_size=4).serve(until_empty=True)
-        # The initiator asks for other tests' tables in the same pool.
+        # The initiator requests other tests' tables in the same pool.
         states = {report.table: report.state for report in reports}
         assert states[f"{DATABASE}.queued"] == "compacted"
         assert states[f"{DATABASE}.dropped"] == "refused"
@@ -558,7 +558,7 @@ def test_killed_it_leaves_nothing_visible_and_runs_again(
     assert rows_with_id(hive, table) == before
 
 
-def test_what_is_at_work_elsewhere_is_told(
+def test_compactions_of_other_workers_are_reported(
     hive: HiveSql, settings: MetastoreSettings, compact: Callable[..., list[CompactionReport]]
 ) -> None:
     from airflow_hive_federation.metastore.idl import types

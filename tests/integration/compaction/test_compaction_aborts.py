@@ -100,7 +100,7 @@ def wait_until_forgotten(client: MetastoreClient) -> None:
 
 
 def compacted(client: MetastoreClient, settings: MetastoreSettings, table: str) -> CompactionReport:
-    """Compact a table as a whole, with partitions too: as the metastore's initiator asks for it."""
+    """Compact a table as a whole, with partitions too: as the metastore's initiator requests it."""
     request = types.CompactionRequest(
         dbname=DATABASE, tablename=table, type=types.CompactionType.MINOR, poolName=POOL
     )

@@ -107,7 +107,7 @@ def test_a_metastore_ends_with_its_killed_parent_and_leaves_no_lock(tmp_path: Pa
 def test_it_listens_on_loopback_alone(source: EmbeddedMetastore) -> None:
     sockets = psutil.Process(source.pid).net_connections(kind="inet")
     listening = {socket.laddr for socket in sockets if socket.status == psutil.CONN_LISTEN}
-    # Thrift and Derby; an IPv4 socket may be told as IPv6.
+    # Thrift and Derby; an IPv4 socket may be listed as IPv6.
     assert len(listening) == 2
     assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
     assert source.port in {address.port for address in listening}
@@ -294,5 +294,5 @@ def test_what_its_database_gives_up_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_another_thread_makes_is_no_error(tmp_path: Path) -> None:
-    """Hive's dump asks for a table's directory in a thread for each partition, and makes it."""
+    """Hive's dump makes a table's directory in one thread per partition."""
     assert run_groovy("files_judge.groovy", str(tmp_path / "place"), scratch=tmp_path) == "0"

@@ -34,7 +34,7 @@ ROWS = [(1, "one"), (2, "two and a half"), (4, "four")]
 
 @dataclass(frozen=True)
 class Behind:
-    """What Hive's SQL needs of a metastore, with the gateway in front of it."""
+    """A metastore for Hive's SQL, with the gateway in front of it."""
 
     uri: str
     jdbc_url: str
@@ -91,7 +91,7 @@ def filled(
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """What is closed at the end of a test."""
+    """Yield a stack that is closed at the end of a test."""
     with ExitStack() as stack:
         yield stack
 
@@ -123,7 +123,7 @@ def test_hive_and_our_reader_read_both_metastores(
         owner.create_table(made)
     assert ("newer",) in hive.execute("SHOW TABLES IN far_sales")
     # An ACID table of another metastore than the transaction's: no rows would be worse.
-    # Hive names the call that failed, and keeps the reason in its log; our client says it.
+    # Hive names the call that failed, and keeps the reason in its log; our client raises it.
     with pytest.raises(HiveSqlError, match=r"txnWriteIdList for tables \[far_sales\.orders\]"):
         hive.execute("SELECT id, v FROM far_sales.orders")
     with pytest.raises(HiveSqlError):

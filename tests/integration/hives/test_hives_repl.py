@@ -33,7 +33,7 @@ INSERT INTO twice.p PARTITION (d) VALUES (1, 'a', 'x'), (2, 'b', 'y'), (3, 'c', 
 INSERT INTO twice.q PARTITION (d) VALUES (8, 'q', 'moved');
 INSERT INTO twice.inserts VALUES (1), (2)"""
 #: In parts, a cycle of each after each: without a change manager, Hive's own load fails where files that an
-#: event tells of were removed or moved before it.
+#: event names were removed or moved before it.
 HISTORY = f"""
 INSERT INTO twice.t VALUES (4, 'd');
 UPDATE twice.t SET s = 'updated' WHERE id < 3;

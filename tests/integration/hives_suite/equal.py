@@ -1,4 +1,4 @@
-"""Compares a scenario's tables on both sides by what the two metastores say, statistics included."""
+"""Compares a scenario's tables on both sides by the metastores' answers, statistics included."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN = {
     "requiredReadCapabilities",
     "requiredWriteCapabilities",
     "colStats",
-    # What somebody typed; Hive reads the expanded text.
+    # The text as typed; Hive reads the expanded text.
     "viewOriginalText",
     "writeId",
     "isStatsCompliant",
@@ -36,12 +36,12 @@ _OWN_PARAMETERS = {
     "last_modified_by",
     "last_modified_time",
 }
-#: Whether readers believe what is said of rows.
+#: Whether readers believe the statistics of rows.
 _BELIEVED = "statistics are believed"
 
 
 def unequal(scene: Scene, differs: Mapping[str, str]) -> Iterator[str]:
-    """What differs between source and target of a scenario's tables, in words.
+    """Yield the differences between source and target of a scenario's tables, as text.
 
     :param differs: ``table.field`` of what does differ, with the reason.
     """
@@ -61,7 +61,7 @@ def unequal(scene: Scene, differs: Mapping[str, str]) -> Iterator[str]:
 
 
 def _is_left_out(field: str, source: Mapping[str, Any]) -> bool:
-    """Whether a field says nothing: that statistics are accurate which no reader of the source believes."""
+    """Return whether a field means nothing: accurate statistics that no source reader believes."""
     partition, _, name = field.rpartition(": ")
     believed = source.get(f"{partition}: {_BELIEVED}" if partition else _BELIEVED)
     return name == "parameters.COLUMN_STATS_ACCURATE" and not believed
@@ -77,7 +77,7 @@ def _tables(scene: Scene, side: Side) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _table(client: MetastoreClient, side: Side, table: Any) -> Iterator[tuple[str, Any]]:
     transactional = (table.parameters or {}).get("transactional") == "true"
-    # What a partitioned table says of rows, nobody reads.
+    # No reader uses the row counts of a partitioned table itself.
     yield from _described(table, side, transactional and not table.partitionKeys)
     yield "constraints", _constraints(client, table)
     if table.partitionKeys and table.tableType != "VIRTUAL_VIEW":

@@ -314,7 +314,7 @@ REPLACED = Scenario(
 
 
 def drop_the_replica(scene: Scene) -> None:
-    """What an external table without ``external.table.purge`` has survives its database, there as well."""
+    """Files of an external table without ``external.table.purge`` survive its database, on both sides."""
     side = scene.target
     place = Path(local_path(scene.table("t1", side).sd.location) or "")
     assert list(place.iterdir())

@@ -1,6 +1,6 @@
 """Runs scenarios of Hive's suite, many in one database: one cycle serves a step of all of them.
 
-Each scenario has tables of its own, and fails alone: by what Hive says on one side or the other. Where a
+Each scenario has tables of its own, and fails alone: by Hive's answer on one side or the other. Where a
 cycle itself fails, all that share its database fail.
 """
 

@@ -1,4 +1,4 @@
-"""Scenarios of Hive's replication suite, as data: statements of a source, and what its replica then says."""
+"""Scenarios of Hive's replication suite, as data: statements of a source, and the rows of its replica."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Scene:
-    """Where a scenario takes place.
+    """One side of a scenario.
 
     :param name: begins the names of the scenario's tables.
     :param files: directory of its own, for files of external tables and rows to load.
@@ -67,7 +67,7 @@ class Scene:
             self.source.sql.execute(self._with_file(self.text(statement, self.source)))
 
     def rows(self, query: str, side: Side) -> list[Any]:
-        """What Hive answers, sorted, without the blanks that fill up columns of a description."""
+        """Return Hive's answer, sorted, without the blanks that fill up columns of a description."""
         answer = side.sql.execute(self.text(query, side))
         return sorted((tuple(value and value.rstrip(" ") for value in row) for row in answer), key=repr)
 
@@ -92,10 +92,10 @@ Check = Callable[[Scene], None]
 
 @dataclass(frozen=True)
 class Step:
-    """What happens to a source before a cycle, and what the target says after it.
+    """A change of a source before a cycle, and the target's rows after it.
 
     :param run: statements, a line break and a semicolon apart, or a function.
-    :param rows: query → rows. The source says the same before the cycle.
+    :param rows: query → rows. The source has the same before the cycle.
     :param absent: tables that the target has not.
     :param meanwhile: what happens to the source between the cycle's dump and its load.
     :param checks: further expectations of the target.

@@ -122,7 +122,7 @@ def accurate_columns(described: Any) -> list[str]:
 
 
 def kept(described: Any) -> dict[str, str]:
-    """``StatsSetupConst.SUPPORTED_STATS``, and what is said of their accuracy."""
+    """Return the values of ``StatsSetupConst.SUPPORTED_STATS``, and their accuracy."""
     names = ("numFiles", "numRows", "totalSize", "rawDataSize", "COLUMN_STATS_ACCURATE")
     return {name: described.parameters[name] for name in names if name in (described.parameters or {})}
 

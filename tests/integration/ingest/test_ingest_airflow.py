@@ -199,7 +199,7 @@ def test_transactions_of_a_batch_share_no_files_in_an_object_store(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The metastore here has no driver of S3: the table is told to lie there, and Hive reads a copy."""
+    """The metastore here has no driver of S3: the table's location is there, and Hive reads a copy."""
     filesystem, _ = open_filesystem("s3://batches", store)
     filesystem.mkdir("batches")
     with connected(source) as client:

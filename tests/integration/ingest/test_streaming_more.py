@@ -140,7 +140,7 @@ def test_the_settings_of_the_specification_hold_whatever_the_configuration_says(
     (file,) = Path(local_path(partition.sd.location) or "").glob("delta_*/bucket_*")
     with file.open("rb") as opened:
         assert read_tail(opened, "file").compression == "uncompressed"
-    # Another connection of the same program sees what somebody has changed since.
+    # Another connection of the same program sees changes of other clients.
     client.drop_table(DATABASE, "settled", delete_data=True)
     with pytest.raises(InvalidTable, match="There is no table"):
         builder(MetastoreSettings(uris=(source.uri,)), "settled").with_conf(conf).connect()
@@ -172,7 +172,7 @@ def test_bad_records_leave_the_transaction_open(
     assert rows(sql, "bad") == [("1", "a"), ("3", "c")]
 
 
-def test_a_transaction_aborted_by_somebody_else_is_told(settings: MetastoreSettings, client: Any) -> None:
+def test_a_transaction_that_another_client_aborts_fails(settings: MetastoreSettings, client: Any) -> None:
     table(client, "lost")
     connection = builder(settings, "lost").with_transaction_batch_size(2).connect()
     connection.begin_transaction()

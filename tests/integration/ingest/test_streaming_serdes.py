@@ -346,12 +346,12 @@ class Judge:
             )
 
     def hive(self, records: Sequence[bytes]) -> list[Any]:
-        """What Hive makes of each."""
+        """Return Hive's value of each record."""
         self._file.write_bytes(b"".join(record + b"\n" for record in records))
         return list(self._sql.execute(f"SELECT * FROM {DATABASE}.{self._case.name}_text"))
 
     def ours(self, malformed: Malformed, records: Sequence[bytes]) -> list[Any]:
-        """What Hive reads of what the writer has made of each; ``None`` of bad ones."""
+        """Return Hive's rows of the records that the writer made; ``None`` of bad ones."""
         bad: set[int] = set()
 
         def put_aside(letter: DeadLetter) -> None:

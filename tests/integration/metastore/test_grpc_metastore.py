@@ -1,4 +1,4 @@
-"""What works on metastores, works over gRPC: a replication, a remote, the doctor, hmsclient, a hook."""
+"""A replication, a remote, the doctor, hmsclient and a hook work over gRPC as over Thrift."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_the_command_line_and_the_hook(
 
 
 def test_a_gateway_outlives_its_metastore(target: EmbeddedMetastore) -> None:
-    """Down, it says so; a write that was not sent is no write of unknown outcome."""
+    """A gateway that is down has its own error; a write that was not sent has no unknown outcome."""
     with (
         grpc_gateway("thrift://127.0.0.1:1") as lame,
         grpc_gateway(target.uri) as well,

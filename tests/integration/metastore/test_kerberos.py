@@ -1,4 +1,4 @@
-"""Metastores that ask who we are: Kerberos by MIT's KDC, passwords by Hive 4."""
+"""Metastores that authenticate their clients: Kerberos by MIT's KDC, passwords by Hive 4."""
 
 from __future__ import annotations
 

@@ -77,5 +77,5 @@ def test_hive_3(hive_3: str) -> None:
         client.drop_database(DATABASE, delete_data=True, cascade=True)
         findings = {finding.name: finding for finding in examine(client)}
         assert findings["version"].state == "warning"
-        # What getVersion of Hive 3.1 says.
+        # The answer of getVersion of Hive 3.1.
         assert "3.0" in findings["version"].detail

@@ -283,7 +283,7 @@ def test_a_key_of_an_agent(
             route = replace(good, hops=(replace(good.hops[0], keys=()),))
             with Tunnel(replace(route, agent=True)) as tunnel:
                 assert ask(tunnel.dial("127.0.0.1", echo, 20), b"open") == b"open"
-            # Not asked for, it is left alone.
+            # Without the setting it is left alone.
             with Tunnel(route) as tunnel, pytest.raises(TunnelAuthenticationError):
                 tunnel.dial("127.0.0.1", echo, 20)
         finally:

@@ -32,7 +32,7 @@ DAGS = [
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
-    """Output of a command; its errors are told if it fails."""
+    """Return the output of a command; a failure shows its errors."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,

@@ -66,7 +66,7 @@ KEPT = ("derby.properties", "conf/metastore-site.xml", "sql-conf/hive-site.xml")
 
 @dataclass
 class Site:
-    """Servers that ask for secrets, and the directories of a run.
+    """Servers that need secrets, and the directories of a run.
 
     :param secrets: files that hold secrets, as users have them; everything else is below ``run``.
     """
@@ -162,7 +162,7 @@ def with_ssh(site: Site, source: EmbeddedMetastore) -> None:
 
 
 def with_password(site: Site) -> EmbeddedMetastore:
-    """The target: it asks for a password, and lies behind a gateway."""
+    """The target: it needs a password, and lies behind a gateway."""
     password = site.plant("the metastore's password")
     asked = {
         "metastore.authentication": "CONFIG",

@@ -55,7 +55,7 @@ class Trial:
         self._settings = MetastoreSettings(uris=(uri,))
         self._remote, self._engine, self._place, self._far = remote, engine, place, far
         self._numbers = itertools.count()
-        #: What the engines said, to be seen when a test fails.
+        #: The engines' errors, shown when a test fails.
         self.lines: list[str] = []
 
     def outcome(
@@ -160,7 +160,7 @@ def test_spark(source: EmbeddedMetastore, hive_2: str, remote: Remote, tmp_path:
     with spark(hive_2, tmp_path) as engine:
         trial = Trial(hive_2, remote, engine, tmp_path, source.uri)
         compare(trial, SPARK, SPARKS_KINDS, len(GROUPS))
-        # And what the page says of settings.
+        # The page describes settings, too.
         inserts = [
             statement
             for statement in SPARK

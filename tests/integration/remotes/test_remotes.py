@@ -207,7 +207,7 @@ def test_hive_joins_a_local_and_a_remote_table(
                 refuse(client.get_table(NEAR, "town"))
     with pytest.raises(InvalidTable, match=rf"stands for the remote table {FAR}\.city"):
         stream_into(near, "town")
-    # A remote database says it once more, to a Hive that heeds it.
+    # A remote database is marked once more, for a Hive that heeds it.
     remotes.run(f"CREATE REMOTE DATABASE mirrored CONNECTED TO {FAR} {via(far)}")
     hive_sql_target.set("hive.exec.pre.hooks", f"{HOOKS}.EnforceReadOnlyDatabaseHook")
     with pytest.raises(HiveSqlError, match=r"(?i)read.?only"):
@@ -379,7 +379,7 @@ def test_describe_and_show(remotes: Remotes, far: EmbeddedMetastore, near: Embed
     created = remotes.run("SHOW CREATE REMOTE TABLE shown")[0].rows[0][0]
     remotes.run("DROP REMOTE TABLE shown")
     remotes.run(created)
-    # The remote goes away: the link still describes it, and says so.
+    # The remote goes away: the link still describes it, and its state shows that.
     with connected(near) as client:
         link: Any = client.get_table(NEAR, "shown")
         gone = link.parameters["hive.federation.remote.properties"].replace(str(far.port), "1")
@@ -528,7 +528,7 @@ def test_a_remote_that_vanishes_half_way(near: EmbeddedMetastore) -> None:
         assert (report.whole, report.created) == (True, ["parted"])
         report = remotes.refresh(Kind.DATABASE, Name(database="vanishing"), whole=True)
         assert not report.changed
-        # Whoever made the link anew and was killed before its partitions came: the names tell.
+        # A refresh that made the link anew and was killed before its partitions came: the names show it.
         with connected(near) as client:
             client.drop_partitions("vanishing", "t1", ["p=a"], delete_data=False)
         (changed,) = failing.get_tables("d", ["t1"])
@@ -540,7 +540,7 @@ def test_a_remote_that_vanishes_half_way(near: EmbeddedMetastore) -> None:
 
 
 class Counted(MemoryCatalog):
-    """A catalog that is asked for statistics by themselves, as Glue is."""
+    """A catalog that returns statistics by calls of their own, as Glue does."""
 
     def table_statistics(self, table: types.Table) -> list[types.ColumnStatisticsObj]:
         column = table.sd.cols[0]  # type: ignore[union-attr,index]

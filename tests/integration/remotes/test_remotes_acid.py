@@ -82,7 +82,7 @@ def test_transactional_tables(
         with pytest.raises(HiveSqlError, match="LOAD"):
             hive_sql_target.execute(f"LOAD DATA LOCAL INPATH '{tmp_path}' INTO TABLE acid_link.{table}")
 
-    # The column statistics are here; Hive does not answer from them what the files say otherwise.
+    # The column statistics are here; Hive answers from the files where they differ.
     with connected(target) as client:
         (statistics,) = client.get_table_column_statistics("acid_link", "counted").tableStats or []
         assert statistics.colName == "id"

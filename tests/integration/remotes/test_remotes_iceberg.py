@@ -142,7 +142,7 @@ def test_iceberg_tables_that_spark_writes(hive_2: str, iceberg: IcebergSpark, tm
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_what_icebergs_writers_do_through_a_link(hive_2: str, iceberg: IcebergSpark, tmp_path: Path) -> None:
-    """They do not know that it is a link: docs/remotes-writing.md says so, and what stops the worst."""
+    """Iceberg's writers do not know that it is a link; docs/remotes-writing.md has the remedy."""
     iceberg.sql("CREATE TABLE lake.w.t (id INT) USING iceberg")
     iceberg.sql("INSERT INTO lake.w.t VALUES (1), (2)")
     iceberg.sql("CREATE NAMESPACE hive.iceberg_writes")

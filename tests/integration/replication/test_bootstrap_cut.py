@@ -40,7 +40,7 @@ def test_a_commit_above_an_open_write_id_waits_for_the_increments(
     with replication(source, target, spark, tmp_path, source_database="cut", name="cut") as site:
         with site.source.client() as client:
             start = begin_drain(client, "cut")
-            # Begun after the bootstrap was asked for: not waited for, not aborted, not copied.
+            # Begun after the bootstrap began: not waited for, not aborted, not copied.
             (late,) = client.open_txns(1)
             client.allocate_table_write_ids("cut", "t", [late])
         hive_sql_source.execute("INSERT INTO cut.t VALUES (3)")

@@ -1,4 +1,4 @@
-"""A source whose change manager keeps what is removed: what an event tells of can be copied afterwards."""
+"""A source's change manager keeps removed files: the files of an event can be copied afterwards."""
 
 from __future__ import annotations
 

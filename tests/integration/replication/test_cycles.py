@@ -110,7 +110,7 @@ def test_a_database_is_kept_in_step(scene: Scene) -> None:
     bootstrapped = site.cycle()
     assert (bootstrapped.tables, site.jobs) == (6, ["copy", "verify"])
 
-    # Nothing to do: no Spark, and the target says how far it has got.
+    # Nothing to do: no Spark, and the target has its position.
     scene.source_sql.execute("CREATE DATABASE cyc_of_others")
     idle = site.cycle()
     assert (idle.idle, site.jobs) == (True, [])

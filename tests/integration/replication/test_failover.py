@@ -44,7 +44,7 @@ TABLES = ("t", "p", "compacted", "x", "v")
 
 
 class Sites:
-    """Two sites, of which one replicates the other: ``one`` says which."""
+    """Two sites, of which one replicates the other; ``site`` is the present direction."""
 
     def __init__(self, site: Scheduled, first_sql: HiveSql, second_sql: HiveSql) -> None:
         self.site = site

@@ -90,7 +90,7 @@ def put(site: Site, table: str, path: str, content: str = "theirs") -> None:
 
 
 def replace_in_place(site: Site) -> None:
-    """As long as before: only its time, and its bytes, tell."""
+    """The file is as long as before: only its time and its bytes differ."""
     (file,) = replica(site, "ext").iterdir()
     file.write_text("HELLO\n", encoding="utf-8")
     os.utime(file, (1000, 1000))
@@ -209,7 +209,7 @@ def test_what_a_repair_mends_is_not_refused(site: Site) -> None:
 
 
 def test_what_a_killed_load_left_is_ours(site: Site) -> None:
-    """Each time another dump goes on: what the last one has placed and made is none of somebody else's."""
+    """Each time another dump goes on: files and write ids of the last load are no foreign writes."""
     with connected(site.source) as client:
         add_partition(client, DATABASE, "later")
     change_source(site)

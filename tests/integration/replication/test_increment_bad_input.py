@@ -1,4 +1,4 @@
-"""What can be wrong with a source while increments run: each has one outcome, and the next cycle goes on.
+"""Faults of a source while increments run: each has one outcome, and the next cycle goes on.
 
 Elsewhere: a source restored from a backup, and events that have expired (test_lost_events); a target changed
 by hand (test_target_protection, test_cycles, test_repair); a full disk under a bootstrap (test_bad_input).
@@ -38,12 +38,12 @@ Events = Callable[[list[Any]], list[Any]]
 
 
 def deliver(monkeypatch: pytest.MonkeyPatch, change: Events) -> None:
-    """What a metastore never says of itself: its own events, changed."""
+    """Change the events that the metastore returns to events that no metastore sends."""
     original = MetastoreClient.iter_notification_events
 
     def changed(client: MetastoreClient, after: int, **more: Any) -> Iterator[Any]:
         events = list(original(client, after, **more))
-        # One alone is asked for to know the source again.
+        # A cycle reads one event alone to recognize the source.
         return iter(events if more.get("batch_size") == 1 else change(events))
 
     monkeypatch.setattr(MetastoreClient, "iter_notification_events", changed)
@@ -242,7 +242,7 @@ def test_a_target_out_of_space_goes_on_when_there_is_room(site: Site, tmp_path: 
 
 
 class CopyFailedError(Exception):
-    """What a copy job fails with."""
+    """The error of a failing copy job."""
 
 
 def test_definitions_wait_for_their_data(site: Site) -> None:

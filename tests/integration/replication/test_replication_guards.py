@@ -200,7 +200,7 @@ def test_a_bootstrap_is_loaded_once(site: Site) -> None:
 def test_a_dump_during_which_the_source_let_go_of_its_files_is_not_finished(
     site: Site, monkeypatch: pytest.MonkeyPatch, kind: Any
 ) -> None:
-    """The cleaner may have removed files before they were listed: nothing else would tell."""
+    """The cleaner may have removed files before they were listed: no other check notices."""
     if kind is increment:
         site.bootstrap()
         site.commit()

@@ -69,7 +69,7 @@ def test_a_table_at_the_same_path_outside_the_prefix(site: Cycles, tmp_path: Pat
     site.assert_equal(*queries)
     copied = Path(f"{tmp_path}/base{tmp_path}/events")
     assert [stat.S_IMODE(path.stat().st_mode) for path in (copied, copied / written.name)] == [0o700, 0o600]
-    # Renamed, and told to take its files with it when it is dropped: on the target, they are its own by then.
+    # Renamed, and altered to lose its files with its drop: on the target, they are its own by then.
     site.write(f"ALTER TABLE {DATABASE}.a RENAME TO {DATABASE}.b")
     site.cycle()
     queries = (queries[1], queries[2], "SELECT * FROM {db}.b")

@@ -1,4 +1,4 @@
-"""Parameters of one side that somebody planted at a source reach the other in no cycle."""
+"""Parameters of one side, planted at a source, reach the other side in no cycle."""
 
 from __future__ import annotations
 

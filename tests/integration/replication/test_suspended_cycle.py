@@ -75,7 +75,7 @@ def second(case: Case) -> None:
 
 
 def cycles(case: Case) -> tuple[str, str]:
-    """What the target says of its cycles."""
+    """Return the target's records of its cycles."""
     with connected(case.target) as client:
         parameters = client.get_database(DATABASE).parameters or {}
     return parameters[markers.CYCLES], parameters[markers.EPOCH]

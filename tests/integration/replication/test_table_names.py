@@ -88,7 +88,7 @@ def test_tables_have_other_names_on_the_target(site: Cycles, spark: SparkSession
     compare(site, NAMES)
     assert differences(site, spark) == []
 
-    # Their names changed once more, though no event tells of it.
+    # Their names changed once more, though no event shows it.
     names = {"orders": "dateien", "files": "bestellungen"}
     changed = replace(site, policy=replace(site.policy, table_names=names))
     changed.cycle()

@@ -76,7 +76,7 @@ def scenes(
 
 
 def interrupt(site: Cycles, scene: str) -> None:
-    """Load an increment as far as the scene says."""
+    """Load an increment up to the scene's step."""
 
     def copy_some(plan: str, outcomes: str) -> None:
         items = list(read_plan(plan))

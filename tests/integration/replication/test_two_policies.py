@@ -84,7 +84,7 @@ def test_a_bootstrap_over_anothers_directory_is_refused(pair: list[Cycles], tmp_
     add(second, "inner", lake / "events" / "inner", "b")
     first.bootstrap()
     assert roots(first) == (f"file:{base}/events",)
-    # The plan says so before there is a database.
+    # The plan shows it before there is a database.
     for attempt in (lambda: plan_cycle(second.source, second.target, second.policy), second.bootstrap):
         with pytest.raises(LocationConflictError, match=f"database {first.policy.target_database} of policy"):
             attempt()

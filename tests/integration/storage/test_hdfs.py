@@ -89,7 +89,7 @@ def test_it_ends_with_its_killed_parent_and_its_files_are_kept(tmp_path: Path) -
 
 @contextmanager
 def user(name: str) -> Iterator[None]:
-    """Be somebody else for HDFS, who is not its superuser."""
+    """Be another user for HDFS, who is not its superuser."""
     before = os.environ.get(USER_VARIABLE)
     os.environ[USER_VARIABLE] = name
     try:
@@ -115,12 +115,12 @@ def path_of(uri: str) -> str:
 
 
 def modes(hdfs: EmbeddedHdfs, uri: str) -> str:
-    """Owner, group and mode of a file or directory, as Hadoop says."""
+    """Return owner, group and mode of a file or directory, as Hadoop prints them."""
     return hdfs.shell("-stat", "%u %g %a", path_of(uri)).strip()
 
 
 def acl(hdfs: EmbeddedHdfs, uri: str) -> set[str]:
-    """The access list of a file or directory, as Hadoop says."""
+    """Return the access list of a file or directory, as Hadoop prints it."""
     lines = hdfs.shell("-getfacl", path_of(uri)).splitlines()
     return {line.partition("\t")[0] for line in lines if line and not line.startswith("#")}
 
@@ -226,7 +226,7 @@ def test_no_copy_is_wider_than_its_source(hive_hdfs: EmbeddedHdfs, table: CopyIt
         assert copy_file(item, CopySettings(rewrite=rewrite)).preserved
         assert modes(hive_hdfs, table.target).endswith(" 600")
         assert modes(hive_hdfs, table.target.rpartition("/")[0]).endswith(" 750")
-        # As somebody left it who copied before.
+        # As an earlier copy left it.
         hive_hdfs.shell("-chmod", "644", target)
     assert copy_file(item, CopySettings(rewrite=rewrite)).copied is False
     assert modes(hive_hdfs, table.target).endswith(" 600")
@@ -382,7 +382,7 @@ QUERIES = (
 
 
 def assert_same(sides: tuple[Side, Side]) -> list[list[Any]]:
-    """What Hive reads on both sides, which must be the same."""
+    """Return Hive's rows of both sides, which must be the same."""
     there = [rows(sides[0].sql, query.format(db="shop")) for query in QUERIES]
     assert [rows(sides[1].sql, query.format(db="shop_copy")) for query in QUERIES] == there
     return there

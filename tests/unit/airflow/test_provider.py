@@ -1,4 +1,4 @@
-"""What Airflow reads of the provider; test_airflow_provider.py asks a real Airflow."""
+"""Airflow reads the provider's description; test_airflow_provider.py uses a real Airflow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_entry_point_is_ours() -> None:
 @pytest.mark.parametrize("name", ["provider_info.schema.json", "provider.yaml.schema.json"])
 def test_the_schema_of_airflow(name: str) -> None:
     schema = json.loads((Path(airflow.__file__).parent / name).read_text("utf-8"))
-    # The second one is of the whole provider.yaml: the fields it asks for besides are Airflow's own affair.
+    # The second one is of the whole provider.yaml: its other fields are Airflow's own affair.
     schema.pop("required", None)
     schema["additionalProperties"] = True
     jsonschema.validate({key: INFO[key] for key in INFO if key not in {"integrations"}}, schema)

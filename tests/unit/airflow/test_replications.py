@@ -1,4 +1,4 @@
-"""Policies of several databases, the mapped task group, and what tasks tell about tables."""
+"""Policies of several databases, the mapped task group, and the tasks' asset events about tables."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_policy_is_called_after_its_database() -> None:
 
 
 def problems(policies: list[Any], defaults: dict[str, Any] = DEFAULTS) -> dict[str, str | None]:
-    """What the task that reads policies says of each."""
+    """Return the problem of each policy, by the task that reads policies."""
     task = ReplicationPoliciesOperator(task_id="policies", policies=policies, defaults=defaults)
     results = task.execute({})  # type: ignore[arg-type]
     assert all(set(result) == {*NAMES, "problem"} for result in results)

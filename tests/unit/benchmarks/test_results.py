@@ -1,4 +1,4 @@
-"""Results of benchmarks: what they say, and that nothing kept is lost."""
+"""Results of benchmarks: their numbers, and that nothing kept is lost."""
 
 from __future__ import annotations
 

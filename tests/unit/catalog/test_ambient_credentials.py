@@ -1,4 +1,4 @@
-"""A remote leads a worker to a server of somebody else's: no credential of the worker is sent there."""
+"""A remote leads a worker to a foreign server: the worker sends no credential there."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Listening(http.server.BaseHTTPRequestHandler):
 
 
 class Stolen:
-    """What a server would have made."""
+    """A class that a server names and that no client may make."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise AssertionError("a class that the server named")
@@ -303,7 +303,7 @@ def test_a_thrift_metastore_hears_a_user_and_questions() -> None:
 @pytest.mark.usefixtures("at_hand")
 @pytest.mark.parametrize("via", ["thrift", "grpc", "ssh"])
 def test_whatever_listens_hears_no_credential(via: str) -> None:
-    """It answers nothing: the first that a client says is what it says unasked."""
+    """The server answers nothing and records the first bytes that a client sends unasked."""
     server = Recorder()
     where = server.peer.uri.removeprefix("thrift://")
     properties = {

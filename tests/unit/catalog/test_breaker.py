@@ -1,4 +1,4 @@
-"""A remote that is down is asked no more for a while."""
+"""A remote that is down gets no more calls for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command's telling of Airflow's logging: while it runs, and not after it."""
+"""A command shows Airflow's log lines while it runs, and not after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a plan and a status are printed; test_cycles.py has them of real metastores."""
+"""The commands print a plan and a status; test_cycles.py has them of real metastores."""
 
 from __future__ import annotations
 

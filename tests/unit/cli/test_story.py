@@ -8,7 +8,7 @@ from airflow_hive_federation.cli.story import Story
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """Seconds that pass when a test adds them."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -1,4 +1,4 @@
-"""A query's answer is the same without the partitions that it does not read, as a database says."""
+"""A query's answer in a database is the same without the partitions that it does not read."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ REGISTRY = two_clusters("/one", "/two")
 
 
 class Tables:
-    """The answers of a metastore with these tables; it counts how often it is asked."""
+    """The answers of a metastore with these tables; it counts its calls."""
 
     def __init__(self, *tables: types.Table) -> None:
         self.tables = {str(table.tableName): table for table in tables}

@@ -32,7 +32,7 @@ def forget() -> None:
 
 
 def content(text: str) -> Any:
-    """All that an analysis says, with the strings in their places."""
+    """Return the content of an analysis, with the strings in their places."""
     statement = analyse(text)
     if not isinstance(statement, Statement):
         return statement

@@ -1,4 +1,4 @@
-"""What aborted transactions have left, and what the metastore may forget of them."""
+"""Leftovers of aborted transactions, and the transactions that the metastore may forget."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_the_metastore_may_forget(paths: tuple[str, ...], write_ids: str, h
 
 
 class Partitions:
-    """Answers what is asked of the metastore client."""
+    """Answers the calls of the metastore client."""
 
     def __init__(self, *locations: Path) -> None:
         self._locations = locations

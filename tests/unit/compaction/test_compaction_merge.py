@@ -361,7 +361,7 @@ print(pa.default_memory_pool().max_memory() / 2**20, resident_mb() - before)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the highest memory")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux reports the highest memory")
 def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, str(tmp_path), "1600000"],

@@ -1,4 +1,4 @@
-"""What a compaction reads and makes."""
+"""The inputs and outputs of a compaction."""
 
 from __future__ import annotations
 

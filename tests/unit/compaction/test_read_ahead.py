@@ -60,7 +60,7 @@ def test_closing_ends_the_generator_where_it_is() -> None:
 
 
 class _Doors:
-    """Tells what was entered and left."""
+    """Records the doors that were entered and left."""
 
     def __init__(self) -> None:
         self.course: list[str] = []

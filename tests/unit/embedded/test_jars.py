@@ -1,4 +1,4 @@
-"""How jars are dealt out, and what is said when they do not come."""
+"""The downloaders share the jars; errors name the jars that do not come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A metastore of a federation that fails is spared; calls that say nothing about it are not counted."""
+"""A metastore of a federation that fails is spared; calls that do not concern it are not counted."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_patterns_are_hives() -> None:
     assert matches("ours|x", "ours")
     assert not matches("far", "far_sales")
     assert matches(None, "any")
-    # As Hive 4 asks.
+    # As Hive 4 calls.
     assert matches("@hive#!", "any")
     assert matches("@hive#FAR*", "far_sales")
     assert not matches("@hive#far", "any")

@@ -84,7 +84,7 @@ sys.stdin.read()
 
 @contextmanager
 def flood(uri: str) -> Iterator[int]:
-    """Hold many connections that say nothing, in a process of their own."""
+    """Hold many silent connections, in a process of their own."""
     port = uri.rpartition(":")[2]
     with subprocess.Popen(
         [sys.executable, "-c", FLOODING, port, str(FLOOD)],

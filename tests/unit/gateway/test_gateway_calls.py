@@ -117,7 +117,7 @@ def test_hive_4_never_gets_an_expression_of_an_older_client(
     asking = raw(gateway(peer(served).uri))
     for expression in OF_OLDER_HIVE:
         served.calls.clear()
-        # All of them, and the answer says that they need not match.
+        # All of them, and the answer notes that they need not match.
         assert asking.ask("get_partitions_by_expr", 3, req=by_expression(expression)) == {"success": EVERY}
         # The first two of all would not be the first two that match.
         refused = asking.ask("get_partitions_by_expr", req=by_expression(expression, 2))

@@ -98,7 +98,7 @@ def test_a_metastore_that_takes_calls_and_never_answers_disturbs_no_other(
     assert ask("sales")["success"].table.tableName == "t"
     for thread in waiting:
         thread.join()
-    # Three in a row: it is not even asked for a while.
+    # Three in a row: it gets no call for a while.
     assert "did not answer 3 times in a row" in ask("lost")["o1"].message
     assert ask("sales")["success"].table.tableName == "t"
 
@@ -184,7 +184,7 @@ def test_a_list_of_a_database_names_the_part_that_is_missing(peer: Peers, stack:
         "get_table_names_by_filter": {"dbname": "sales", "filter": "f", "max_tables": -1},
     }.items():
         assert "the part of metastore far is missing" in both.ask(method, **arguments)["o1"].message
-    # A database with none of its tables does not ask it.
+    # A database with none of its tables does not call it.
     assert both.ask("get_all_tables", db_name="default")["success"] == ["t"]
 
 

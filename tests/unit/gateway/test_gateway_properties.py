@@ -25,7 +25,7 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "gateway.md").read_text(encodin
 
 
 class Counted(GrpcFront):
-    """A server of somebody's own."""
+    """A server class of a user."""
 
     made = 0
 
@@ -150,7 +150,7 @@ def test_a_class_that_cannot_serve_is_refused(path: str, message: str) -> None:
 
 
 def test_the_named_class_serves(peer: Peers, stack: ExitStack, client: Clients) -> None:
-    # It is asked for its health (getStatus), too.
+    # Its health is checked (getStatus), too.
     upstream = peer(Thrift(lambda method, _args: ["a"] if method == "get_all_databases" else 2)).uri
     properties = {SERVER_CLASS: f"{__name__}.Counted", "metastore.grpc.port": 0}
     serving = start(config(properties, upstream={"uris": [upstream]}, thrift=False), nobody)

@@ -111,7 +111,7 @@ def test_a_metastore_that_is_down_is_unavailable_and_another_gateway_is_asked(
     assert (error.code(), dict(error.trailing_metadata())[STATUS_KEY]) == (Code.UNAVAILABLE, "unavailable")
     for _ in range(4):  # The order is random.
         with MetastoreClient(MetastoreSettings(uris=(lame.uri, well.uri))) as client:
-            # Also a write: the gateway says that it was not sent.
+            # Also a write: the gateway answers that it was not sent.
             client.call("create_database", types.Database(name="d"))
     with (
         MetastoreClient(MetastoreSettings(uris=(lame.uri,))) as client,

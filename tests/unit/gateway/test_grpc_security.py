@@ -1,4 +1,4 @@
-"""Who may call by gRPC, and over what: TLS, certificates, bearer tokens."""
+"""Access by gRPC needs TLS, certificates or bearer tokens."""
 
 from __future__ import annotations
 

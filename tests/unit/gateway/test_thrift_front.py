@@ -1,4 +1,4 @@
-"""What the Thrift front bears: plain text, certificates, slow and silent clients, floods, an end."""
+"""The Thrift front survives plain text, certificates, slow and silent clients, floods, and an end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def databases(method: str, _args: Any) -> Any:
 
 
 def ended(sock: socket.socket) -> bool:
-    """Whether the other side has closed; waits for it."""
+    """Return whether the other side has closed; waits for it."""
     sock.settimeout(20)
     try:
         while sock.recv(65536):
@@ -60,7 +60,7 @@ def test_tls(peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path) ->
     assert run.front.uri.startswith("thrift+tls://")
     tls = TlsSettings(ca_file=authority.ca_file)
     assert client(run.front.uri, tls=tls).call("get_all_databases") == NAMES
-    # One who speaks plainly is let go, and harms nobody.
+    # A client that speaks plainly is let go, and harms no other.
     with socket.create_connection(run.front.address) as plain:
         plain.sendall(call_bytes("get_all_databases"))
         assert ended(plain)

@@ -65,7 +65,7 @@ def compression(optimized: bool) -> str:
 
 
 def readable(tmp_path: Path) -> list[tuple[int, int, int]]:
-    """What a reader that obeys the flushed length sees: write id, row id, id."""
+    """Return the rows of a reader that obeys the flushed length: write id, row id, id."""
     place = tmp_path / "delta_0000001_0000004"
     side = place / "bucket_00003_flush_length"
     if not (place / "bucket_00003").exists():

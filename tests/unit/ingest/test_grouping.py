@@ -1,4 +1,4 @@
-"""Which rows go to which partition and bucket."""
+"""Rows go to the partition and bucket that Hive chooses."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def outcome(attack: Attack) -> tuple[int, list[tuple[int, str]]]:
 
 
 def main() -> None:
-    """What the child process of the test runs: a line for each attack, its memory included."""
+    """Run in the child process of the test: a line per attack, its memory included."""
     # Of addresses, allocators take gigabytes themselves; this only keeps a failing test from taking all.
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
     for name, attack in ATTACKS.items():

@@ -100,7 +100,7 @@ def batches(seed: int, count: int) -> Iterator[tuple[list[str], list[bytes]]]:
 
 
 def differs(types: Sequence[str], records: Sequence[bytes]) -> bool:
-    """Whether Arrow's reader makes other rows of a batch than are made one by one."""
+    """Return whether Arrow's reader makes other rows of a batch than are made one by one."""
     by = writer(types)
     at_once, each = by._at_once(records), by._each(records)
     # As text: not a number equals itself, and -0 is not 0.
@@ -120,7 +120,7 @@ def differs_apart(types: Sequence[str], records: Sequence[bytes]) -> bool:
 
 
 def main(first: int, count: int, per_seed: int, apart: int) -> None:
-    """What the child process of the test runs."""
+    """Run in the child process of the test."""
     asks = differs_apart if apart else differs
     if apart:
         pa.array([1])  # it imports pandas, once for all processes
@@ -145,7 +145,7 @@ def in_a_process(call: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_both_ways_make_the_same_rows() -> None:
-    """Some batches ended the process, so it is their own: one per batch where more examples are asked for."""
+    """Some batches ended the process, so it is their own: one per batch where more examples are set."""
     asked = len(seeds(60))
     for arguments in [(0, asked, 100, 0), (1_000_000, asked, 1, 1)][: 1 + (asked > 60)]:
         call = f"from tests.unit.ingest.test_json_records import main; main{arguments}"

@@ -1,4 +1,4 @@
-"""Operator and command line say what a request can say, with the same defaults."""
+"""Operator and command line have the settings of a request, with the same defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated bindings against what real Hive classes say, and what importing them costs."""
+"""The generated bindings agree with real Hive classes, and cost little to import."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fields(spec: dict[int, tuple[Any, ...]]) -> set[str]:
 
 
 def missing(name: str, expected: list[str], spec: dict[int, tuple[Any, ...]]) -> list[str]:
-    # Hive's class tells of one field only that it is a list of structs.
+    # Hive's class only has of one field that it is a list of structs.
     ours = fields(spec) | {"7:sourceTables:list<struct>"} & set(expected)
     return [f"{name} {field}" for field in expected if field not in ours]
 

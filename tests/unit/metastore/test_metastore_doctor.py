@@ -1,4 +1,4 @@
-"""What the doctor makes of what a metastore says."""
+"""The doctor's findings from a metastore's answers."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, partitio
 
 
 def held(page: Page, names: list[str], read: Callable[[str], object]) -> list[str]:
-    """What a metastore answers that orders values as ``read`` makes them."""
+    """Return the answer of a metastore that orders values as ``read`` makes them."""
     match = re.fullmatch(r"(\w+) >= (\S+) and \1 <= (\S+)", page.condition)
     assert match
     key, low, high = match[1], read(match[2].strip("'")), read(match[3].strip("'"))

@@ -1,4 +1,4 @@
-"""Guards of readers that say what is wrong, where a later fault would say something else or nothing."""
+"""Guards of readers name the fault, where a later error would name another one or none."""
 
 from __future__ import annotations
 

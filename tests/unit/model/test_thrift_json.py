@@ -27,7 +27,7 @@ VALUES = st.recursive(
 
 
 def written(value: Any, space: str = "") -> str:
-    """What ``TJSONProtocol`` writes."""
+    """Return the text that ``TJSONProtocol`` writes."""
     if isinstance(value, dict):
         pairs = (f"{written(key, space)}{space}:{written(member, space)}" for key, member in value.items())
         return "{" + space + f"{space},".join(pairs) + space + "}"

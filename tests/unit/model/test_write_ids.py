@@ -31,7 +31,7 @@ def test_malformed_text_is_refused(text: str) -> None:
 
 
 def test_what_the_metastore_sends() -> None:
-    # Bit i, lowest bit of the first byte first, tells that invalid id i is aborted.
+    # Bit i, lowest bit of the first byte first, marks invalid id i as aborted.
     ids = ValidWriteIds.of(
         "db.t", high_watermark=20, invalid_ids=[2, 4, 6, 8, 10, 12, 14, 16, 18], aborted_bits=b"\x05\x01"
     )

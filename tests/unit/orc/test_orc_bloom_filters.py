@@ -78,7 +78,7 @@ def test_delete_events_and_columns_of_others_get_none() -> None:
 
 @pytest.mark.parametrize("compression", ["zlib", "uncompressed"])
 def test_each_row_group_has_a_filter_with_all_of_its_values(compression: str) -> None:
-    """What pyarrow writes for the same columns alone, in files that its reader and ours read."""
+    """pyarrow writes the same filters for the same columns alone, in files that its reader and ours read."""
     count = 25_000
     numbers = np.random.default_rng(7).integers(-(2**40), 2**40, count)
     rows = pa.table(

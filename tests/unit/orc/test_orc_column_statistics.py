@@ -29,7 +29,7 @@ def column(count: int, kind: int, *fields: tuple[int, int, Any]) -> bytes:
 
 
 def merged(kind: int, *parts: bytes) -> list[Any] | None:
-    """What the merged statistics say of a kind."""
+    """Return the fields of a kind in the merged statistics."""
     (statistics,) = merged_statistics([[part] for part in parts])
     assert number_of(fields_of(statistics), 1) == sum(number_of(fields_of(part), 1) for part in parts)
     fields = all_of(fields_of(statistics), kind)

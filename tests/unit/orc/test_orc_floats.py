@@ -83,7 +83,7 @@ def test_they_are_encoded_and_described_as_by_pyarrow(shape: _Shape) -> None:
 
 
 def numbers_of(statistics: list[Any]) -> list[Any]:
-    """What they say; of sums, which depend on the order, the first digits."""
+    """Return the values of statistics; of sums, which depend on the order, the first digits."""
     (bounds,) = (value for field, value in statistics if field == 3)
     numbers = [(field, struct.unpack("<d", value)[0]) for field, _, value in bounds]
     sums = [pytest.approx(value, rel=1e-9) for field, value in numbers if field == 3]

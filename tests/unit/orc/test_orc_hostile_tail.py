@@ -59,7 +59,7 @@ def zstd_frame(*, window_log: int = 0, size_bytes: int = 0) -> bytes:
 
 
 def lz4_block(zeros: int) -> bytes:
-    """A block that says it holds so many bytes (LZ4 Block Format Description)."""
+    """A block whose head claims this number of bytes (LZ4 Block Format Description)."""
     more, last = divmod(zeros, 255)
     return b"\x1f\0\x01\0" + b"\xff" * more + bytes([last]) + b"\x10\0"
 
@@ -202,7 +202,7 @@ def test_is_refused_before_pyarrow_reads_it() -> None:
 
 
 def open_all() -> None:
-    """What the child process of the test runs."""
+    """Run in the child process of the test."""
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, content) in enumerate(hostile().items()):
             path = Path(folder, f"bucket_{number}")
@@ -213,7 +213,7 @@ def open_all() -> None:
 
 
 def main() -> None:
-    """What the child process of the test runs."""
+    """Run in the child process of the test."""
     files = hostile()
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (700 << 20), used + (700 << 20)))

@@ -78,7 +78,7 @@ def written(
 
 
 def batches_of(file: io.BytesIO, *, doubtful: tuple[int, ...] = (), **options: Any) -> OrcBatches:
-    """Read a file; of some columns, statistics say nothing."""
+    """Read a file; the statistics of some columns are empty."""
     tail = read_tail(file, "made")
     tail = replace(tail, timestamp_millis={**tail.timestamp_millis, **dict.fromkeys(doubtful)})
     return OrcBatches(file, "made", tail, size_bytes=len(file.getvalue()), **options)

@@ -1,4 +1,4 @@
-"""What events say about where to look; the golden ones were written by real Hive."""
+"""Events name the tables that a refresh reads; the golden ones were written by real Hive."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_event_of_partitions_names_some() -> None:
 
 
 def test_an_event_that_cannot_be_read_disturbs_only_what_it_may_concern() -> None:
-    """Where it may, everything is looked at."""
+    """An event that may concern everything makes the refresh read everything."""
     for unreadable in (
         event("ALTER_TABLE", tableObjBeforeJson="?"),
         event("ALTER_TABLE", database="other", tableObjBeforeJson="?"),  # perhaps a table of ours, renamed

@@ -1,4 +1,4 @@
-"""What a local table takes over of a remote's, and what it must not."""
+"""A local table takes these parts of a remote's definition, and leaves the others out."""
 
 from __future__ import annotations
 

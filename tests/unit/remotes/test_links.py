@@ -1,4 +1,4 @@
-"""How links are kept, and which lead back."""
+"""Links are kept in parameters, and links that lead back are refused."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ def test_a_table_of_another_with_a_members_name(
     report = remotes.refresh(Kind.DATABASE, MIRROR)
     assert report.skipped == {"plain": "the local name belongs to another table"}
     assert near.tables["mirror", "plain"] == own
-    # A table link that somebody made there is no member either.
+    # A table link that a user made there is no member either.
     del near.tables["mirror", "plain"]
     remotes.run(MAKE.replace("TABLE plain", "TABLE mirror.plain"))
     far.drop_table(DATABASE, "plain")

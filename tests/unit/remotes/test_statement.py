@@ -264,7 +264,7 @@ def test_whatever_it_is_only_typed_errors() -> None:
 
 
 def places(text: str, seed: int) -> tuple[int, int]:
-    """Where the error is; the beginning if there is none."""
+    """Return the place of the error; the beginning if there is none."""
     try:
         parse_script(text)
     except StatementError as error:

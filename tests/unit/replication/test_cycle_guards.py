@@ -1,7 +1,7 @@
 """Guards that hold a cycle back: its lock is lost, its dump overtaken, or others wrote its target.
 
 The cycle, its lock, its dumps and its fences are the real ones; the metastore is a model, and in the place of
-a load is what the test says.
+the test chooses the load.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
     claim_dumps("one", site.policy)
     with pytest.raises(LocationConflictError, match="id one"):
         claim_dumps("two", site.policy)
-    # A damaged claim is somebody's all the same; its owner writes it anew.
+    # A damaged claim still has an owner, who writes it anew.
     (claims / "one.json").write_text("{", encoding="utf-8")
     with pytest.raises(LocationConflictError, match="id unknown"):
         claim_dumps("two", site.policy)

@@ -121,7 +121,7 @@ class World:
             self.advance(actor)
 
     def step(self, name: str) -> None:
-        """Where an operation stands still until it is its turn."""
+        """Stop an operation until it is its turn."""
         actor = self._by_thread.get(threading.get_ident())
         if actor is None or self._beating:
             return
@@ -167,7 +167,7 @@ class World:
             self._beating = False
 
     def started(self, heart: Heartbeat) -> Heartbeat:
-        # What waits to ask again waits by this world's clock.
+        # A step that waits to try again waits by this world's clock.
         heart._stopped = SimpleNamespace(wait=self.sleep, is_set=lambda: False)  # type: ignore[assignment]
         self.hearts[heart] = self._by_thread.get(threading.get_ident())
         return heart
@@ -211,7 +211,7 @@ def cycling(world: World) -> None:
 
 def outage(world: World) -> None:
     """The source does not answer for a while. One that nobody had closed is not let come back: two sides may
-    be written then, whatever is done, and the documentation says so."""
+    be written then, whatever is done; the documentation explains it."""
     world.step("the source goes down")
     world.source.is_up = False
     world.step("the source comes back")
@@ -486,7 +486,7 @@ def test_the_epoch_of_a_target_decides_who_may_write(make_world: Callable[[str],
         world.target.parameters[markers.EPOCH] = str(lock.epoch + 1)
         with pytest.raises(CycleLostError, match=f"at epoch {lock.epoch + 1}"):
             lock.prove()
-        # For good, whatever the target says afterwards.
+        # For good, whatever the target shows afterwards.
         world.target.parameters[markers.EPOCH] = str(lock.epoch)
         for ask in (lock.prove, lock.check):
             with pytest.raises(CycleLostError):
@@ -524,7 +524,7 @@ def test_a_target_that_does_not_answer_stops_a_roll_back(make_world: Callable[[s
 def test_a_source_that_is_altered_during_a_switch_keeps_the_target_closed(
     make_world: Callable[[str], World], altered: Mapping[str, str]
 ) -> None:
-    """By hand, say: no lock keeps a person out."""
+    """A person sets it by hand: no lock prevents that."""
     world = make_world("started")
 
     def alter(step: str) -> None:
@@ -550,7 +550,7 @@ def test_a_source_that_comes_back_after_a_take_over_is_not_opened(
 def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
     make_world: Callable[[str], World],
 ) -> None:
-    """A take-over that has asked the source for the last time, and a roll-back that has asked the target."""
+    """A take-over that has read the source for the last time, and a roll-back that has read the target."""
 
     def interrupted(place: int) -> tuple[World, Actor]:
         world = make_world("started")
@@ -563,7 +563,7 @@ def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
     for place in itertools.count(1):
         world, actor = interrupted(place)
         world.end()
-        if actor.outcome == "done":  # it has asked for the last time
+        if actor.outcome == "done":  # it has read for the last time
             break
     for back in range(count_steps(make_world, "started", "roll back")):
         world, actor = interrupted(place)

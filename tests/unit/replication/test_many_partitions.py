@@ -56,7 +56,7 @@ def table() -> types.Table:
 
 
 class Metastore(PartitionCalls):
-    """Has partitions ``p=0`` to ``p=<count - 1>``, each made when it is asked for."""
+    """Has partitions ``p=0`` to ``p=<count - 1>``, each made when it is read."""
 
     def __init__(self, count: int, root: str = SOURCE) -> None:
         self._count, self._root = count, root

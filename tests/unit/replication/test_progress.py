@@ -1,4 +1,4 @@
-"""Long steps tell how far they are."""
+"""Long steps report their progress."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class Source:
 
 
 class Dump:
-    """What a cycle dumps, as far as transactions go."""
+    """A cycle's dump, as far as transactions go."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ def test_what_the_target_shows_is_a_past_of_the_source(seed: int, late: float) -
 
 
 def loaded(dump: Dump, target: Metastore, kill_before: int | None) -> bool:
-    """Whether a load came to its end."""
+    """Return whether a load came to its end."""
     try:
         dump.load(target, kill_before)
     except KilledError:

@@ -1,4 +1,4 @@
-"""A take-over removes the files of write ids that no reader of the target sees, and asks for no id singly."""
+"""A take-over removes the files of write ids that no reader of the target sees, without a call per id."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_it_answers_as_a_walk_of_the_range_does() -> None:
 
 @pytest.mark.parametrize("allowed", [0, 1])
 def test_what_has_lost_its_lock_removes_nothing_more(tmp_path: Path, allowed: int) -> None:
-    """One file in one directory: two removals, of which each is asked for."""
+    """One file in one directory: two removals, with a check before each."""
     file = tmp_path / "t" / "delta_0000007_0000007" / "bucket_00000"
     file.parent.mkdir(parents=True)
     file.touch()

@@ -1,4 +1,4 @@
-"""Which Java is taken."""
+"""The search for a Java runtime takes the first that fits."""
 
 from __future__ import annotations
 

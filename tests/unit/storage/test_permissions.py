@@ -141,7 +141,7 @@ def test_owner_and_group_are_kept_on_demand(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("strictly", [True, False])
 def test_an_owner_that_cannot_be_kept(tmp_path: Path, strictly: bool) -> None:
-    """The source belongs to the superuser, and the copy is made by somebody else."""
+    """The source belongs to the superuser, and another user makes the copy."""
     target = tmp_path / "target"
     target.mkdir()
 

@@ -35,7 +35,7 @@ FAILURES = (
 
 
 class Clock:
-    """Seconds that go on when a test says so."""
+    """Seconds that go on when a test moves them."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0

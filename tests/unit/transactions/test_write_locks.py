@@ -1,4 +1,4 @@
-"""Which locks writes take, and what a transaction refuses."""
+"""Writes take locks, and a transaction refuses locks that do not fit."""
 
 from __future__ import annotations
 

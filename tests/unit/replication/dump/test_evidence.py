@@ -420,7 +420,7 @@ def test_what_was_dropped_after_the_last_event() -> None:
     with pytest.raises(UnexplainedRemovalError) as error:
         settle(client, POLICY, Unexplained(tables={"a", "b"}, losses={"u": gone}), 7)
     assert (error.value.tables, error.value.partitions) == (["b"], {"u": ["p=1"]})
-    # Nothing is asked where nothing is missing.
+    # No call is made where nothing is missing.
     settle(client, POLICY, Unexplained(losses={"t": Losses(of_partitions=3)}), 7)
     assert client.asked == [7, 7]
 

@@ -1,4 +1,4 @@
-"""What a cycle's events come to."""
+"""The events of a cycle become a plan per table."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_an_event_that_cannot_be_read_concerns_what_its_heading_names() -> None:
 
 @pytest.mark.parametrize("kind", ["COMMIT_TXN", "ABORT_TXN"])
 def test_transactions_end_whose_end_cannot_be_read(kind: str) -> None:
-    """Which one it is, the source's list of transactions says; where it comes too late, the next cycle's."""
+    """The source's list of transactions names the transaction; where it comes too late, the next cycle's."""
     history = History().allocate("t", (1, 1), (2, 2))
     history.events.append(replace(unreadable(kind, database=""), event_id=12))
     changes = folded(history, open_txns=[2])
@@ -183,7 +183,7 @@ def test_a_table_whose_event_cannot_be_read_is_compared_anew_and_no_other() -> N
     assert plan.work is TableWork.CONTINUE
     assert [write for _, write in plan.writes] == [2, 3]
     assert plan_table("u", write_ids(1), target, changes).work is TableWork.NOTHING
-    # Of a table without events, write ids that no event tells of are those of another table.
+    # Of a table without events, write ids without an event are those of another table.
     assert plan_table("u", write_ids(3), target, changes).work is TableWork.REPLACE
 
 

@@ -1,4 +1,4 @@
-"""Tables whose directories say that a copy would be no replica."""
+"""Tables whose directories show that a copy would be no replica."""
 
 from __future__ import annotations
 

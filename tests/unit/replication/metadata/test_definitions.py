@@ -1,4 +1,4 @@
-"""What a table is to replication, and what of it travels."""
+"""Kinds of tables in replication, and the parts of a definition that travel."""
 
 from __future__ import annotations
 

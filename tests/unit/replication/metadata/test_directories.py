@@ -1,4 +1,4 @@
-"""Whose each directory of a target is, and that no two tables share or nest them."""
+"""Each directory of a target has one owner, and no two tables share or nest them."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_no_external_table_is_or_contains_the_database_itself(location: str) -> 
 
 
 def test_an_external_table_goes_back_beside_the_managed_ones() -> None:
-    """Where a warehouse holds both, a failover takes external tables back below the database's directory."""
+    """In a warehouse of both kinds, a failover takes external tables back below the database's directory."""
     claims = check_target(
         policy(external_base="hdfs://target/"), MANAGED, entries("s3a://a/warehouse/shop.db/x"), ["orders"]
     )

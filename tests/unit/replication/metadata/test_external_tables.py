@@ -1,4 +1,4 @@
-"""The file that lists the locations of external tables (spec 5)."""
+"""The file that lists the locations of external tables."""
 
 from __future__ import annotations
 

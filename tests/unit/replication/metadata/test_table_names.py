@@ -65,7 +65,7 @@ def test_a_view_that_stayed_out_before_a_failover_is_left() -> None:
     back = replace(POLICY, target_database="copy").reversed()
     assert is_left_from_before(back, view("SELECT `id` FROM `orders`"))
     assert not is_left_from_before(back, view("SELECT `id` FROM `shop`.`orders`"))
-    # On a target that never was a source it is somebody's.
+    # On a target that never was a source it belongs to a user.
     there = replace(POLICY, target_database="copy")
     assert not is_left_from_before(there, view("SELECT `id` FROM `bestellungen`"))
 

@@ -1,4 +1,4 @@
-"""Which writes on a target are somebody else's, from what the loads recorded."""
+"""The loads' records show the writes of others on a target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions are not like their table, and where the files of each lie."""
+"""Partitions that are not like their table are known, and so are the directories of their files."""
 
 from __future__ import annotations
 

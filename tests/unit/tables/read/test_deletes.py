@@ -1,4 +1,4 @@
-"""Which files may hold deleted rows, and the bits that say which rows are."""
+"""Deletes: the files that may hold deleted rows, and a bit per deleted row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the footer of a Parquet file says of its dates and timestamps."""
+"""The footer of a Parquet file names the calendar and zone of its dates and timestamps."""
 
 from __future__ import annotations
 

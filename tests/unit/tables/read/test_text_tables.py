@@ -1,4 +1,4 @@
-"""Lines of delimited text: how a table says they are made, and what they cannot hold."""
+"""A table's properties define its lines of delimited text; some values fit no line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def form_of(
     ("settings", "delimiter"),
     [
         ({}, "\x01"),
-        # What Hive and its metastore give a table that says nothing.
+        # The defaults of Hive and its metastore.
         ({"serialization.format": "1"}, "\x01"),
         ({"serialization.format": "9"}, "\t"),
         ({"serialization.format": ",", "field.delim": ";"}, ";"),

@@ -1,4 +1,4 @@
-"""Partitions that are not stored as their table are told by what they differ in."""
+"""The error of a partition that is not stored as its table names the difference."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_without_buckets(count: int) -> None:
         ),
     ],
 )
-def test_told_by_what_differs(changes: dict[str, Any], difference: str) -> None:
+def test_the_error_names_the_difference(changes: dict[str, Any], difference: str) -> None:
     owner = table()
     with pytest.raises(
         ConfigurationError, match=rf"p=a b of d\.t is not stored as its table: {difference}"
