@@ -62,7 +62,7 @@ def run(args: argparse.Namespace, client: MetastoreClient, registry: ClusterRegi
     elif args.json:
         print(json.dumps({"history": result.directory, **as_json(result.advice)}, indent=1))
     else:
-        print(_words(result, registry))
+        print(_text(result, registry))
     if args.svg not in {None, "-"}:
         from airflow_hive_federation.storage.filesystem import canonical
         from airflow_hive_federation.storage.publishing import write_atomically
@@ -93,7 +93,7 @@ def _days(text: str) -> int:
     return int(text)
 
 
-def _words(history: AdviceOfHistory, registry: ClusterRegistry) -> str:
+def _text(history: AdviceOfHistory, registry: ClusterRegistry) -> str:
     from airflow_hive_federation.clusters.advice_report import in_words
 
     if len(registry.clusters) == 1:

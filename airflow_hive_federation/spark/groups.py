@@ -242,7 +242,7 @@ def _progress(task: GroupTask, name: str, files: int, size_bytes: int) -> Iterat
     ended = threading.Event()
     begun_at = time.monotonic()
 
-    def tell() -> None:
+    def report() -> None:
         while not ended.wait(_PROGRESS_EVERY_S):
             done_files = getattr(task.files_done, "value", 0)
             done_bytes = getattr(task.bytes_done, "value", 0)
@@ -250,7 +250,7 @@ def _progress(task: GroupTask, name: str, files: int, size_bytes: int) -> Iterat
             count = f"{done_files:,} of {files:,}"
             logger.info(progress_line(name, count, done_bytes, size_bytes, rate))
 
-    thread = threading.Thread(target=tell, name="progress", daemon=True)
+    thread = threading.Thread(target=report, name="progress", daemon=True)
     thread.start()
     try:
         yield

@@ -89,7 +89,7 @@ class Behind:
         return self.metastore.jdbc_password
 
 
-def spark_says(uri: str, home: Path, statements: list[str]) -> list[str]:
+def rows_of_spark(uri: str, home: Path, statements: list[str]) -> list[str]:
     """Run statements in a Spark of their own, with its built-in client of Hive 2.3; return their rows."""
     home.mkdir(parents=True, exist_ok=True)
     script = home / "statements.py"

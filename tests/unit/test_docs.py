@@ -232,12 +232,12 @@ def test_every_error_is_listed_in_its_place() -> None:
     assert listed == expected
 
 
-def test_every_error_says_what_it_means() -> None:
+def test_every_error_has_a_meaning() -> None:
     for _, name, meaning, _, _ in ERROR_LINE.findall(BY_NAME["docs/errors.md"]):
         assert len(meaning) > 10, name
 
 
-def test_errors_that_nothing_raises_say_so() -> None:
+def test_errors_that_nothing_raises_are_marked() -> None:
     sources = "".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / _OWN).rglob("*.py")

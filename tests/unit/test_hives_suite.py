@@ -42,7 +42,7 @@ def test_the_row_of_a_test_names_its_scenario() -> None:
         assert all(f"`{name}`" in rows[method] for method in methods if method in rows), name
 
 
-def test_every_row_says_something() -> None:
+def test_every_row_has_a_text() -> None:
     assert not re.findall(r"^\| \S+ \|\s*\|$", README, re.MULTILINE)
     for name in re.findall(r"\b(test_\w+)", README):
         assert [*ROOT.rglob(f"{name}.py")] or name == "test_hives_suite_managed", name

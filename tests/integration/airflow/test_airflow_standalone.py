@@ -118,7 +118,7 @@ def test_the_drain_task_deferred_and_resumed(finished: Finished) -> None:
     assert len(finished.xcom("drain")["transactions"]) == 1
 
 
-def test_the_xcoms_tell_what_was_done(finished: Finished) -> None:
+def test_the_xcoms_have_the_results(finished: Finished) -> None:
     dump, load, verify = (finished.xcom(name) for name in ("dump", "load", "verify"))
     assert (dump["tables"], dump["partitions"]) == (1, 2)
     assert (load["database"], load["event_id"]) == ("hangar_copy", dump["event_id"])

@@ -26,7 +26,7 @@ with DAG(dag_id="consumer", schedule=[Asset({uri!r})]):
 
 
 @pytest.mark.slow
-def test_two_databases_are_kept_in_step_and_tell_what_changed(
+def test_two_databases_are_kept_in_step_and_report_changes(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,

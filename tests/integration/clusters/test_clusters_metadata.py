@@ -25,7 +25,7 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
-from tests.support.gateway_front import gateway, spark_says
+from tests.support.gateway_front import gateway, rows_of_spark
 
 DATABASE = "clustered"
 OF_SPARK_PARTED = (
@@ -63,7 +63,7 @@ def home(
     place = tmp_path_factory.mktemp("spark")
     with gateway({"upstream": {"uris": [source.uri]}}) as serving:
         uri = serving.fronts[0].uri
-        spark_says(
+        rows_of_spark(
             uri,
             place,
             [
@@ -195,7 +195,7 @@ def test_writes_of_spark_make_copies_stale(
     for name in ("plain", "of_spark", "of_spark_parted"):
         copied(client, name)
         assert stale(client, registry, name) == ([], [])
-    spark_says(
+    rows_of_spark(
         uri,
         place,
         [
@@ -240,7 +240,7 @@ def test_alterations_of_hive_and_spark_lose_nothing(
         f"INSERT INTO {DATABASE}.parted VALUES (5, 'm', 'z')",
     ):
         hive_sql_source.execute(statement)
-    spark_says(
+    rows_of_spark(
         uri,
         place,
         [

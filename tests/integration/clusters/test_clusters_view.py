@@ -26,7 +26,7 @@ from airflow_hive_federation.operators.clusters import RoutedSqlOperator
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
-from tests.support.gateway_front import gateway, spark_says
+from tests.support.gateway_front import gateway, rows_of_spark
 from tests.support.standalone_spark import standalone_cluster
 
 DATABASE = "two_sites"
@@ -66,7 +66,7 @@ def tables(
     views: dict[str, str], client: MetastoreClient, registry: ClusterRegistry, tmp_path_factory: Any
 ) -> None:
     home = tmp_path_factory.mktemp("spark")
-    spark_says(
+    rows_of_spark(
         views["C1"],
         home,
         [
@@ -105,7 +105,7 @@ def test_each_spark_reads_from_the_root_of_its_cluster(views: dict[str, str], tm
         f"select id from {DATABASE}.parted where p = 'b'",
         f"select id from {DATABASE}.own",
     ]
-    rows = {name: spark_says(uri, tmp_path / name, statements) for name, uri in views.items()}
+    rows = {name: rows_of_spark(uri, tmp_path / name, statements) for name, uri in views.items()}
     assert rows == {
         "C1": ["[(1,)]", "[(1, 'a'), (2, 'b')]", "[(2,)]", "[(1,)]"],
         "C2": ["[(7,)]", "[(7, 'a'), (8, 'b')]", "[(8,)]", "[(7,)]"],
@@ -116,7 +116,7 @@ def test_each_spark_reads_from_the_root_of_its_cluster(views: dict[str, str], tm
 def test_spark_creates_tables_in_its_cluster(
     views: dict[str, str], client: MetastoreClient, registry: ClusterRegistry, tmp_path: Path
 ) -> None:
-    rows = spark_says(
+    rows = rows_of_spark(
         views["C2"],
         tmp_path,
         [

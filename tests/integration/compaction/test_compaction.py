@@ -114,7 +114,7 @@ class CleanersRounds:
         self._client, self._source = client, source
         self._waiting = [self._compacted(f"{name}_{number}") for number in (1, 2)]
 
-    def end_one(self) -> None:
+    def end_round(self) -> None:
         """Wait until a round of the cleaner that begins after this call is over."""
         for request, left in self._waiting:
             self._client.call("mark_compacted", request)
@@ -285,7 +285,7 @@ def test_aborted_rows_stay_invisible_whenever_the_cleaner_comes(
     def marking_slowly(client: MetastoreClient, method: str, *arguments: Any) -> Any:
         answer = call(client, method, *arguments)
         if method == "mark_compacted" and arguments[0].tablename == "interrupted":
-            rounds.end_one()
+            rounds.end_round()
         return answer
 
     place = source.warehouse / f"{DATABASE}.db" / "interrupted"
@@ -352,7 +352,7 @@ def test_the_cleaner_waits_for_the_newest_reader_too(monkeypatch: pytest.MonkeyP
             rounds = CleanersRounds(client, source, f"beside_{protection}")
             (report,) = compact_table(settings, f"{DATABASE}.{table}", CompactionKind.MAJOR, reader)
             assert report.state == "compacted"
-            rounds.end_one()
+            rounds.end_round()
             assert before < directories(source, table), protection
             client.commit_txn(reader.txn_id)
             assert cleaned(source, table, {*report.directories})

@@ -15,7 +15,7 @@ DATABASE = "compacted_properties"
 
 
 @pytest.mark.slow
-def test_compacted_files_are_written_as_the_table_says(
+def test_compacted_files_follow_the_tables_properties(
     hive_sql_source: HiveSql, source: EmbeddedMetastore
 ) -> None:
     """A request's own properties count more than the table's, as with Hive's worker."""

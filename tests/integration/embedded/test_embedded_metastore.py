@@ -56,7 +56,7 @@ def is_alive(pid: int) -> bool:
     return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
-def test_what_a_metastore_was_told_survives_its_being_killed(tmp_path: Path) -> None:
+def test_changes_of_a_metastore_survive_its_being_killed(tmp_path: Path) -> None:
     with EmbeddedMetastore.start("killed", directory=tmp_path / "m") as metastore:
         uri = metastore.uri
         make_database(uri, "kept")
@@ -165,7 +165,7 @@ def test_a_taken_port_is_named_with_the_log(tmp_path: Path) -> None:
     assert not is_locked(tmp_path / "m" / "metastore.lock")
 
 
-def test_a_ruined_database_is_a_start_error_that_says_why(tmp_path: Path) -> None:
+def test_a_ruined_database_is_a_start_error_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "m" / "metastore_db").mkdir(parents=True)
     with pytest.raises(MetastoreStartError, match="metastore_db"):
         EmbeddedMetastore.start("ruined", directory=tmp_path / "m")
@@ -270,9 +270,7 @@ def test_a_truncated_jar_in_the_cache_is_fetched_again(mirror: Path) -> None:
     assert jars.fetch(find_java(), [jar])[0].read_bytes() == b"right"
 
 
-def test_no_network_at_the_first_start_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_network_at_the_first_start_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SETTINGS_VARIABLE, raising=False)
     monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_CACHE", str(tmp_path / "cache"))
     with socket.create_server(("127.0.0.1", 0)) as nobody:

@@ -16,7 +16,7 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.gateway.serving import Serving
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.replication.dump.drain import open_transactions
-from tests.support.gateway_front import Behind, gateway, spark_says
+from tests.support.gateway_front import Behind, gateway, rows_of_spark
 from tests.support.older_expressions import answers_expressions
 
 
@@ -128,7 +128,7 @@ def test_hive_sql_writes_acid_tables(front: Serving, source: EmbeddedMetastore, 
 def test_sparks_own_client_reads_and_writes(
     front: Serving, source: EmbeddedMetastore, tmp_path: Path
 ) -> None:
-    rows = spark_says(
+    rows = rows_of_spark(
         front.fronts[0].uri,
         tmp_path,
         [

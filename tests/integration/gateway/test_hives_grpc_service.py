@@ -178,7 +178,7 @@ def test_every_other_rpc_ends_as_by_thrift(stub: JavaStub, proto: Proto, client:
     assert not differing, "\n".join(differing)
 
 
-def test_what_has_no_counterpart_says_so(stub: JavaStub, proto: Proto) -> None:
+def test_calls_without_counterpart_are_unimplemented(stub: JavaStub, proto: Proto) -> None:
     for name in WITHOUT:
         got = stub.call(name, proto.request(name, {}, THEIRS, ""))
         assert got.code == "UNIMPLEMENTED"

@@ -107,7 +107,7 @@ def test_every_writer_writes_the_same(sql: HiveSql, settings: MetastoreSettings,
     assert rows(sql, "formats") == [("1", "delimited"), ("2", "json"), ("3", "regex"), ("4", "arrow")]
 
 
-def test_the_settings_of_the_specification_hold_whatever_the_configuration_says(
+def test_the_settings_of_the_specification_override_the_configuration(
     source: EmbeddedMetastore, sql: HiveSql, client: Any
 ) -> None:
     """Transactions and locks of the metastore, partitions by the records alone, no cached answer, a user."""
@@ -308,7 +308,7 @@ def test_files_are_ingested_once(
     assert [compaction.type for compaction in asked] == [types.CompactionType.MINOR]
 
 
-def test_the_command_tells_how_far_it_is(
+def test_the_command_prints_its_progress(
     client: Any, tmp_path: Path, source: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table(client, "told")

@@ -218,7 +218,7 @@ def test_a_change_is_waited_for_once(visit: str, metastores: dict[str, EmbeddedM
         client.drop_table(FAR, "other", delete_data=False)
 
 
-def test_a_watcher_is_told_of_each_change_once(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
+def test_a_watcher_gets_each_change_once(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
     path, fields = RemoteChangesTrigger(remote=visit, kind="table", poll_s=0.05, **LOCAL).serialize()
     assert path.endswith(".RemoteChangesTrigger")
 

@@ -65,7 +65,7 @@ def holder(target: EmbeddedMetastore) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_one_works_and_the_other_says_so_until_the_first_is_killed(
+def test_one_works_and_the_other_fails_until_the_first_is_killed(
     target: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []

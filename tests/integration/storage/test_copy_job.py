@@ -167,7 +167,7 @@ def test_recorded_files_that_were_lost_are_copied_anew(context: SparkContext, tr
     tree.assert_copied()
 
 
-def test_vanished_files_are_told_and_the_others_copied(context: SparkContext, tree: Tree) -> None:
+def test_vanished_files_are_reported_and_the_others_copied(context: SparkContext, tree: Tree) -> None:
     tree.write(dict.fromkeys(names(20), 3000))
     gone, changed = (tree.source / name for name in names(20)[5:7])
     content = gone.read_bytes()
@@ -188,7 +188,7 @@ def test_vanished_files_are_told_and_the_others_copied(context: SparkContext, tr
     tree.assert_copied()
 
 
-def test_full_disk_is_told_and_the_next_run_goes_on(context: SparkContext, tree: Tree) -> None:
+def test_full_disk_is_an_error_and_the_next_run_goes_on(context: SparkContext, tree: Tree) -> None:
     tree.target.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(tree.target)],

@@ -160,7 +160,7 @@ class Known(NoConnections):
         return self.found
 
 
-def test_the_token_of_a_connection_goes_where_the_connection_says(fake: Any) -> None:
+def test_the_token_of_a_connection_goes_to_its_address(fake: Any) -> None:
     connections = Known({"type": "rest", "uri": fake.uri, "token": "of-the-connection"})
     properties = {"hive.federation.connection": "lake", "iceberg.catalog.warehouse": "w"}
     with Catalogs(connections) as catalogs:

@@ -146,7 +146,7 @@ def test_a_role_is_assumed(glue: Any) -> None:
         assert sorted(catalog.list_tables(DATABASE)) == ["parted", "plain"]
 
 
-def test_no_region_says_so() -> None:
+def test_no_region_is_an_error() -> None:
     with Catalogs() as catalogs:
         catalog, _ = catalogs.open("glue", {}, remote="r")
         with pytest.raises(ConfigurationError, match="region"):

@@ -78,7 +78,7 @@ def test_a_long_row_of_tables_is_shortened_and_ends_with_all_of_them() -> None:
     assert text[-1].endswith("1,000 of 1,000 tables created")
 
 
-def test_without_a_terminal_counts_are_told_now_and_then() -> None:
+def test_without_a_terminal_counts_are_printed_now_and_then() -> None:
     lines = [f"copy-files: {n} of 100 files, 1.0 of 9.0 MB, 1.0 MB/s" for n in range(101)]
     text = story(*lines, step_s=1.0)
     assert "\r" not in text

@@ -200,7 +200,7 @@ def test_merges_travel_as_json() -> None:
         assert BucketMerge.from_json(json.loads(json.dumps(merge.to_json()))) == merge
 
 
-def test_staging_directories_tell_their_transaction() -> None:
+def test_staging_directories_name_their_transaction() -> None:
     assert staging_txn(staging_directory(12)) == 12
     assert staging_txn(staging_directory(123456789)) == 123456789
     assert staging_txn("_compaction_vx") is None

@@ -36,7 +36,7 @@ def read(*lines: str) -> tuple[DagTestLog, list[tuple[str, str]]]:
     return log, pairs
 
 
-def test_what_the_tasks_say() -> None:
+def test_the_lines_of_the_tasks() -> None:
     log, lines = read(
         entry("Filling up the DagBag", "airflow.dag_processing"),
         starting("drain", 1),

@@ -34,7 +34,7 @@ def test_fewer_jars_than_downloaders_leave_no_empty_share() -> None:
     assert shares([artifact("a")], 3) == [[artifact("a")]]
 
 
-def test_no_network_says_what_to_do() -> None:
+def test_no_network_has_a_remedy() -> None:
     error = failure(
         [artifact("a"), artifact("b")], [], "x\n  Server access error at url u (UnknownHostException)"
     )
@@ -42,19 +42,19 @@ def test_no_network_says_what_to_do() -> None:
     assert "connect this machine to the network once" in str(error)
 
 
-def test_an_unknown_authority_says_what_to_do() -> None:
+def test_the_error_of_an_unknown_authority_has_a_remedy() -> None:
     error = failure(
         [artifact("a")], [], "Server access error at url u (SSLHandshakeException: PKIX path building)"
     )
     assert "SSL_CERT_FILE" in str(error)
 
 
-def test_a_full_disk_says_where() -> None:
+def test_a_full_disk_is_an_error_that_names_the_place() -> None:
     error = failure([artifact("a")], [], "impossible to copy: java.io.IOException: No space left on device")
     assert "AIRFLOW_HIVE_FEDERATION_CACHE" in str(error)
 
 
-def test_wrong_bytes_are_told_apart_from_none() -> None:
+def test_wrong_bytes_are_distinguished_from_none() -> None:
     error = failure([], [artifact("a")], "")
     assert "g:a:1@jar differs from the lock" in str(error)
     assert error.artifacts == ["g:a:1@jar"]

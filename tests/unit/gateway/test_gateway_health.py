@@ -80,7 +80,7 @@ def test_health_checks_follow_each_metastore(peer: Peers, stack: ExitStack) -> N
     assert next(watched).status == State.SERVING
 
 
-def test_connections_that_are_all_in_use_say_nothing_of_the_metastore(
+def test_connections_that_are_all_in_use_do_not_count_against_the_metastore(
     peer: Peers, gateway: Gateways, raw: Raws
 ) -> None:
     asked, go = threading.Event(), threading.Event()

@@ -165,7 +165,7 @@ def _run_until_printed(workers: Workers, out: io.StringIO) -> None:
     workers._stop()
 
 
-def test_what_cannot_start_says_so() -> None:
+def test_a_failing_start_is_an_error() -> None:
     with served("--upstream", "thrift://x:1", "--host", "0.0.0.0", "--port", "0") as process:
         assert process.wait(60) == 1
         assert "0.0.0.0 in plain text" in process.stderr.read()

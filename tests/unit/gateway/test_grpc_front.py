@@ -330,7 +330,7 @@ def test_a_plug_in_that_fails_is_an_error_without_its_text(peer: Peers, fronted:
     assert (error.code(), error.details()) == (Code.INTERNAL, "The gateway failed; its log says why.")
 
 
-def test_who_is_not_accepted_is_told_so(peer: Peers, fronted: Fronts, client: Clients) -> None:
+def test_a_refused_client_gets_an_error(peer: Peers, fronted: Fronts, client: Clients) -> None:
     class Nobody:
         def authenticate(self, _evidence: Any) -> Any:
             raise unauthenticated("it is closed")

@@ -98,7 +98,7 @@ def test_a_certificate_for_another_host_is_refused(
         client(run.uri, tls=TlsSettings(ca_file=authority.ca_file), connect_timeout_s=5).connect()
 
 
-def test_mutual_tls_says_who_calls(
+def test_mutual_tls_identifies_the_caller(
     authority: Authority, peer: Peers, fronted: Fronts, client: Clients, tmp_path: Path
 ) -> None:
     served = Thrift(names)

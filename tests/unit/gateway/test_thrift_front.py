@@ -67,7 +67,9 @@ def test_tls(peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path) ->
     assert client(run.front.uri, tls=tls).call("get_all_databases") == NAMES
 
 
-def test_mutual_tls_says_who_calls(peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path) -> None:
+def test_mutual_tls_identifies_the_caller(
+    peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
+) -> None:
     authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
     cert, key = authority.issue("server", hosts=["127.0.0.1"])
     tls = ServerTls(cert_file=cert, key_file=key, client_ca_file=authority.ca_file)
@@ -257,7 +259,7 @@ def test_no_client_is_taken_while_it_stops(gateway: Gateways) -> None:
     theirs.close()
 
 
-def test_only_this_machine_is_believed_unless_the_settings_say_so(gateway: Gateways) -> None:
+def test_only_this_machine_is_believed_unless_the_settings_name_others(gateway: Gateways) -> None:
     strict = gateway("thrift://x:1").front
     assert [strict._believes(peer) for peer in ("127.0.0.1", "::1", "10.0.0.1")] == [True, True, False]
     assert gateway("thrift://x:1", front={"believe_set_ugi": True}).front._believes("10.0.0.1")

@@ -138,7 +138,7 @@ def test_a_wrong_enum_and_a_field_without_counterpart_are_refused(serve: Serve) 
     assert hives.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_a_text_that_hives_proto_cannot_hold_is_said(serve: Serve) -> None:
+def test_a_text_that_hives_proto_cannot_hold_is_an_error(serve: Serve) -> None:
     client = serve(tables)
     error = refused(lambda: client.call(HIVES, "GetFunction", db_name="d", func_name="f"))
     assert error.code() is grpc.StatusCode.DATA_LOSS

@@ -114,7 +114,7 @@ def test_what_comes_between_two_calls_is_no_answer_to_the_second(
 
 
 @WAYS
-def test_a_late_answer_to_a_call_before_is_told_apart_by_its_number(
+def test_a_late_answer_to_a_call_before_is_recognized_by_its_number(
     upstream: Callable[[Scripted], Upstream], in_pieces: bool
 ) -> None:
     """The clients' own numbers are alike; those of the connection are not."""
@@ -283,7 +283,7 @@ def test_a_write_that_was_not_sent_is_sent_again(peer: Peers, stack: Any) -> Non
     assert served.calls == ["create_database"] * 2
 
 
-def test_a_write_whose_caller_gave_up_says_so(peer: Peers, stack: Any) -> None:
+def test_a_write_whose_caller_gave_up_is_an_error(peer: Peers, stack: Any) -> None:
     asked, go = threading.Event(), threading.Event()
 
     def wait(_method: str, _args: Any) -> Any:

@@ -85,7 +85,7 @@ def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"id,msg\n1,a\n", gzip.compress(b"1,a\n" * 9_999, mtime=0)[:-40]])
-def test_what_is_damaged_or_cut_off_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_or_truncated_input_is_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f.gz").write_bytes(content)
     with pytest.raises(StorageError, match=r"f\.gz cannot be decompressed.*provide the whole file"):
         list(text_records(Position(uri=str(tmp_path / "f.gz"), offset=0), None, header=False))

@@ -78,7 +78,7 @@ def test_requests_that_make_no_sense(wrong: dict[str, object], reason: str) -> N
         ingest_files(NOWHERE, request)
 
 
-def test_a_connection_says_what_is_missing() -> None:
+def test_a_connection_names_the_missing_setting() -> None:
     with pytest.raises(InvalidConnection, match="with_table, with_record_writer, with_conf") as caught:
         StreamingConnectionBuilder().with_database("d").connect()
     assert not caught.value.retryable

@@ -108,7 +108,7 @@ class TestAnswers:
             client.get_catalogs()
         assert client.list_databases() == ["a", "b"]
 
-    def test_an_old_server_is_asked_in_its_own_words(self, peers: Peers, client_of: Clients) -> None:
+    def test_an_old_server_gets_calls_of_its_own_version(self, peers: Peers, client_of: Clients) -> None:
         def old(method: str, args: Any) -> Any:
             return types.Table(dbName=args.dbname, tableName=args.tbl_name)
 

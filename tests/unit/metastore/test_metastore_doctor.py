@@ -107,7 +107,7 @@ def test_the_cleaner_by_version_and_setting(version: str, value: str | None, sta
     assert checks["cleaner beside aborts"].state == state
 
 
-def test_what_is_not_told_is_unknown() -> None:
+def test_missing_settings_are_unknown() -> None:
     states = {finding.name: finding.state for finding in assess(replace(SOUND, settings={}))}
     assert {name for name, state in states.items() if state == "unknown"} == {
         "notification listener",

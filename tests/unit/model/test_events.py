@@ -57,7 +57,7 @@ def test_every_captured_event_is_known_in_both_formats(values: dict[str, Any]) -
     assert parse_event(wire(values, zipped=True)) == event
 
 
-def test_renames_and_truncations_are_told_from_other_alterations() -> None:
+def test_renames_and_truncations_are_distinguished_from_other_alterations() -> None:
     altered = [event for event in of_type("ALTER_TABLE") if isinstance(event, ev.TableAltered)]
     renamed = [event for event in altered if event.renamed]
     assert [(event.old_table, event.table) for event in renamed] == [("t", "t2")]

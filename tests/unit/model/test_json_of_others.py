@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.acid.markers import _says_compacted
+from airflow_hive_federation.acid.markers import _is_marked_compacted
 from airflow_hive_federation.errors import (
     AcidFormatError,
     ConfigurationError,
@@ -81,7 +81,7 @@ ASKED: dict[str, tuple[type[HiveFederationError], Callable[[Path], Any]]] = {
     ),
     "a marker of Hive's": (
         AcidFormatError,
-        of_file("_metadata_acid", lambda uri: _says_compacted(f"{uri}/_metadata_acid", None)),
+        of_file("_metadata_acid", lambda uri: _is_marked_compacted(f"{uri}/_metadata_acid", None)),
     ),
     "a fence's ticket": (DumpCorruptError, of_file(TICKET, lambda uri: fence_of(f"{uri}/plan"))),
     "a copy plan": (

@@ -49,7 +49,7 @@ _WHOLE = gzip.compress(b'{"table":"t"}' * 100, mtime=0)
     ],
     ids=["list", "string", "no Base64", "no gzip", "cut off", "damaged"],
 )
-def test_a_message_that_cannot_be_unpacked_says_why(message: str, packing: str, why: str) -> None:
+def test_a_message_that_cannot_be_unpacked_has_a_reason(message: str, packing: str, why: str) -> None:
     raw = NotificationEvent(
         eventId=7, eventTime=0, eventType="CREATE_TABLE", dbName="d", tableName="t", message=message
     )

@@ -47,7 +47,7 @@ class Silent(MemoryCatalog):
     def last_event_id(self) -> None:  # type: ignore[override]
         return None
 
-    def _tell(self, event_type: str, database: str, table: str | None = None) -> None:
+    def _add_event(self, event_type: str, database: str, table: str | None = None) -> None:
         del event_type, database, table
 
     def get_table(self, database: str, table: str) -> types.Table:

@@ -208,7 +208,7 @@ def test_a_script_has_several() -> None:
         ("DROP REMOTE TABLE t u", 1, 21, ("the end of the statement",)),
     ],
 )
-def test_errors_say_where_and_what(
+def test_errors_name_the_place_and_the_fault(
     text: str, line: int, column: int, expected: tuple[str, ...] | None
 ) -> None:
     with pytest.raises(StatementError) as caught:

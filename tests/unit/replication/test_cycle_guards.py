@@ -154,7 +154,7 @@ def test_a_take_over_that_has_lost_its_lock_takes_no_step_of_a_load(
         take_over._end_load(site.pool, lock, site.policy, dump, quiet)
 
 
-def test_a_cycle_that_was_overtaken_at_its_end_says_so_and_removes_no_dump(site: Site) -> None:
+def test_a_cycle_that_was_overtaken_at_its_end_fails_and_removes_no_dump(site: Site) -> None:
     site.during = lambda _: site.lose_the_lock()
     with pytest.raises(CycleLostError):
         site.run()

@@ -435,7 +435,7 @@ def test_a_source_that_is_opened_is_not_switched(make_world: Callable[[str], Wor
 
 
 @pytest.mark.parametrize(("operation", "beginning"), [("start", "replicated"), ("roll back", "started")])
-def test_who_loses_the_lock_in_the_middle_of_the_last_call_says_so(
+def test_a_cycle_that_loses_the_lock_in_its_last_call_fails(
     make_world: Callable[[str], World], operation: str, beginning: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another one may have acted on what was there before."""
@@ -493,7 +493,7 @@ def test_the_epoch_of_a_target_decides_who_may_write(make_world: Callable[[str],
                 ask()
 
 
-def test_a_take_over_that_loses_the_lock_in_its_last_call_says_so(
+def test_a_take_over_that_loses_the_lock_in_its_last_call_fails(
     make_world: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world("started")

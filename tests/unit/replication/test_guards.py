@@ -36,7 +36,7 @@ POLICY = ReplicationPolicy(
 )
 
 
-def test_a_target_that_gives_out_other_write_ids_is_somebody_elses() -> None:
+def test_a_target_that_gives_out_other_write_ids_has_another_owner() -> None:
     """(The metastore does so for nobody but a load; a later version, or another product, may.)"""
     client: Any = SimpleNamespace(
         get_open_txns=lambda: SimpleNamespace(txn_high_water_mark=10),
@@ -104,7 +104,7 @@ def test_a_read_transaction_that_the_source_has_ended_keeps_nothing() -> None:
         keeper.check()
 
 
-def test_a_dump_that_fails_says_so_and_ends_its_read_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dump_that_fails_raises_and_ends_its_read_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(Heartbeat, "start", lambda heart, **_: heart)
     with pytest.raises(StorageError, match="the store is full"), lease_of_a_dump(pool(ended), policy="p"):

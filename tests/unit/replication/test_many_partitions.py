@@ -177,7 +177,7 @@ def test_a_table_of_many_partitions_takes_little_more_memory_than_one_of_few(tmp
         assert (after - before) / (many - few) < NAME_BYTES, (before, after)
 
 
-def test_a_partition_that_somebody_drops_during_a_load_is_named(tmp_path: Path) -> None:
+def test_a_partition_that_is_dropped_during_a_load_is_named(tmp_path: Path) -> None:
     layout = TargetLayout(policy=POLICY, managed=TARGET.removesuffix("/t"))
     convergence = TableConvergence(
         Metastore(PAGE, TARGET),  # type: ignore[arg-type]

@@ -112,6 +112,6 @@ def test_spark_gets_a_wrapper_that_drops_the_flag_of_the_missing_module(tmp_path
     assert output.stdout.splitlines() == ["<-Da=b c>", "<>", "<Main>"]
 
 
-def test_spark_without_java_says_so() -> None:
+def test_spark_without_java_is_an_error() -> None:
     with pytest.raises(JavaNotFoundError, match="17 or 21"):
         spark_java_home({})

@@ -288,7 +288,7 @@ def test_sweeping_spares_later_runs(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["._copy_b.0007-x", "._copy_c.0009-x", "d"]
 
 
-def test_survey_tells_sizes(tmp_path: Path) -> None:
+def test_survey_prints_sizes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"123")
     assert survey_targets([str(tmp_path), f"{tmp_path}/none"]) == {f"{tmp_path}/a": 3}
 

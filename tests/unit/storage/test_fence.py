@@ -61,7 +61,7 @@ def test_a_fence_that_cannot_be_read_lets_nothing_pass(uri: str, tmp_path: Path)
         Fence(uri=uri, epoch=7).check()
 
 
-def test_a_plan_says_behind_which_fence_it_is_carried_out(uri: str, tmp_path: Path) -> None:
+def test_a_plan_names_its_fence(uri: str, tmp_path: Path) -> None:
     plan = f"file:{tmp_path}/dump/load/copy_plan.jsonl"
     assert fence_of(plan) == Fence()
     fence_of(plan).check()

@@ -36,7 +36,7 @@ def test_lists_files_without_checksums_and_half_copies(tree: str, threads: int) 
     assert all(file.modified_ns > 0 for file in files)
 
 
-def test_empty_directories_are_told_where_asked_for(tree: str) -> None:
+def test_empty_directories_are_listed_on_request(tree: str) -> None:
     listed = [entry.path for entry in list_files(tree, empty_directories=True)]
     assert listed == sorted([*LISTED, "empty/"])
     assert [entry.path for entry in list_many([tree], empty_directories=True)[tree]] == listed

@@ -160,10 +160,10 @@ def test_an_owner_that_cannot_be_kept(tmp_path: Path, strictly: bool) -> None:
             assert not copy_file(item, settings).preserved
             assert mode(target / "f") == mode(Path("/etc/passwd"))
 
-    as_somebody_else(tmp_path, copy)
+    as_another_user(tmp_path, copy)
 
 
-def as_somebody_else(root: Path, act: Callable[[], None]) -> None:
+def as_another_user(root: Path, act: Callable[[], None]) -> None:
     """Run as a user who is not the superuser: in a child, if we are."""
     if not ROOT:
         act()

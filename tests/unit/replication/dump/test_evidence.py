@@ -81,7 +81,7 @@ OTHERS = st.one_of(
     explaining=st.lists(EXPLAINING),
     others=st.lists(OTHERS),
 )
-def test_a_table_goes_because_an_event_says_so(
+def test_a_table_goes_because_of_an_event(
     there: set[str], listed: set[str], skipped: set[str], explaining: list[ev.Event], others: list[ev.Event]
 ) -> None:
     """Whatever the source lists: nothing, a part, or something else under the same name."""
@@ -113,7 +113,7 @@ def test_a_table_goes_because_an_event_says_so(
         )
 
 
-def test_the_policy_says_so() -> None:
+def test_the_policy_explains_a_drop() -> None:
     policy = replace(POLICY, exclude_tables="b")
     judged = judge_tables(
         "abcd",
@@ -150,7 +150,7 @@ def test_a_table_that_was_made_again_is_there_whether_it_is_listed_or_not() -> N
             assert evidence(before, again, before).of_table("a")
 
 
-def test_events_of_another_database_tell_nothing() -> None:
+def test_events_of_another_database_have_no_effect() -> None:
     noted = evidence(
         event(ev.TableDropped, table="a", database="other"),
         event(ev.PartitionsChanged, table="a", gone=("p=1",), truncated=("p=2",), database="other"),
@@ -332,9 +332,7 @@ def test_a_directory_in_which_nothing_is_found(
         (event(ev.Inserted, table="other", overwritten=True), False),
     ],
 )
-def test_events_that_say_that_rows_were_removed(
-    tmp_path: Path, kind: str, event: ev.Event, explains: bool
-) -> None:
+def test_events_of_removed_rows(tmp_path: Path, kind: str, event: ev.Event, explains: bool) -> None:
     source = Source(tmp_path, kind)
     source.empty()
     assert bool(source.losses(evidence(event)).files) is not explains

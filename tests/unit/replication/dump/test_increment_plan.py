@@ -140,7 +140,7 @@ def unreadable(kind: str, *, table: str = "", database: str = DATABASE) -> ev.Un
     return ev.UnreadableEvent(event_id=11, event_type=kind, database=database, table=table, reason="?")
 
 
-def fold_one(event: ev.Event) -> EventFold:
+def fold_event(event: ev.Event) -> EventFold:
     history = History()
     history.events.append(event)
     return folded(history)
@@ -148,21 +148,21 @@ def fold_one(event: ev.Event) -> EventFold:
 
 def test_an_event_that_cannot_be_read_concerns_what_its_heading_names() -> None:
     for kind in ("ALTER_TABLE", "CREATE_TABLE", "DROP_PARTITION", "INSERT", "ALLOC_WRITE_ID_EVENT"):
-        changes = fold_one(unreadable(kind, table="t"))
+        changes = fold_event(unreadable(kind, table="t"))
         assert (changes.doubtful, changes.lost, changes.functions_changed) == ({"t"}, False, False)
         assert [event.event_type for event in changes.unreadable] == [kind]
-        assert fold_one(unreadable(kind, table="t", database="other")) == fold_one(
+        assert fold_event(unreadable(kind, table="t", database="other")) == fold_event(
             ev.OtherEvent(event_id=11, event_type=kind)
         )
     # Of tables that are not known, all are looked at.
     for event in (unreadable("ALTER_TABLE"), unreadable("ADD_FOREIGNKEY", table="t")):
-        assert (fold_one(event).lost, fold_one(event).doubtful) == (True, frozenset())
-    functions = fold_one(unreadable("DROP_FUNCTION"))
+        assert (fold_event(event).lost, fold_event(event).doubtful) == (True, frozenset())
+    functions = fold_event(unreadable("DROP_FUNCTION"))
     assert (functions.functions_changed, functions.lost) == (True, False)
-    opened = fold_one(unreadable("OPEN_TXN", database=""))
+    opened = fold_event(unreadable("OPEN_TXN", database=""))
     assert (opened.lost, opened.unreadable) == (False, [])
     with pytest.raises(EventCorruptError, match=r"event 11 \(ALTER_TABLE\)"):
-        fold_one(unreadable("ALTER_TABLE", table="t", database=""))
+        fold_event(unreadable("ALTER_TABLE", table="t", database=""))
 
 
 @pytest.mark.parametrize("kind", ["COMMIT_TXN", "ABORT_TXN"])
@@ -177,7 +177,7 @@ def test_transactions_end_whose_end_cannot_be_read(kind: str) -> None:
 
 
 def test_a_table_whose_event_cannot_be_read_is_compared_anew_and_no_other() -> None:
-    changes = fold_one(unreadable("ALLOC_WRITE_ID_EVENT", table="t"))
+    changes = fold_event(unreadable("ALLOC_WRITE_ID_EVENT", table="t"))
     target = TableState(loaded_id=10, high_watermark=1)
     plan = plan_table("t", write_ids(3), target, changes)
     assert plan.work is TableWork.CONTINUE
@@ -305,7 +305,7 @@ def test_a_new_table_starts_below_its_lowest_open_write_id() -> None:
     assert again.work is TableWork.CONTINUE
 
 
-def test_a_new_table_with_writes_that_no_event_tells_of_is_an_error() -> None:
+def test_a_new_table_with_writes_without_events_is_an_error() -> None:
     with pytest.raises(EventsLostError, match="t"):
         plan_table("t", write_ids(3, open_ids=(2,)), None, folded(History()))
 

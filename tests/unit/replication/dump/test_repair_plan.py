@@ -41,7 +41,7 @@ def test_nothing_to_mend() -> None:
     assert not RepairPlan.from_json({})
 
 
-def test_what_a_target_retains_is_left_to_somebody_who_decides() -> None:
+def test_retained_objects_of_a_target_are_left_to_a_person() -> None:
     retained = difference("a", RETAINED)
     assert not repair_plan_of([retained])
     assert repair_plan_of([retained, difference("b", "rows")]).tables == {"b"}

@@ -46,7 +46,7 @@ def constraints(**kinds: Any) -> types.SQLAllTableConstraints:
     return types.SQLAllTableConstraints(**kinds)
 
 
-def test_a_constraint_is_its_name_and_all_it_says() -> None:
+def test_a_constraint_is_its_name_and_its_content() -> None:
     before = claims(constraints(primaryKeys=primary("a")))
     assert before == claims(constraints(primaryKeys=primary("a")))
     for other in (primary("b"), primary("a", "b"), primary("a", rely=True)):
@@ -58,7 +58,7 @@ def test_a_constraint_is_its_name_and_all_it_says() -> None:
     )
 
 
-def test_both_sides_say_the_same_of_their_own_databases() -> None:
+def test_constraints_of_both_sides_have_equal_claims() -> None:
     source = constraints(primaryKeys=primary("a"), foreignKeys=[foreign("parent")])
     target = target_constraints(source, POLICY)
     assert claims(source) == claims(target)

@@ -39,7 +39,7 @@ def test_kinds(definition: types.Table, expected: TableKind) -> None:
     assert table_kind(definition) is expected
 
 
-def test_what_is_left_out_says_why() -> None:
+def test_left_out_objects_have_a_reason() -> None:
     assert not_replicated(table(transactional="true")) is None
     assert "materialized" in (not_replicated(table("MATERIALIZED_VIEW")) or "")
     assert "Kudu" in (not_replicated(table("EXTERNAL_TABLE", storage_handler="org.KuduStorageHandler")) or "")

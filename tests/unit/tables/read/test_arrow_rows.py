@@ -91,7 +91,7 @@ def test_timestamps_that_nanoseconds_do_not_reach(calendar: int) -> None:
         assert rows_read.column(column).cast(pa.timestamp("us")).to_pylist() == shown
 
 
-def test_a_damaged_stripe_is_told_with_its_file() -> None:
+def test_a_damaged_stripe_is_an_error_that_names_its_file() -> None:
     content = bytearray(made(pa.table({"id": pa.array(range(9_999), pa.int32())}), ["int"], calendar=None))
     content[3 : len(content) // 2] = bytes(len(content) // 2 - 3)
     with pytest.raises(AcidFormatError, match="file:/t/000000_0 cannot be read"):

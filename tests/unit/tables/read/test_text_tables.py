@@ -43,7 +43,7 @@ def test_delimiters(settings: dict[str, str], delimiter: str) -> None:
     assert form_of(settings) == TextForm(delimiter=delimiter, null="\\N")
 
 
-def test_null_is_told_by_serde_or_table() -> None:
+def test_null_is_defined_by_serde_or_table() -> None:
     assert form_of({"serialization.null.format": ""}).null == ""
     assert form_of({}, parameters={"serialization.null.format": "nil"}).null == "nil"
 

@@ -47,7 +47,7 @@ def table(**changes: Any) -> SimpleNamespace:
     return SimpleNamespace(**{**settings, **changes})
 
 
-def test_files_are_written_as_the_table_says() -> None:
+def test_files_follow_the_tables_properties() -> None:
     """The table's properties come after those of its SerDe."""
     named = {"orc.compress": "SNAPPY", "orc.bloom.filter.columns": "ID,gone"}
     layout = table_layout(table(serde_parameters=named))
