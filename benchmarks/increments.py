@@ -39,7 +39,7 @@ _STOCK_AIM = 20.0
 _FAST_AIM = 8.0
 #: At least 0.65 of the rate of the bare calls.
 _CALLS_AIM = 1 / 0.65
-_EVENTS_A_SECOND = 500
+_EVENTS_PER_SECOND = 500
 _IDLE_AIM_S = 2.0
 #: With ten times as many commits, one may cost so much more.
 _LINEAR_AIM = 1.25
@@ -124,12 +124,12 @@ def _increments(
         peer_s=median(call.total_s for call in calls),
         at_most=_CALLS_AIM,
     )
-    at_most_s = commits.events / _EVENTS_A_SECOND
+    at_most_s = commits.events / _EVENTS_PER_SECOND
     yield seconds(
         "increments-limit",
         str(commits),
         ours_s=ours_s,
-        peer=f"{_EVENTS_A_SECOND} events a second",
+        peer=f"{_EVENTS_PER_SECOND} events per second",
         peer_s=at_most_s,
         at_most_s=at_most_s,
     )

@@ -83,7 +83,7 @@ def main(argv: list[str]) -> int:
 
 
 class _Progress:
-    """A line a minute."""
+    """Prints one line per minute."""
 
     def __init__(self, seed: int, operations: int) -> None:
         self._seed, self._operations = seed, operations

@@ -247,13 +247,13 @@ def _timestamp_bytes(seconds: int, nanos: int) -> bytes:
     They hold 31 bits of the seconds, the reversed digits of the nanoseconds, and the other seconds' bits.
     """
     fraction = int(f"{nanos:09d}"[::-1])
-    far = not 0 <= seconds <= 0x7FFFFFFF
-    flagged = far or fraction != 0
+    out_of_range = not 0 <= seconds <= 0x7FFFFFFF
+    flagged = out_of_range or fraction != 0
     first = (seconds & 0xFFFFFFFF) | 0x80000000 if flagged else seconds & 0x7FFFFFFF
     out = first.to_bytes(4, "big")
     if flagged:
-        out += _vlong(-fraction - 1 if far else fraction)
-    return out + (_vlong(seconds >> 31) if far else b"")
+        out += _vlong(-fraction - 1 if out_of_range else fraction)
+    return out + (_vlong(seconds >> 31) if out_of_range else b"")
 
 
 def _vlong(value: int) -> bytes:

@@ -34,7 +34,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--compression", help="of ORC files: zlib, zstd, snappy, lz4; each table's own by default"
     )
-    parser.add_argument("--threads", type=int, help="bucket files side by side (default: one a core)")
+    parser.add_argument("--threads", type=int, help="bucket files side by side (default: one per core)")
     parser.add_argument("--spark-conn-id", help="merge by Spark jobs over this Airflow connection")
     parser.add_argument("--pool-name", help="worker: pool to serve; by default, the requests that name none")
     parser.add_argument(

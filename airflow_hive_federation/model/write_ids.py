@@ -83,7 +83,7 @@ class _ValidIds:
     def _cut(self, high_watermark: int) -> dict[str, object]:
         if high_watermark > self.high_watermark:
             raise ConfigurationError(
-                f"A list of valid ids up to {self.high_watermark} says nothing about {high_watermark}.",
+                f"A list of valid ids up to {self.high_watermark} does not cover {high_watermark}.",
                 remedy="Ask the metastore for a newer list.",
             )
         open_ids = self.open_ids[: bisect_right(self.open_ids, high_watermark)]

@@ -122,11 +122,11 @@ def _read_from_no_table(names: NamesRead) -> Iterator[str]:
     for catalog, table in sorted(names.elsewhere):
         yield f"it reads {table} of the catalog {catalog}"
     for table in sorted(names.of_session):
-        yield f"it reads {table} without saying of which database"
+        yield f"it reads {table} without the name of its database"
     for database, function in sorted(names.functions):
         yield f"it calls {database}.{function}, a function of a database"
     if names.table_functions:
-        yield "it reads what a function returns, as a table"
+        yield "it reads the rows of a table function"
 
 
 def _why_not_read(database: str, table: str, names: Renaming, linked: Mapping[str, str]) -> str | None:

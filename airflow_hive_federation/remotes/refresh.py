@@ -285,8 +285,8 @@ class _Work:
         with self.ends.breaker.guard():
             names = sorted(name.lower() for name in self.ends.remote.list_tables(database))
         with self.ends.local.client() as client:
-            here = {name.lower() for name in client.list_tables(self.link.local.database or "")}
-        for batch in batches(sorted(here - set(names)), TABLES_A_CALL):
+            local_names = {name.lower() for name in client.list_tables(self.link.local.database or "")}
+        for batch in batches(sorted(local_names - set(names)), TABLES_A_CALL):
             present = self._local_tables(batch)
             yield from ((name, None, present, _EVERYTHING) for name in batch)
         for batch in batches(names, TABLES_A_CALL):
@@ -295,7 +295,7 @@ class _Work:
                     (table.tableName or "").lower(): table
                     for table in self.ends.remote.get_tables(database, batch)
                 }
-            present = self._local_tables([name for name in batch if name in here])
+            present = self._local_tables([name for name in batch if name in local_names])
             yield from ((name, remote_tables.get(name), present, _EVERYTHING) for name in batch)
 
     def _side_by_side(self, tables: Iterable[_Found]) -> list[_Outcome]:

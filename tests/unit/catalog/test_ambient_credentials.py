@@ -41,7 +41,7 @@ AMBIENT = {
 class Listening(http.server.BaseHTTPRequestHandler):
     """Answers as an Iceberg REST catalog that overrides what it can, and keeps what it was sent."""
 
-    requests: list[str] = []  # noqa: RUF012 - one server a test
+    requests: list[str] = []  # noqa: RUF012 - one server per test
     overrides: Mapping[str, str] = {}
 
     def answer(self) -> None:

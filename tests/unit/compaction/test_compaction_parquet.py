@@ -106,7 +106,7 @@ def test_digits_that_microseconds_would_lose(tmp_path: Path) -> None:
         (
             pa.table({"t": pa.array([NEAR], pa.timestamp("us", "UTC"))}),
             {},
-            "has instants, where others have what a clock showed",
+            "has instants, where others have wall-clock times",
         ),
         (
             clocks([NEAR]).replace_schema_metadata({"org.apache.spark.legacyINT96": ""}),

@@ -57,7 +57,7 @@ def test_cut() -> None:
     ids = ValidWriteIds.parse("db.t:9:7:7:2,8")
     assert ids.cut(6).text() == f"db.t:6:{UNBOUNDED}::2"
     assert ids.cut(7).text() == "db.t:7:7:7:2"
-    with pytest.raises(ConfigurationError, match="says nothing about 10"):
+    with pytest.raises(ConfigurationError, match="does not cover 10"):
         ids.cut(10)
 
 

@@ -68,7 +68,7 @@ def test_a_plan_names_its_fence(uri: str, tmp_path: Path) -> None:
     write_ticket(f"file:{tmp_path}/dump/load", uri, 7)
     assert fence_of(plan) == Fence(uri=uri, epoch=7)
     (tmp_path / "dump" / "load" / "fence.json").write_text('{"epoch": 7}', encoding="utf-8")
-    with pytest.raises(DumpCorruptError, match="which fence"):
+    with pytest.raises(DumpCorruptError, match="does not name the fence"):
         fence_of(plan)
 
 
