@@ -25,7 +25,7 @@ def logging_to(story: Story) -> Iterator[None]:
     # This import configures Airflow's logging, which must happen before the configuration below.
     from airflow_hive_federation.hooks.compat import redact
 
-    def tell(_logger: Any, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def show(_logger: Any, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         if level in _WARNINGS:
             story.detail(str(redact(str(entry.get("event", "")))))
         raise structlog.DropEvent
@@ -33,7 +33,7 @@ def logging_to(story: Story) -> Iterator[None]:
     warnings = logging.StreamHandler(sys.stderr)
     warnings.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     configured = structlog.get_config()
-    structlog.configure(processors=[tell], cache_logger_on_first_use=False)
+    structlog.configure(processors=[show], cache_logger_on_first_use=False)
     try:
         with _handlers("airflow.task", []), _handlers("", [warnings], logging.WARNING):
             yield

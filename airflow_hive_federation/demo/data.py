@@ -185,10 +185,10 @@ def _read(file: Any) -> Any:
     )
     table = csv.read_csv(file, convert_options=convert)
     # Delays are whole minutes; the file writes some with a decimal point, because other values are missing.
-    whole = {"temp", "wind_speed"}
+    integers = {"temp", "wind_speed"}
     fields = [
         pa.field(f.name, pa.int32())
-        if (pa.types.is_floating(f.type) or pa.types.is_integer(f.type)) and f.name not in whole
+        if (pa.types.is_floating(f.type) or pa.types.is_integer(f.type)) and f.name not in integers
         else f
         for f in table.schema
     ]

@@ -172,7 +172,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         source = BaseHook.get_hook(str(self.sql_conn_id))
         if not isinstance(source, DbApiHook):
             raise ConfigurationError(
-                f"Connection {self.sql_conn_id} is of no database that is asked by SQL.",
+                f"Connection {self.sql_conn_id} is not of a SQL database.",
                 remedy="Name one whose hook is a DbApiHook.",
             )
         return ingest_query(

@@ -90,9 +90,9 @@ def main(argv: Sequence[str]) -> int:
         line, code = error_line(error), 1
     except Exception as error:
         # Report the error before it propagates: the log gets the traceback, and the submitter reads the line.
-        _tell(error_line(from_spark(error)), report, options)
+        _report(error_line(from_spark(error)), report, options)
         raise
-    _tell(line, report, options)
+    _report(line, report, options)
     return code
 
 
@@ -135,7 +135,7 @@ def _take_options() -> dict[str, Any] | None:
     return json.loads(text) if text else None
 
 
-def _tell(line: str, report: str | None, options: Mapping[str, Any] | None) -> None:
+def _report(line: str, report: str | None, options: Mapping[str, Any] | None) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
     if report is not None:

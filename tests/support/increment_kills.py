@@ -76,15 +76,15 @@ class Case:
         self.backup = root / "backup"
         for place in (source.warehouse, source.external_warehouse):
             shutil.copytree(place, self.backup / place.name)
-        with pool(source.uri) as one:
-            self.bootstrap = dump_bootstrap(one, self.policy, start, threads=1).dump
+        with pool(source.uri) as source_pool:
+            self.bootstrap = dump_bootstrap(source_pool, self.policy, start, threads=1).dump
         self.still_open: list[int] = []
         self.reset()
         self.change()
         with connected(target) as client:
             position = read_position(client, self.policy)
-        with pool(source.uri) as one:
-            self.dump = dump_increment(one, self.policy, position).dump
+        with pool(source.uri) as source_pool:
+            self.dump = dump_increment(source_pool, self.policy, position).dump
 
     def change(self) -> None:
         with connected(self.source) as client:
@@ -122,11 +122,11 @@ class Case:
     def restore(self, plan: str, outcomes: str) -> None:
         """A copy job that takes the source's files as they were."""
         directory = str(self.source.warehouse.parent)
-        found = []
+        copied = []
         for item in read_plan(plan):
             was = replace(item, source=item.source.replace(directory, str(self.backup)))
-            found.append(copy_file(was))
-        write_outcomes(f"{outcomes}/run.jsonl", found)
+            copied.append(copy_file(was))
+        write_outcomes(f"{outcomes}/run.jsonl", copied)
 
     def load(self, observer: Observer = unobserved) -> None:
         load(self.source.uri, self.target.uri, self.policy, self.dump, observer)
@@ -169,20 +169,20 @@ class Case:
         """The target as a reader finds it: tables, partitions, write ids, files; no times, no ids."""
         with connected(self.target) as client:
             names = sorted(client.list_tables(self.database))
-            found: list[Any] = [client.get_table(self.database, name) for name in names]
+            tables: list[Any] = [client.get_table(self.database, name) for name in names]
             write_ids = client.get_valid_write_ids([f"{self.database}.{name}" for name in names])
             return {
                 "last": (client.get_database(self.database).parameters or {})["repl.last.id"],
-                "tables": {one.tableName: lasting(to_json(one)) for one in found},
+                "tables": {table.tableName: lasting(to_json(table)) for table in tables},
                 "partitions": [
                     lasting(to_json(partition))
-                    for one in found
-                    if one.partitionKeys
-                    for partition in client.iter_partitions(self.database, one.tableName)
+                    for table in tables
+                    if table.partitionKeys
+                    for partition in client.iter_partitions(self.database, table.tableName)
                 ],
                 "write_ids": {
-                    name: (one.writeIdHighWaterMark, len(one.invalidWriteIds or ()))
-                    for name, one in write_ids.items()
+                    name: (ids.writeIdHighWaterMark, len(ids.invalidWriteIds or ()))
+                    for name, ids in write_ids.items()
                 },
                 "files": {
                     str(path): path.read_bytes()

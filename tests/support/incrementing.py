@@ -33,8 +33,8 @@ def run_copy(plan: str, outcomes: str) -> None:
     items = list(read_plan(plan))
     # As the job does with what a killed run has left.
     survey_targets(sorted({item.target.rpartition("/")[0] for item in items}), sweep_runs_before="0~")
-    found = [copy_file(item, settings) for item in items]
-    write_outcomes(f"{outcomes}/run.jsonl", found)
+    copied = [copy_file(item, settings) for item in items]
+    write_outcomes(f"{outcomes}/run.jsonl", copied)
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,14 @@ class Cycles:
 
     def rows(self, query: str) -> tuple[list[Any], list[Any]]:
         """A query's rows on both sides; ``{db}`` stands for the database."""
-        found = []
+        answers = []
         for sql, database in (
             (self.source_sql, self.policy.source_database),
             (self.target_sql, self.policy.target_database),
         ):
             sql.set("hive.compute.query.using.stats", "false")
-            found.append(sorted(sql.execute(query.format(db=database)), key=repr))
-        return found[0], found[1]
+            answers.append(sorted(sql.execute(query.format(db=database)), key=repr))
+        return answers[0], answers[1]
 
     def assert_equal(self, *queries: str) -> None:
         for query in queries:

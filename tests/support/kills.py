@@ -37,11 +37,11 @@ def run_copy(plan: str, outcomes: str) -> None:
 
 def worker(argv: list[str]) -> None:
     """The process that is killed: ``dump|load SOURCE TARGET POLICY START STEP``."""
-    what, source_uri, target_uri, policy_json, start_json, step = argv
+    half, source_uri, target_uri, policy_json, start_json, step = argv
     policy = ReplicationPolicy(**json.loads(policy_json))
     start = DrainStart.from_json(json.loads(start_json))
     with pool(source_uri) as source, pool(target_uri) as target:
-        if what == "dump":
+        if half == "dump":
             dump_bootstrap(source, policy, start, threads=1, observer=exiting_at(int(step)))
         else:
             dump = f"{policy.directory}/{start.dump_name}"
@@ -101,9 +101,9 @@ class Case:
                 observer=at_steps(steps.append) if steps is not None else unobserved,
             )
 
-    def kill(self, what: str, step: int) -> int:
+    def kill(self, half: str, step: int) -> int:
         arguments = [
-            what,
+            half,
             self.source.uri,
             self.target.uri,
             json.dumps(self.policy.to_json()),
@@ -126,7 +126,9 @@ class Case:
         with connected(self.target) as client:
             names = sorted(client.list_tables(DATABASE))
             tables = {name: lasting(to_json(client.get_table(DATABASE, name))) for name in names}
-            partitions = [lasting(to_json(one)) for one in client.iter_partitions(DATABASE, "acid")]
+            partitions = [
+                lasting(to_json(partition)) for partition in client.iter_partitions(DATABASE, "acid")
+            ]
             write_ids = client.get_valid_write_ids([f"{DATABASE}.acid"])
             database = lasting(to_json(client.get_database(DATABASE)))
         roots = (self.target.warehouse / f"{DATABASE}.db", self.target.external_warehouse / "base")
@@ -140,7 +142,7 @@ class Case:
             "database": database,
             "tables": tables,
             "partitions": sorted(partitions, key=str),
-            "write_ids": {name: to_json(one) for name, one in write_ids.items()},
+            "write_ids": {name: to_json(ids) for name, ids in write_ids.items()},
             "files": files,
         }
 

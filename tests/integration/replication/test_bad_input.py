@@ -1,4 +1,4 @@
-"""What goes wrong outside of us is a typed error that names the thing, and the next run goes on from there.
+"""A failure outside of us is a typed error that names the object; the next run goes on from there.
 
 Other files prove the rest: peers that are no metastore, or never answer (test_metastore_calls), a file that
 vanishes while it is copied and a full disk under it (test_copy_job), a target that is not ours

@@ -46,15 +46,15 @@ TABLES = ("t", "p", "compacted", "x", "v")
 
 
 class Sites:
-    """Two sites, of which one replicates the other: ``one`` says which."""
+    """Two sites, of which one replicates the other; ``site`` is the present direction."""
 
-    def __init__(self, one: Scheduled, first_sql: HiveSql, second_sql: HiveSql) -> None:
-        self.one = one
-        self.sql = {one.policy.source_database: first_sql, one.policy.target_database: second_sql}
+    def __init__(self, site: Scheduled, first_sql: HiveSql, second_sql: HiveSql) -> None:
+        self.site = site
+        self.sql = {site.policy.source_database: first_sql, site.policy.target_database: second_sql}
         self.copied: list[str] = []
 
     def write(self, *statements: str) -> None:
-        database = self.one.policy.source_database
+        database = self.site.policy.source_database
         for statement in statements:
             self.sql[database].execute(statement.format(db=database))
 
@@ -66,32 +66,32 @@ class Sites:
             copied.extend(item.target for item in read_plan(plan))
             run_copy(plan, outcomes)
 
-        self.one._copy = copy  # type: ignore[method-assign]
-        self.one.cycle()
+        self.site._copy = copy  # type: ignore[method-assign]
+        self.site.cycle()
         return copied
 
     def fail_over(self) -> FailoverReport:
-        one = self.one
-        start_failover(one.source, one.target, one.policy)
+        site = self.site
+        start_failover(site.source, site.target, site.policy)
         self.cycle()
-        one.verify().raise_if_different()
-        report = switch_roles(one.source, one.target, one.policy)
-        self.one = Scheduled(one.target, one.source, report.policy, one.spark)
+        site.verify().raise_if_different()
+        report = switch_roles(site.source, site.target, site.policy)
+        self.site = Scheduled(site.target, site.source, report.policy, site.spark)
         return report
 
     def assert_equal(self) -> None:
-        policy = self.one.policy
+        policy = self.site.policy
         for table in TABLES:
             columns = "*" if table in {"x", "v"} else "ROW__ID, *"
-            found = [
+            answers = [
                 rows(self.sql[database], f"SELECT {columns} FROM {database}.{table}")
                 for database in (policy.source_database, policy.target_database)
             ]
-            assert found[0] == found[1], table
-        with self.one.source.client() as one, self.one.target.client() as other:
+            assert answers[0] == answers[1], table
+        with self.site.source.client() as source, self.site.target.client() as other:
             marks = [
                 dict(client.get_database(name).parameters or {})
-                for client, name in ((one, policy.source_database), (other, policy.target_database))
+                for client, name in ((source, policy.source_database), (other, policy.target_database))
             ]
         assert markers.TARGET_FOR not in marks[0]
         assert marks[1][markers.TARGET_FOR] == marks[1][markers.READ_ONLY] == "true"
@@ -109,8 +109,8 @@ def sites(
     files = source.external_warehouse / "fo_files"
     files.mkdir(parents=True)
     (files / "a").write_text("1\n", encoding="utf-8")
-    with scheduled(source, target, spark, tmp_path, "fo") as one:
-        sites = Sites(one, hive_sql_source, hive_sql_target)
+    with scheduled(source, target, spark, tmp_path, "fo") as site:
+        sites = Sites(site, hive_sql_source, hive_sql_target)
         sites.write(
             "CREATE DATABASE {db}",
             f"CREATE TABLE {{db}}.t (id int, s string) {ACID}",
@@ -140,24 +140,24 @@ def test_there_and_back_without_a_second_bootstrap(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert len(sites.cycle()) == 6
-    one = sites.one
+    site = sites.site
     with pytest.raises(FailoverError, match="not started"):
-        switch_roles(one.source, one.target, one.policy)
+        switch_roles(site.source, site.target, site.policy)
 
-    start_failover(one.source, one.target, one.policy)
+    start_failover(site.source, site.target, site.policy)
     sites.cycle()
     sites.write("INSERT INTO {db}.t VALUES (3, 'late')")
     with pytest.raises(FailoverError, match="changed since the last increment"):
-        switch_roles(one.source, one.target, one.policy)
-    roll_back_failover(one.source, one.target, one.policy)
-    with one.source.client() as client:
+        switch_roles(site.source, site.target, site.policy)
+    roll_back_failover(site.source, site.target, site.policy)
+    with site.source.client() as client:
         assert markers.FAILOVER not in (client.get_database("fo").parameters or {})
 
     there = sites.fail_over()
     assert "fo_copy of the former target may be written" in there.summary
     with pytest.raises(TargetNotOursError):  # nobody goes on the old way
-        one.cycle()
-    assert sites.one.policy.name == "fo.reversed"
+        site.cycle()
+    assert sites.site.policy.name == "fo.reversed"
     sites.assert_equal()
     assert sites.cycle() == []
 
@@ -170,24 +170,24 @@ def test_there_and_back_without_a_second_bootstrap(
     copied = sites.cycle()
     assert len(copied) == 5, copied  # an insert, a delete, and three inserts: nothing that was there before
     sites.assert_equal()
-    sites.one.verify().raise_if_different()
+    sites.site.verify().raise_if_different()
 
     # Back again from a terminal.
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[*]"}')
     files = [tmp_path / "there.toml", tmp_path / "back.toml"]
-    files[0].write_text(policy_text(sites.one.policy, target.uri, source.uri), encoding="utf-8")
+    files[0].write_text(policy_text(sites.site.policy, target.uri, source.uri), encoding="utf-8")
     assert main(["replicate", "failover", str(files[0]), "--back", str(files[1]), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["converged"] is True
     assert main(["replicate", "repair", str(files[1]), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["mended"] == []
     back = read_policy_file(files[1])
     assert (back.source, back.target) == (source.uri, target.uri)
-    assert back.policy == one.policy
-    sites.one = Scheduled(one.source, one.target, back.policy, one.spark)
+    assert back.policy == site.policy
+    sites.site = Scheduled(site.source, site.target, back.policy, site.spark)
     sites.write("INSERT INTO {db}.t VALUES (5, 'home again')", "DELETE FROM {db}.p WHERE id = 1")
     assert len(sites.cycle()) == 2
     sites.assert_equal()
-    sites.one.verify().raise_if_different()
+    sites.site.verify().raise_if_different()
 
 
 # -- killed ------------------------------------------------------------------------------------------------
@@ -225,16 +225,16 @@ def test_a_switch_killed_at_each_of_its_steps_goes_on(
     )
     steps: list[str] = []
     ends = [source, target]
-    with pool(source.uri) as one, pool(target.uri) as other:
-        unchecked = Unchecked(one, other, policy, None)  # type: ignore[arg-type]
+    with pool(source.uri) as source_pool, pool(target.uri) as target_pool:
+        unchecked = Unchecked(source_pool, target_pool, policy, None)  # type: ignore[arg-type]
         unchecked.cycle()
     step = 0
     while True:
-        with pool(ends[0].uri) as one, pool(ends[1].uri) as other, connected(ends[0]) as client:
+        with pool(ends[0].uri) as source_pool, pool(ends[1].uri) as target_pool, connected(ends[0]) as client:
             commit_files(client, policy.source_database, "acid")
-            start_failover(one, other, policy)
-            Unchecked(one, other, policy, None).cycle()  # type: ignore[arg-type]
-            back = reverse_policy(one, policy)
+            start_failover(source_pool, target_pool, policy)
+            Unchecked(source_pool, target_pool, policy, None).cycle()  # type: ignore[arg-type]
+            back = reverse_policy(source_pool, policy)
         arguments = [ends[0].uri, ends[1].uri, json.dumps(policy.to_json()), str(step)]
         code = (
             "import sys; from tests.integration.replication.test_failover import worker; worker(sys.argv[1:])"
@@ -273,8 +273,12 @@ def rolled_back_meanwhile(
     """Try to roll the failover back in the middle of its first switch."""
     steps.append(step)
     if steps.count("source becomes target") == 1 and step == "source becomes target":
-        with pool(ends[0].uri) as one, pool(ends[1].uri) as other, pytest.raises(CycleRunningError):
-            roll_back_failover(one, other, policy)
+        with (
+            pool(ends[0].uri) as source_pool,
+            pool(ends[1].uri) as target_pool,
+            pytest.raises(CycleRunningError),
+        ):
+            roll_back_failover(source_pool, target_pool, policy)
         assert writable(ends, policy) == []
 
 
@@ -288,9 +292,9 @@ class Unchecked(Scheduled):
 
 
 def writable(ends: list[EmbeddedMetastore], policy: ReplicationPolicy) -> list[EmbeddedMetastore]:
-    found = []
+    sides = []
     for end, database in zip(ends, (policy.source_database, policy.target_database), strict=True):
         with connected(end) as client:
             if markers.READ_ONLY not in (client.get_database(database).parameters or {}):
-                found.append(end)
-    return found
+                sides.append(end)
+    return sides

@@ -33,19 +33,21 @@ DATABASE = "rep_killed"
 
 def run_verify(plan: str, results: str) -> None:
     """The verification job without Spark: digests; these files have no rows."""
-    found = [
-        digest_file(one.uri, size_bytes=one.size_bytes)
-        for one in read_records(f"{plan}/files.jsonl", FileToDigest)
+    digests = [
+        digest_file(file.uri, size_bytes=file.size_bytes)
+        for file in read_records(f"{plan}/files.jsonl", FileToDigest)
     ]
-    write_records(f"{results}/digests/run.jsonl", found)
+    write_records(f"{results}/digests/run.jsonl", digests)
     Path(local_path(f"{results}/rows.jsonl") or "").touch()
 
 
 def repair(
     source: str, target: str, policy: ReplicationPolicy, observer: Observer = unobserved
 ) -> RepairReport:
-    with pool(source) as one, pool(target) as other:
-        return repair_replica(one, other, policy, run_copy=run_copy, run_verify=run_verify, observer=observer)
+    with pool(source) as source_pool, pool(target) as target_pool:
+        return repair_replica(
+            source_pool, target_pool, policy, run_copy=run_copy, run_verify=run_verify, observer=observer
+        )
 
 
 def worker(argv: list[str]) -> None:
@@ -69,9 +71,9 @@ class Case:
         with connected(source) as client:
             make_table(client, DATABASE, "written")
             start = begin_drain(client, DATABASE)
-        with pool(source.uri) as one, pool(target.uri) as other:
-            dump = dump_bootstrap(one, self.policy, start).dump
-            load_bootstrap(one, other, self.policy, dump, run_copy=run_copy)
+        with pool(source.uri) as source_pool, pool(target.uri) as target_pool:
+            dump = dump_bootstrap(source_pool, self.policy, start).dump
+            load_bootstrap(source_pool, target_pool, self.policy, dump, run_copy=run_copy)
 
     def damage(self) -> None:
         with connected(self.target) as client:
@@ -109,11 +111,13 @@ class Case:
         roots = (self.target.warehouse / f"{DATABASE}.db", self.target.external_warehouse / "rep_base")
         with connected(self.target) as client:
             names = sorted(client.list_tables(DATABASE))
-            found = client.get_valid_write_ids([f"{DATABASE}.{name}" for name in names])
+            valid_ids = client.get_valid_write_ids([f"{DATABASE}.{name}" for name in names])
             return {
                 "tables": {name: lasting(to_json(client.get_table(DATABASE, name))) for name in names},
-                "partitions": [_described(to_json(one)) for one in client.iter_partitions(DATABASE, "acid")],
-                "write_ids": {name: one.writeIdHighWaterMark for name, one in found.items()},
+                "partitions": [
+                    _described(to_json(partition)) for partition in client.iter_partitions(DATABASE, "acid")
+                ],
+                "write_ids": {name: ids.writeIdHighWaterMark for name, ids in valid_ids.items()},
                 "files": {
                     str(path): path.read_bytes()
                     for root in roots
@@ -140,13 +144,13 @@ def test_a_repair_killed_at_its_steps_ends_in_the_same_state(
 ) -> None:
     monkeypatch.setattr(cycle_lock, "_BEAT_S", 0.1)  # the dead one's lock is taken over sooner
     case = Case(source, target, tmp_path)
-    whole = case.state()
+    expected_state = case.state()
     case.damage()
     steps: list[str] = []
     assert case.repair(at_steps(steps.append)).report.differences == []
     expected = case.state()
-    for what in ("tables", "write_ids", "files"):
-        assert expected[what] == whole[what]
+    for field in ("tables", "write_ids", "files"):
+        assert expected[field] == expected_state[field]
     assert {
         "replace written",
         "copy",

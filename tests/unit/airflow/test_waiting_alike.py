@@ -63,7 +63,7 @@ def poking(sensor: Callable[..., ProbeSensor]) -> Any:
 
 
 class Rescheduled:
-    """As much of a task instance as a rescheduled sensor asks for."""
+    """As much of a task instance as a rescheduled sensor reads."""
 
     def __init__(self) -> None:
         self.first: datetime | None = None

@@ -17,7 +17,7 @@ from airflow_hive_federation.progress.events import (
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """Seconds that pass when a test adds them."""
 
     def __init__(self) -> None:
         self.now = 100.0

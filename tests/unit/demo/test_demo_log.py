@@ -32,15 +32,15 @@ def failing(kind: str, text: str) -> str:
 
 
 def read(*lines: str) -> tuple[DagTestLog, list[tuple[str, Event | str]]]:
-    heard: list[tuple[str, Event | str]] = []
-    log = DagTestLog(lambda task, text: heard.append((task, text)))
+    pairs: list[tuple[str, Event | str]] = []
+    log = DagTestLog(lambda task, text: pairs.append((task, text)))
     for line in lines:
         log.read(line)
-    return log, heard
+    return log, pairs
 
 
-def test_what_the_tasks_say() -> None:
-    log, heard = read(
+def test_the_lines_of_the_tasks() -> None:
+    log, lines = read(
         entry("Filling up the DagBag", "airflow.dag_processing"),
         starting("drain", 1),
         entry("shop: 1 transaction still open: 3", SENSOR, hive_federation_event=OPEN.to_json()),
@@ -55,7 +55,7 @@ def test_what_the_tasks_say() -> None:
         entry("copied 1 of 2 files", HOOK, hive_federation_event=COPIED.to_json()),
         ending("load", 9),
     )
-    assert heard == [
+    assert lines == [
         ("drain", OPEN),
         ("drain", "1 difference"),
         ("drain", "deferred: Airflow's triggerer waits"),
@@ -67,8 +67,8 @@ def test_what_the_tasks_say() -> None:
 
 def test_a_failed_task_with_the_first_lines_of_its_error() -> None:
     text = "VerificationError: differs:\n" + "\n".join(f"  table {n}" for n in range(20))
-    log, heard = read(starting("verify", 1), failing("AirflowFailException", text))
-    assert heard == [("verify", "failed")]
+    log, pairs = read(starting("verify", 1), failing("AirflowFailException", text))
+    assert pairs == [("verify", "failed")]
     lines = log.failure().splitlines()
     assert lines[0] == "Task verify failed: VerificationError: differs:"
     assert lines[-1] == "… 9 more lines"

@@ -1,7 +1,7 @@
 """Guards that hold a cycle back: its lock is lost, its dump overtaken, or others wrote its target.
 
 The cycle, its lock, its dumps and its fences are the real ones; the metastore is a model, and in the place of
-a load is what the test says.
+the test chooses the load.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def test_a_take_over_that_has_lost_its_lock_takes_no_step_of_a_load(
         take_over._end_load(site.pool, lock, site.policy, dump, unobserved)
 
 
-def test_a_cycle_that_was_overtaken_at_its_end_says_so_and_removes_no_dump(site: Site) -> None:
+def test_a_cycle_that_was_overtaken_at_its_end_fails_and_removes_no_dump(site: Site) -> None:
     site.during = lambda _: site.lose_the_lock()
     with pytest.raises(CycleLostError):
         site.run()
@@ -196,9 +196,9 @@ def test_targets_that_a_policy_had_one_after_the_other_have_fences_of_their_own(
     """Else a cycle of one could lower the fence of the other to the number of a copy that was given up."""
     fences = [
         cycle_lock.CycleLock(
-            site.pool, ReplicationPolicy(**{**site.policy.to_json(), "target_database": one})
+            site.pool, ReplicationPolicy(**{**site.policy.to_json(), "target_database": table})
         )
-        for one in ("t", "u")
+        for table in ("t", "u")
     ]
     assert len({lock._fence_uri for lock in fences}) == 2
 
@@ -256,7 +256,7 @@ def test_dumps_of_one_policy_are_those_of_one_metastore(site: Site) -> None:
     (claims / "target.json").unlink()
     site.server.uri = "another"
     site.run()
-    assert [one.name for one in claims.iterdir()] == ["another.json"]
+    assert [path.name for path in claims.iterdir()] == ["another.json"]
 
 
 def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
             claim_dumps("one", site.policy)
     with pytest.raises(LocationConflictError, match="id one"):
         claim_dumps("two", site.policy)
-    assert [one.name for one in claims.iterdir()] == ["one.json"]
+    assert [path.name for path in claims.iterdir()] == ["one.json"]
     claim_dumps("one", site.policy)
     with monkeypatch.context() as patch:
         patch.setattr("airflow_hive_federation.replication.replica.dumps_owner.list_directory", killed)
@@ -277,7 +277,7 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
     claim_dumps("one", site.policy)
     with pytest.raises(LocationConflictError, match="id one"):
         claim_dumps("two", site.policy)
-    # A damaged claim is somebody's all the same; its owner writes it anew.
+    # A damaged claim still has an owner, who writes it anew.
     (claims / "one.json").write_text("{", encoding="utf-8")
     with pytest.raises(LocationConflictError, match="id unknown"):
         claim_dumps("two", site.policy)

@@ -122,15 +122,15 @@ class World:
         for actor in self.actors:
             self.advance(actor)
 
-    def step(self, what: str) -> None:
-        """Where an operation stands still until it is its turn."""
+    def step(self, name: str) -> None:
+        """Stop an operation until it is its turn."""
         actor = self._by_thread.get(threading.get_ident())
         if actor is None or self._beating:
             return
         actor.steps += 1
         self._back.release()
         actor.turn.acquire()
-        self.trace.append(f"{actor.name}: {what}")
+        self.trace.append(f"{actor.name}: {name}")
 
     def judge(self) -> None:
         both = self.source.is_writable and self.target.is_writable
@@ -169,7 +169,7 @@ class World:
             self._beating = False
 
     def started(self, heart: Heartbeat) -> Heartbeat:
-        # What waits to ask again waits by this world's clock.
+        # A step that waits to try again waits by this world's clock.
         heart._stopped = SimpleNamespace(wait=self.sleep, is_set=lambda: False)  # type: ignore[assignment]
         self.hearts[heart] = self._by_thread.get(threading.get_ident())
         return heart
@@ -213,7 +213,7 @@ def cycling(world: World) -> None:
 
 def outage(world: World) -> None:
     """The source does not answer for a while. One that nobody had closed is not let come back: two sides may
-    be written then, whatever is done, and the documentation says so."""
+    be written then, whatever is done; the documentation explains it."""
     world.step("the source goes down")
     world.source.is_up = False
     world.step("the source comes back")
@@ -352,7 +352,7 @@ def test_three_operations_in_any_order(make_world: Callable[[str], World]) -> No
         actors = [world.begin(name) for name in names]
         for actor in actors:
             actor.suspended = chance.random() < 0.5
-        while waiting := [one for one in actors if not one.ended]:
+        while waiting := [actor for actor in actors if not actor.ended]:
             actor = chance.choice(waiting)
             if actor.suspended and chance.random() < 0.3:
                 world.now_s += 60.0
@@ -433,7 +433,7 @@ def test_a_source_that_is_opened_is_not_switched(make_world: Callable[[str], Wor
 
 
 @pytest.mark.parametrize(("operation", "beginning"), [("start", "replicated"), ("roll back", "started")])
-def test_who_loses_the_lock_in_the_middle_of_the_last_call_says_so(
+def test_a_cycle_that_loses_the_lock_in_its_last_call_fails(
     make_world: Callable[[str], World], operation: str, beginning: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another one may have acted on what was there before."""
@@ -484,14 +484,14 @@ def test_the_epoch_of_a_target_decides_who_may_write(make_world: Callable[[str],
         world.target.parameters[markers.EPOCH] = str(lock.epoch + 1)
         with pytest.raises(CycleLostError, match=f"at epoch {lock.epoch + 1}"):
             lock.prove()
-        # For good, whatever the target says afterwards.
+        # For good, whatever the target shows afterwards.
         world.target.parameters[markers.EPOCH] = str(lock.epoch)
         for ask in (lock.prove, lock.check):
             with pytest.raises(CycleLostError):
                 ask()
 
 
-def test_a_take_over_that_loses_the_lock_in_its_last_call_says_so(
+def test_a_take_over_that_loses_the_lock_in_its_last_call_fails(
     make_world: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world("started")
@@ -522,7 +522,7 @@ def test_a_target_that_does_not_answer_stops_a_roll_back(make_world: Callable[[s
 def test_a_source_that_is_altered_during_a_switch_keeps_the_target_closed(
     make_world: Callable[[str], World], altered: Mapping[str, str]
 ) -> None:
-    """By hand, say: no lock keeps a person out."""
+    """A person sets it by hand: no lock prevents that."""
     world = make_world("started")
 
     def alter(step: str) -> None:
@@ -548,7 +548,7 @@ def test_a_source_that_comes_back_after_a_take_over_is_not_opened(
 def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
     make_world: Callable[[str], World],
 ) -> None:
-    """A take-over that has asked the source for the last time, and a roll-back that has asked the target."""
+    """A take-over that has read the source for the last time, and a roll-back that has read the target."""
 
     def interrupted(place: int) -> tuple[World, Actor]:
         world = make_world("started")
@@ -561,7 +561,7 @@ def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
     for place in itertools.count(1):
         world, actor = interrupted(place)
         world.end()
-        if actor.outcome == "done":  # it has asked for the last time
+        if actor.outcome == "done":  # it has read for the last time
             break
     for back in range(count_steps(make_world, "started", "roll back")):
         world, actor = interrupted(place)
@@ -574,4 +574,4 @@ def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
 def outcomes(world: World, names: Sequence[str]) -> list[str]:
     for name in names:
         world.advance(world.begin(name))
-    return [one.outcome for one in world.actors][-len(names) :]
+    return [actor.outcome for actor in world.actors][-len(names) :]

@@ -57,7 +57,7 @@ def table() -> types.Table:
 
 
 class Metastore(PartitionCalls):
-    """Has partitions ``p=0`` to ``p=<count - 1>``, each made when it is asked for."""
+    """Has partitions ``p=0`` to ``p=<count - 1>``, each made when it is read."""
 
     def __init__(self, count: int, root: str = SOURCE) -> None:
         self._count, self._root = count, root
@@ -134,10 +134,10 @@ def compared(directory: DumpDirectory, count: int) -> None:
     """As an increment does with a table of which nothing but statistics has changed."""
     target = Metastore(count, TARGET)
     layout = TargetLayout(policy=POLICY, managed=TARGET.removesuffix("/t"))
-    one = TableConvergence(target, layout, directory, document=document(), parameters={})  # type: ignore[arg-type]
-    assert one._stale_partitions() == set()
-    one._shape_partitions()
-    one._describe_partitions(WRITE_IDS.text())
+    convergence = TableConvergence(target, layout, directory, document=document(), parameters={})  # type: ignore[arg-type]
+    assert convergence._stale_partitions() == set()
+    convergence._shape_partitions()
+    convergence._describe_partitions(WRITE_IDS.text())
     assert (target.added, target.altered) == (0, 0)
 
 
@@ -178,9 +178,9 @@ def test_a_table_of_many_partitions_takes_little_more_memory_than_one_of_few(tmp
         assert (after - before) / (many - few) < NAME_BYTES, (before, after)
 
 
-def test_a_partition_that_somebody_drops_during_a_load_is_named(tmp_path: Path) -> None:
+def test_a_partition_that_is_dropped_during_a_load_is_named(tmp_path: Path) -> None:
     layout = TargetLayout(policy=POLICY, managed=TARGET.removesuffix("/t"))
-    one = TableConvergence(
+    convergence = TableConvergence(
         Metastore(PAGE, TARGET),  # type: ignore[arg-type]
         layout,
         dumped(tmp_path, PAGE + 1),
@@ -188,7 +188,7 @@ def test_a_partition_that_somebody_drops_during_a_load_is_named(tmp_path: Path) 
         parameters={},
     )
     with pytest.raises(TargetChangedError, match=r"Partition p=100 of d\.t"):
-        one._describe_partitions(WRITE_IDS.text())
+        convergence._describe_partitions(WRITE_IDS.text())
 
 
 def test_places_are_those_of_the_partitions() -> None:
@@ -217,7 +217,7 @@ def test_places_are_those_of_the_partitions() -> None:
 
 
 def test_a_table_without_partitions_has_its_own_place() -> None:
-    one = types.Table(sd=types.StorageDescriptor(location=SOURCE), partitionKeys=[])
-    assert list(TableLocations(one)) == [DataLocation(partition="", location=SOURCE)]
-    assert TableLocations(one).apart
+    table = types.Table(sd=types.StorageDescriptor(location=SOURCE), partitionKeys=[])
+    assert list(TableLocations(table)) == [DataLocation(partition="", location=SOURCE)]
+    assert TableLocations(table).apart
     assert list(TableLocations(types.Table(partitionKeys=[]))) == []

@@ -1,4 +1,4 @@
-"""A load asks whether its lock is held before each file that it moves or removes."""
+"""A load checks its lock before each file that it moves or removes."""
 
 from __future__ import annotations
 
