@@ -63,7 +63,7 @@ def test_a_copy_plan_that_was_changed_before_the_job_reads_it(case: Case, tmp_pa
             plan.write_text("\n".join([changed, *rest, ""]), encoding="utf-8")
 
     with pytest.raises(DumpCorruptError, match="not the copy plan that the load has written"):
-        load(case, dump, change)
+        load(case, dump, at_steps(change))
     assert not outside.exists()
     assert not published(case)
     load(case, dump)
