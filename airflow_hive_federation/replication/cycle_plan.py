@@ -193,7 +193,7 @@ class _Comparison:
         name = entry.name
         document = self._directory.table(name)
         new = entry.work is not TableWork.CONTINUE
-        copy = self._copy(name, document, new=new)
+        copy = self._copy(entry, document, new=new)
         partitions = {line.name for line in self._directory.partitions(name)}
         changes: list[str] = []
         existing: set[str] = set()
@@ -216,9 +216,10 @@ class _Comparison:
             changes=changes,
         )
 
-    def _copy(self, name: str, document: TableDocument, *, new: bool) -> TableCopy:
+    def _copy(self, entry: TableEntry, document: TableDocument, *, new: bool) -> TableCopy:
         if not document.kind.has_files:
             return TableCopy()
+        name = entry.name
         state = None if new else self._position.tables.get(name)
         return plan_copy(
             self._directory,
@@ -228,6 +229,7 @@ class _Comparison:
             visible=state.high_watermark if state else None,
             complete=state.complete if state else 0,
             before={} if new or document.kind.transactional else self._files_before(name),
+            only=None if new else entry.changes.concerned,
         )
 
     def _files_before(self, name: str) -> Mapping[str, tuple[int, int]]:

@@ -179,6 +179,13 @@ def most_partitions(source: Source) -> None:
     source.plan = replace(source.plan, partitions=frozenset(f"p={number}" for number in range(6)))
 
 
+def new_without_directory(source: Source) -> None:
+    """A dump of the whole table refuses it."""
+    source.folded = EventFold(from_id=1, to_id=2)
+    source.plan = replace(source.plan, partitions=frozenset({"p=new"}))
+    source.places["new"] = f"file:{source.root}/t/p=new"
+
+
 def most_files(source: Source) -> None:
     source.records[7] = [f"p={number}" for number in range(6)]
 
@@ -209,11 +216,18 @@ def without_directory(source: Source) -> None:
         moved,
         emptied,
         without_directory,
+        new_without_directory,
     ],
 )
 def test_other_tables_are_described_as_a_whole(source: Source, case: Any) -> None:
     case(source)
     assert source.read() is None
+
+
+def test_no_record_is_read_if_events_name_most_partitions(source: Source) -> None:
+    most_partitions(source)
+    assert source.read() is None
+    assert source.asked == []
 
 
 def test_a_new_partition_without_files_is_described(source: Source) -> None:
