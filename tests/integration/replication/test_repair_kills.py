@@ -144,13 +144,13 @@ def test_a_repair_killed_at_its_steps_ends_in_the_same_state(
 ) -> None:
     monkeypatch.setattr(cycle_lock, "_BEAT_S", 0.1)  # the dead one's lock is taken over sooner
     case = Case(source, target, tmp_path)
-    expected_state = case.state()
+    undamaged = case.state()
     case.damage()
     steps: list[str] = []
     assert case.repair(at_steps(steps.append)).report.differences == []
     expected = case.state()
     for field in ("tables", "write_ids", "files"):
-        assert expected[field] == expected_state[field]
+        assert expected[field] == undamaged[field]
     assert {
         "replace written",
         "copy",

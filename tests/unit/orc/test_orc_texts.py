@@ -44,9 +44,9 @@ def column(shape: _Shape) -> pa.ChunkedArray:
     is_null = chance.random(count) < nulls
     # Columns of nulls only are pyarrow's.
     is_null[-1] = False
-    values_of = pa.array(texts, pa.string(), mask=is_null).cast(kind)
+    all_texts = pa.array(texts, pa.string(), mask=is_null).cast(kind)
     cut = int(chance.integers(0, count))
-    return pa.chunked_array([values_of[:cut], values_of[cut:]])
+    return pa.chunked_array([all_texts[:cut], all_texts[cut:]])
 
 
 def acid(texts: pa.ChunkedArray) -> pa.Table:

@@ -120,10 +120,10 @@ def main() -> None:
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Any]:
     """In a process of its own, for what it takes, and because others of its kind ended it."""
-    call = "from tests.unit.ingest.test_hostile_records import main; main()"
+    call = "from tests.unit.ingest.formats.test_hostile_records import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", call],
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
         capture_output=True,
         text=True,
         check=False,

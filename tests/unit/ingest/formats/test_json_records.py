@@ -140,7 +140,7 @@ def in_a_process(call: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
     )
 
 
@@ -148,7 +148,7 @@ def test_both_ways_make_the_same_rows() -> None:
     """Some batches ended the process, so it is their own: one per batch where more examples are set."""
     asked = len(seeds(60))
     for arguments in [(0, asked, 100, 0), (1_000_000, asked, 1, 1)][: 1 + (asked > 60)]:
-        call = f"from tests.unit.ingest.test_json_records import main; main{arguments}"
+        call = f"from tests.unit.ingest.formats.test_json_records import main; main{arguments}"
         done = in_a_process(call)
         assert (done.returncode, done.stderr[-2000:]) == (0, "")
         assert json.loads(done.stdout) == []
@@ -156,7 +156,7 @@ def test_both_ways_make_the_same_rows() -> None:
 
 def test_a_process_that_a_batch_ends_is_a_difference() -> None:
     call = (
-        "import os; from tests.unit.ingest import test_json_records as module\n"
+        "import os; from tests.unit.ingest.formats import test_json_records as module\n"
         "for outcome in (lambda *_: False, lambda *_: True, lambda *_: os.abort()):\n"
         "    module.differs = outcome; print(module.differs_apart(['string'], []))"
     )
