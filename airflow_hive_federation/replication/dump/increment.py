@@ -19,8 +19,7 @@ A table without an event costs only its name: the dump repeats nothing else that
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -30,6 +29,15 @@ from typing import IO, TYPE_CHECKING, Any
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.model.events import Event, TableEvent, read_event
 from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.progress.events import (
+    Activity,
+    IncrementDumped,
+    NothingChanged,
+    TableDumped,
+    TableLeftOut,
+    TableVanished,
+)
+from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
 from airflow_hive_federation.replication.dump import external_changes
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source, with_kept
@@ -94,7 +102,6 @@ from airflow_hive_federation.replication.metadata.table_names import asked_for, 
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
-from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
 from airflow_hive_federation.replication.replica.position import TargetPosition
 from airflow_hive_federation.replication.replica.table_index import TableIndex
@@ -102,8 +109,6 @@ from airflow_hive_federation.transactions.lease import end_lease, lease_of_a_dum
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
-
-logger = logging.getLogger(__name__)
 
 
 def dump_increment(
@@ -113,7 +118,7 @@ def dump_increment(
     *,
     mend: RepairPlan | None = None,
     threads: int = 8,
-    progress: Callable[[str], None] = logger.info,
+    observer: Observer = LOGGED,
 ) -> IncrementSummary:
     """Write the dump of the changes since the target's position.
 
@@ -121,7 +126,7 @@ def dump_increment(
     :param position: the target's position, see :func:`~.replica.position.read_position`.
     :param mend: the parts of the target to mend, in addition to the source's changes.
     :param threads: number of tables dumped in parallel.
-    :param progress: receives one line per finished step.
+    :param observer: receives the events of progress.
     :raises NoSuchObjectError: the source database is gone.
     :raises SourceWentBackError: the source knows fewer events than the target has seen.
     :raises EventCorruptError: an event cannot be read, and its database is not known.
@@ -145,15 +150,15 @@ def dump_increment(
                 client, policy, position, lease=lease, mend=mend or RepairPlan(), spool=spool
             )
         folded = moment.folded
-        moment.report(policy, progress)
+        moment.report(policy, observer)
         if moment.idle():
             end_lease(pool, lease)
-            progress(f"{policy.source_database}: nothing to do up to event {folded.to_id}")
+            observer(NothingChanged(database=policy.source_database, event_id=folded.to_id))
             return _idle_summary(moment, position)
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
         directory = DumpDirectory(uri, policy.storage_options)
         dump = _Dump(
-            pool, policy, position, moment=moment, events=spool, directory=directory, progress=progress
+            pool, policy, position, moment=moment, events=spool, directory=directory, observer=observer
         )
         contents = dump.write(threads)
         manifest = Manifest(
@@ -181,7 +186,16 @@ def dump_increment(
         )
         held_lease.check()
         sealed = directory.finish_dump(manifest)
-    return summary_of(uri, sealed)
+    summary = summary_of(uri, sealed)
+    observer(
+        IncrementDumped(
+            dump=summary.dump,
+            events=summary.events,
+            transactions=summary.transactions,
+            tables=summary.tables,
+        )
+    )
+    return summary
 
 
 def _idle_summary(moment: _Moment, position: TargetPosition) -> IncrementSummary:
@@ -220,11 +234,16 @@ class _Moment:
     adopted: tuple[str, ...]
     kept: Mapping[str, str]
 
-    def report(self, policy: ReplicationPolicy, progress: Callable[[str], None]) -> None:
+    def report(self, policy: ReplicationPolicy, observer: Observer) -> None:
         """Report the tables that the policy selects but that are not replicated."""
         for name, why in sorted(asked_for(self.skipped).items()):
-            replica = "; its replica stays as it was" if name in self.absent.kept else ""
-            progress(f"{policy.source_database}.{name} is not replicated: {why}{replica}.")
+            observer(
+                TableLeftOut(
+                    table=f"{policy.source_database}.{name}",
+                    reason=why,
+                    replica_stays=name in self.absent.kept,
+                )
+            )
 
     def idle(self) -> bool:
         """Return whether the target would not change, except for its last event."""
@@ -386,7 +405,7 @@ class _Dump:
         moment: _Moment,
         events: IO[str],
         directory: DumpDirectory,
-        progress: Callable[[str], None],
+        observer: Observer,
     ) -> None:
         self._pool = pool
         self._policy = policy
@@ -395,7 +414,7 @@ class _Dump:
         self._moment = moment
         self._events = events
         self._directory = directory
-        self._progress = progress
+        self._observer = observer
         self._reader = PartitionReader(
             policy=policy,
             folded=moment.folded,
@@ -468,7 +487,7 @@ class _Dump:
             return self._write_table(name, plan)
         except NoSuchObjectError:
             # A later event records its drop.
-            self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
+            self._observer(TableVanished(table=f"{self._database}.{name}"))
             return None
 
     def _write_table(self, name: str, plan: TablePlan) -> _DumpedTable:
@@ -496,9 +515,13 @@ class _Dump:
                 places=dumped.places,
             )
         )
-        entry = dumped.entry
-        self._progress(
-            f"{self._database}.{name}: {plan.work.value}, {entry.files} files, {entry.size_bytes} bytes"
+        self._observer(
+            TableDumped(
+                table=f"{self._database}.{name}",
+                work=plan.work.value,
+                files=dumped.entry.files,
+                size_bytes=dumped.entry.size_bytes,
+            )
         )
         return dumped
 
@@ -549,7 +572,7 @@ class _Dump:
         places = write_partitions(
             self._directory,
             table,
-            counted(partitions, f"{self._database}.{name}: partitions read", self._progress),
+            counted(partitions, f"{self._database}.{name}", Activity.READ, self._observer),
             unsettled,
         )
         if kind is not TableKind.EXTERNAL:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from airflow_hive_federation.metastore.calls.partition_pages import page_size
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import is_side_parameter
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.progress.events import Activity
+from airflow_hive_federation.progress.observers import Observer, counted, unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
@@ -31,7 +33,6 @@ from airflow_hive_federation.replication.metadata.constraints import (
     target_constraints,
 )
 from airflow_hive_federation.replication.metadata.definitions import definition, name_of
-from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.publishing import make_directory
@@ -52,7 +53,7 @@ class TableConvergence:
     :param directory: the dump.
     :param document: the table's document in it.
     :param parameters: the policy's markers, for objects that are new.
-    :param progress: receives lines on the progress through many partitions.
+    :param observer: receives counts of partitions.
     :param only: names of the partitions that the dump's cycle concerned, those that are gone included: the
         others stay as they are. ``None`` for all.
     """
@@ -65,7 +66,7 @@ class TableConvergence:
         *,
         document: TableDocument,
         parameters: Mapping[str, str],
-        progress: Callable[[str], None] = lambda _: None,
+        observer: Observer = unobserved,
         only: Collection[str] | None = None,
     ) -> None:
         self._client = client
@@ -74,7 +75,7 @@ class TableConvergence:
         self._directory = directory
         self._document = document
         self._parameters = parameters
-        self._progress = progress
+        self._observer = observer
         self._database = layout.policy.target_database
         self._name = document.name
         self._constraints = target_constraints(document.constraints, layout.policy)
@@ -340,8 +341,8 @@ class TableConvergence:
         :param reading: options for reading the target's partitions.
         """
         table: Any = self._document.table
-        heading = f"{self._database}.{self._name}: partitions compared, and altered where they differ"
-        waiting = counted(self._partitions(only), heading, self._progress)
+        name = f"{self._database}.{self._name}"
+        waiting = counted(self._partitions(only), name, Activity.COMPARED, self._observer)
         size = page_size(len(table.sd.cols or ()), with_column_stats=True)
         while batch := list(islice(waiting, size)):
             names = [name for name, _ in batch if name in there]

@@ -150,10 +150,10 @@ def test_a_dump_is_its_owners_alone(tmp_path: Path) -> None:
             dump.finish_dump(manifest())
             dump.finish_load(FinishedLoad(database="d"))
             write_records(f"{dump.uri}/load/outcomes/one.jsonl", [])
-            found = {path: stat.S_IMODE(path.stat().st_mode) for path in (root / "policy").rglob("*")}
-            assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
-            assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
-            assert len(found) == 9
+            modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (root / "policy").rglob("*")}
+            assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+            assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
+            assert len(modes) == 9
             # As an older version has made it: the next file that is written closes it.
             (root / "policy" / "1-2-3").chmod(0o755)
     finally:
