@@ -21,10 +21,7 @@ from airflow_hive_federation.replication.dump.increment_plan import EventFold, T
 from airflow_hive_federation.replication.dump.removals import Losses
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.tables import Unsettled
-from airflow_hive_federation.replication.dump.written_partitions import (
-    WriteRecords,
-    partitions_with_other_files,
-)
+from airflow_hive_federation.replication.dump.written_partitions import partitions_with_other_files
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.manifest import TableEntry
@@ -43,8 +40,6 @@ _FEWEST = 2
 _MOST = 10_000
 #: A table is described as a whole again after so many dumps of some of its partitions.
 _MOST_LAYERS = 8
-#: A call for the record of a transaction takes as long as reading this many partitions, about.
-_PARTITIONS_PER_CALL = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +107,6 @@ class _ChangedTable:
 class PartitionReader:
     """Reads the partitions of tables that a cycle concerns.
 
-    :param records: the source's records of writes.
     :param begun: the partitions of each table that a killed load may have changed, see
         :func:`begun_partitions`.
     :param kept: the places of removed files, see :func:`~.change_manager.kept_by_source`.
@@ -121,7 +115,6 @@ class PartitionReader:
     policy: ReplicationPolicy
     folded: EventFold
     transactions: ValidTxns
-    records: WriteRecords
     begun: Mapping[str, frozenset[str] | None]
     kept: Mapping[str, str]
 
@@ -146,32 +139,24 @@ class PartitionReader:
             return None
         named = plan.partitions.union(entry.unsettled, begun)
         changed = _ChangedTable(table=table, plan=plan, home=home, before=totals)
-        concerned = self._concerned(client, changed, named)
+        concerned = self._concerned(changed, named)
         if concerned is None or len(concerned) > min(_MOST, len(totals) // 2):
             return None
         return self._described(client, changed, concerned, (home.uri, *entry.rest))
 
-    def _concerned(
-        self, client: MetastoreClient, changed: _ChangedTable, named: frozenset[str]
-    ) -> frozenset[str] | None:
+    def _concerned(self, changed: _ChangedTable, named: frozenset[str]) -> frozenset[str] | None:
         count = len(changed.before)
         if len(named) > count // 2:
             return None
-        txns = self.folded.committed_writers(changed.name)
-        # Records expire as events do: those of an earlier cycle's transaction may be half gone.
-        may_lack_records = not self.folded.carried.isdisjoint(txns)
-        written = None
-        if not may_lack_records and len(txns) <= max(1, count // _PARTITIONS_PER_CALL):
-            written = self.records.partitions(client, changed.name, txns)
-        if written is None:
-            written = partitions_with_other_files(
-                changed.home,
-                changed.table,
-                changed.plan.write_ids,
-                self.transactions,
-                self.policy.storage_options,
-            )
-        return named | written
+        if not self.folded.committed_writers(changed.name):
+            return named
+        return named | partitions_with_other_files(
+            changed.home,
+            changed.table,
+            changed.plan.write_ids,
+            self.transactions,
+            self.policy.storage_options,
+        )
 
     def _described(
         self,

@@ -78,7 +78,6 @@ from airflow_hive_federation.replication.dump.tables import (
     write_partitions,
 )
 from airflow_hive_federation.replication.dump.unreadable_events import described, warn_of_unreadable
-from airflow_hive_federation.replication.dump.written_partitions import WriteRecords
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.files import DataLocation
@@ -419,7 +418,6 @@ class _Dump:
             policy=policy,
             folded=moment.folded,
             transactions=moment.transactions,
-            records=WriteRecords(policy.source_database, policy.target_table),
             begun=begun_partitions(policy, position.dump),
             kept=moment.kept,
         )

@@ -39,7 +39,6 @@ class EventFold:
         the name now; transactions left open by earlier cycles included.
     :param ends: transactions that wrote to the database and ended, in the source's order; 1 if committed.
     :param open_writes: those that have not ended.
-    :param carried: transactions that wrote to the database in earlier cycles and were left open by them.
     :param looked_at: tables whose definition, partitions, statistics or plain files may have changed.
     :param created: table → event that made the table that bears the name now.
     :param partitions_gone: table → partitions that were dropped or renamed; their names may stand for others.
@@ -60,7 +59,6 @@ class EventFold:
     writes: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     ends: Sequence[tuple[int, int]] = ()
     open_writes: OpenWrites = field(default_factory=dict)
-    carried: frozenset[int] = frozenset()
     looked_at: frozenset[str] = frozenset()
     created: Mapping[str, int] = field(default_factory=dict)
     partitions_gone: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -301,7 +299,6 @@ class _Folding:
     def __init__(self, database: str, open_writes: OpenWrites) -> None:
         self._database = database
         self._open: dict[int, dict[str, int]] = {txn: dict(writes) for txn, writes in open_writes.items()}
-        self._carried = frozenset(open_writes)
         self._writes: dict[str, Pairs] = {}  # by table: transactions and write ids
         for txn, writes in self._open.items():
             for table, write in writes.items():
@@ -351,7 +348,6 @@ class _Folding:
             writes={table: writes.ascending() for table, writes in self._writes.items() if writes},
             ends=self._ends,
             open_writes=self._open,
-            carried=self._carried,
             looked_at=frozenset(self._looked_at),
             created=self._created,
             partitions_gone={table: frozenset(names) for table, names in self._partitions_gone.items()},

@@ -1,73 +1,22 @@
 """Finds the partitions whose files a cycle's transactions have changed.
 
-Hive's writers record the partitions that they write to, per transaction (``hive.metastore.dml.events``,
-``TXN_WRITE_NOTIFICATION_LOG``), and Hive's own replication copies by these records alone. A transaction
-without any record may have been made by a writer that keeps none, or may have written to new partitions only,
-which events name. In that case, the directories of all partitions are listed, and compared with the dump
-before.
+Hive's records of writes (``TXN_WRITE_NOTIFICATION_LOG``) do not name them all: of a statement that inserts
+into two partitions of one table, Hive 4.2 records one. So the directories of all partitions are listed, and
+compared with the dump before.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from airflow_hive_federation.errors import UnsupportedMethodError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
-
-if TYPE_CHECKING:
-    from airflow_hive_federation.metastore import MetastoreClient
-
-logger = logging.getLogger(__name__)
-
-
-class WriteRecords:
-    """Reads a source's records of writes, each transaction's once.
-
-    :param database: the source database.
-    :param target_table: translates the source's name of a table into the target's.
-    """
-
-    def __init__(self, database: str, target_table: Callable[[str], str]) -> None:
-        self._database = database
-        self._target_table = target_table
-        self._records: dict[int, Mapping[str, frozenset[str]]] = {}
-
-    def partitions(self, client: MetastoreClient, table: str, txns: Sequence[int]) -> set[str] | None:
-        """Return the partitions of a table to which transactions wrote.
-
-        :param client: client of the source.
-        :param txns: transactions that have a write id of the table and were committed.
-        :return: ``None`` if one of them left no record, or one that names no partition.
-        """
-        written: set[str] = set()
-        for txn in txns:
-            names = self._of(client, txn).get(table, frozenset())
-            if not names or "" in names:
-                return None
-            written |= names
-        return written
-
-    def _of(self, client: MetastoreClient, txn: int) -> Mapping[str, frozenset[str]]:
-        if txn not in self._records:
-            request = types.GetAllWriteEventInfoRequest(txnId=txn, dbName=self._database)
-            by_table: defaultdict[str, set[str]] = defaultdict(set)
-            try:
-                records = client.call("get_all_write_event_info", request) or ()
-            except UnsupportedMethodError:
-                logger.debug("The metastore has no get_all_write_event_info: directories are listed.")
-                records = ()
-            for record in records:
-                by_table[self._target_table((record.table or "").lower())].add(record.partition or "")
-            self._records[txn] = {table: frozenset(names) for table, names in by_table.items()}
-        return self._records[txn]
 
 
 def partitions_with_other_files(

@@ -19,7 +19,6 @@ from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.dump.increment_plan import EventFold, TablePlan
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
-from airflow_hive_federation.replication.dump.written_partitions import WriteRecords
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
@@ -47,8 +46,6 @@ class Source:
     def __init__(self, root: Path) -> None:
         self.root, self.table = root, wire_table(root)
         self.places = {str(number): f"file:{root}/t/p={number}" for number in range(COUNT)}
-        self.records: dict[int, Sequence[str]] = {}
-        self.asked: list[int] = []
         for value in self.places:
             self.write(value, 1)
         self.home = DumpDirectory(f"file:{root}/home")
@@ -84,13 +81,6 @@ class Source:
     def iter_partitions(self, _: str, __: str, *, names: Sequence[str], **___: Any) -> Iterator[Any]:
         return (one for one in self.partitions() if f"p={one.values[0]}" in names)  # type: ignore[index]
 
-    def call(self, _: str, request: Any) -> list[types.WriteEventInfo]:
-        self.asked.append(request.txnId)
-        return [
-            types.WriteEventInfo(table="t", partition=partition)
-            for partition in self.records.get(request.txnId, ())
-        ]
-
     def read(self) -> ChangedPartitions | None:
         policy = ReplicationPolicy(
             name="p", source_database="d", dump_root="file:/nowhere", allowed_source_roots=["file:/"]
@@ -99,7 +89,6 @@ class Source:
             policy=policy,
             folded=self.folded,
             transactions=TRANSACTIONS,
-            records=WriteRecords("d", str.lower),
             begun=self.begun,
             kept={},
         )
@@ -111,7 +100,6 @@ class Source:
 def source(tmp_path: Path) -> Source:
     made = Source(tmp_path)
     made.write("3", 2)
-    made.records[7] = ["p=3"]
     return made
 
 
@@ -141,20 +129,9 @@ def test_partitions_of_events_of_open_transactions_and_of_killed_loads_are_descr
     assert concerned(source) == {"p=1", "p=2", "p=3", "p=4"}
 
 
-def test_without_a_record_the_directories_are_listed(source: Source) -> None:
-    source.records.clear()
-    assert concerned(source) == {"p=3"}
-
-
-@pytest.mark.parametrize("case", ["carried", "many"])
-def test_records_that_may_be_incomplete_or_are_many_are_not_read(source: Source, case: str) -> None:
-    source.records[7] = ["p=1"]
-    if case == "carried":
-        source.folded = replace(source.folded, carried=frozenset({7}))
-    else:
-        source.folded = replace(source.folded, writes={"t": [(7, 2), (8, 3)]}, ends=[(7, 1), (8, 1)])
-    assert concerned(source) == {"p=3"}
-    assert source.asked == []
+def test_nothing_is_listed_without_a_commit(source: Source) -> None:
+    source.folded = EventFold(from_id=1, to_id=2, writes={"t": [(7, 2)]}, ends=[(7, 0)])
+    assert concerned(source) == set()
 
 
 def forget_totals(source: Source) -> None:
@@ -187,7 +164,8 @@ def new_without_directory(source: Source) -> None:
 
 
 def most_files(source: Source) -> None:
-    source.records[7] = [f"p={number}" for number in range(6)]
+    for number in (0, 1, 2, 4, 5):
+        source.write(str(number), 2)
 
 
 def moved(source: Source) -> None:
@@ -222,12 +200,6 @@ def without_directory(source: Source) -> None:
 def test_other_tables_are_described_as_a_whole(source: Source, case: Any) -> None:
     case(source)
     assert source.read() is None
-
-
-def test_no_record_is_read_if_events_name_most_partitions(source: Source) -> None:
-    most_partitions(source)
-    assert source.read() is None
-    assert source.asked == []
 
 
 def test_a_new_partition_without_files_is_described(source: Source) -> None:
