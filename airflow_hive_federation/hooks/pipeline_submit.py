@@ -1,9 +1,7 @@
-"""Adds a default master to the provider's spark-submit hook, and reads our jobs' results from its log."""
+"""Adds a default master to the provider's spark-submit hook."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -11,27 +9,13 @@ from airflow.sdk import Connection
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException
-from airflow_hive_federation.spark.failures import RESULT_MARK
 
 #: The master if the default connection is not defined.
 DEFAULT_MASTER = "local[*]"
 
-#: The number of log lines in an error that has no cause of its own.
-_TAIL_LINES = 20
-
 
 class PipelineSubmitHook(SparkSubmitHook):
-    """Runs spark-submit once.
-
-    :param settings: the settings of the provider's hook.
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        #: The log line with the result or error of the job; empty if the job printed none.
-        self.submit_result = ""
-        #: The last lines of the log.
-        self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
+    """Runs spark-submit once."""
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
@@ -68,14 +52,3 @@ class PipelineSubmitHook(SparkSubmitHook):
         """The deploy mode ``client`` or ``cluster``; ``None`` for Spark's default, client."""
         mode = self._connection["deploy_mode"]
         return str(mode) if mode else None
-
-    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(self._without_result(itr))
-
-    def _without_result(self, lines: Iterator[Any]) -> Iterator[Any]:
-        for line in lines:
-            if RESULT_MARK in line:
-                self.submit_result = line
-            else:
-                self.tail.append(line.rstrip())
-                yield line

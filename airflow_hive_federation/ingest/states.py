@@ -1,9 +1,10 @@
 """Defines the states of a streaming connection and the legal calls of each state, without any I/O.
 
-docs/streaming-ingest.md has the diagram. As in Hive's ``HiveStreamingConnection``, a batch that failed accepts
-no more records, since its files may end in the middle of a row; ``abort_transaction`` then has no effect, so
-that a caller's clean-up does not hide the first error. One rule is stricter: Hive's ``beginTransaction`` inside
-an open transaction drops that transaction's records silently; here it is refused.
+docs/streaming-ingest.md has the diagram. As in Hive's ``HiveStreamingConnection``, a batch that failed
+accepts no more records, since its files may end in the middle of a row; ``abort_transaction`` then has no
+effect, so that a caller's clean-up does not hide the first error. One rule is stricter: Hive's
+``beginTransaction`` inside an open transaction drops that transaction's records silently; here it is
+refused.
 """
 
 from __future__ import annotations

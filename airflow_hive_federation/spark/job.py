@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn, Protocol, cast
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
-from airflow_hive_federation.spark.failures import RESULT_MARK, error_line, from_spark, result_line
+from airflow_hive_federation.spark.failures import error_report, from_spark, result_report
 from airflow_hive_federation.storage.publishing import write_atomically
 
 #: Name of each job → its module.
@@ -71,10 +71,10 @@ def run_job(
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``JOB ARGUMENTS…`` under spark-submit, print the result on standard output; return the exit code.
+    """Run ``JOB ARGUMENTS…`` under spark-submit, report the result or error, and return the exit code.
 
-    ``--report URI``, before the job's name, also writes the result to a file, for drivers without a readable
-    output.
+    ``--report URI``, before the job's name, is the file of the report. Without it, the report is the last
+    line on standard output.
     """
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -82,14 +82,14 @@ def main(argv: Sequence[str]) -> int:
     report, job, arguments = _split(argv)
     code = 0
     try:
-        line = result_line(_run_in_new_context(job, arguments, options))
+        text = result_report(_run_in_new_context(job, arguments, options))
     except HiveFederationError as error:
-        line, code = error_line(error), 1
+        text, code = error_report(error), 1
     except Exception as error:
-        # Report the error before it propagates: the log gets the traceback, and the submitter reads the line.
-        _tell(error_line(from_spark(error)), report, options)
+        # Report the error before it propagates: the log gets the traceback, and the submitter the report.
+        _deliver(error_report(from_spark(error)), report, options)
         raise
-    _tell(line, report, options)
+    _deliver(text, report, options)
     return code
 
 
@@ -132,11 +132,11 @@ def _take_options() -> dict[str, Any] | None:
     return json.loads(text) if text else None
 
 
-def _tell(line: str, report: str | None, options: Mapping[str, Any] | None) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+def _deliver(text: str, report: str | None, options: Mapping[str, Any] | None) -> None:
     if report is not None:
-        write_atomically(report, [line.removeprefix(RESULT_MARK).encode()], options)
+        write_atomically(report, [text.encode()], options)
+    else:
+        sys.stdout.write(f"{text}\n")
 
 
 class _Parser(argparse.ArgumentParser):
