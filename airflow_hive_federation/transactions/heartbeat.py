@@ -28,8 +28,8 @@ from airflow_hive_federation.errors import (
     TransactionAbortedError,
 )
 from airflow_hive_federation.metastore.client import MetastoreClient
-from airflow_hive_federation.metastore.doctor import parse_duration_s
 from airflow_hive_federation.metastore.settings import MetastoreSettings
+from airflow_hive_federation.model.durations import parse_duration_s
 from airflow_hive_federation.waiting import boot_time_s
 
 log = logging.getLogger(__name__)
