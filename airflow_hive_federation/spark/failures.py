@@ -61,7 +61,8 @@ def read_report(text: str) -> dict[str, Any]:
 
 def combined(failures: Sequence[HiveFederationError]) -> HiveFederationError:
     """Return one error for all failed files: the first of the gravest kind, with the number of the others."""
-    first = min(failures, key=_gravity)
+    # Errors that a retry cannot fix are graver.
+    first = min(failures, key=lambda error: error.retryable)
     if len(failures) == 1:
         return first
     kinds = sorted({type(failure).__name__ for failure in failures})
@@ -80,11 +81,6 @@ def combined(failures: Sequence[HiveFederationError]) -> HiveFederationError:
 def from_spark(error: Exception) -> HiveFederationError:
     """Return a SparkJobError with Spark's innermost cause."""
     return SparkJobError(f"Spark: {_innermost(str(error))}", remedy=_REMEDY)
-
-
-def _gravity(error: HiveFederationError) -> int:
-    # Errors that a retry cannot fix come first.
-    return int(error.retryable)
 
 
 def _innermost(text: str) -> str:

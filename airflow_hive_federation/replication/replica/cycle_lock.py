@@ -152,7 +152,7 @@ class CycleLock:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         heart, self._heart = self._heart, None
         loss: Loss | None = None
         if heart is not None:
