@@ -1,7 +1,9 @@
-"""Adds a default master to the provider's spark-submit hook."""
+"""Adds a default master to the spark-submit hook of the provider, and reads our jobs' events from its log."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -9,13 +11,29 @@ from airflow.sdk import Connection
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException
+from airflow_hive_federation.hooks.progress import task_observer
+from airflow_hive_federation.progress.lines import event_in
+from airflow_hive_federation.progress.observers import Observer
 
 #: The master if the default connection is not defined.
 DEFAULT_MASTER = "local[*]"
 
+#: The number of log lines in an error that has no cause of its own.
+_TAIL_LINES = 20
+
 
 class PipelineSubmitHook(SparkSubmitHook):
-    """Runs spark-submit once."""
+    """Runs spark-submit once.
+
+    :param observer: receives the events of the job's progress; by default, they are lines of the log.
+    :param settings: the settings of the provider's hook.
+    """
+
+    def __init__(self, *, observer: Observer | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._observer = observer or task_observer(self.log)
+        #: The last lines of the log.
+        self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
@@ -52,3 +70,14 @@ class PipelineSubmitHook(SparkSubmitHook):
         """The deploy mode ``client`` or ``cluster``; ``None`` for Spark's default, client."""
         mode = self._connection["deploy_mode"]
         return str(mode) if mode else None
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(self._without_events(itr))
+
+    def _without_events(self, lines: Iterator[Any]) -> Iterator[Any]:
+        for line in lines:
+            if event := event_in(line):
+                self._observer(event)
+            else:
+                self.tail.append(line.rstrip())
+                yield line

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn, Protocol, cast
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.progress.lines import EventFormatter
 from airflow_hive_federation.spark.failures import error_report, from_spark, result_report
 from airflow_hive_federation.storage.publishing import write_atomically
 
@@ -76,7 +77,9 @@ def main(argv: Sequence[str]) -> int:
     ``--report URI``, before the job's name, is the file of the report. Without it, the report is the last
     line on standard output.
     """
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
+    output = logging.StreamHandler(sys.stdout)
+    output.setFormatter(EventFormatter("%(message)s"))
+    logging.basicConfig(handlers=[output], level=logging.INFO)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     options = _take_options()
     report, job, arguments = _split(argv)
