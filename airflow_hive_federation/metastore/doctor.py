@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from airflow_hive_federation.errors import MetastoreError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.durations import parse_duration_s
 from airflow_hive_federation.model.files import hidden_name
+from airflow_hive_federation.runtime.durations import parse_duration_s
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore.client import MetastoreClient

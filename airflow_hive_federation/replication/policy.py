@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.model.durations import duration_s
+from airflow_hive_federation.runtime.durations import duration_s
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.client import MetastoreClient
 from airflow_hive_federation.metastore.settings import MetastoreSettings
-from airflow_hive_federation.model.durations import parse_duration_s
+from airflow_hive_federation.runtime.durations import parse_duration_s
 from airflow_hive_federation.waiting import boot_time_s
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.model.durations import duration_s, parse_duration_s
+from airflow_hive_federation.runtime.durations import duration_s, parse_duration_s
 
 
 @pytest.mark.parametrize(
