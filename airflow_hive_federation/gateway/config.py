@@ -16,6 +16,7 @@ from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.federation.target import Federation, OnMissing, Remote
 from airflow_hive_federation.gateway.health import HealthSection
 from airflow_hive_federation.gateway.methods import Access
+from airflow_hive_federation.gateway.named_clusters import NamedClusters
 from airflow_hive_federation.gateway.properties import (
     GrpcSection,
     grpc_section,
@@ -267,25 +268,27 @@ class ExposeSection:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSection:
-    """The cluster whose engines this gateway serves (``[cluster]``).
+    """The cluster whose engines this gateway serves, or those that its requests name (``[cluster]``).
 
-    :param name: name of the cluster.
+    :param name: name of the cluster; without it, each request may name one.
     :param registry: path or URI of the JSON file with the registry of clusters.
     :param check_files: list the files of primaries and copies before clients see a copy.
     """
 
-    name: str
     registry: str
+    name: str | None = None
     check_files: bool = True
 
-    def view(self, target: Metastore | Federation) -> ClusterView:
-        """Return the cluster's view of a metastore.
+    def view(self, target: Metastore | Federation) -> ClusterView | NamedClusters:
+        """Return the cluster's view of a metastore, or the views of all clusters.
 
         :raises ClusterRegistryError: the file holds no registry.
         :raises UnknownClusterError: the registry has no cluster of this name.
         :raises StorageError: the file cannot be read.
         """
         registry = registry_of_file(self.registry)
+        if self.name is None:
+            return NamedClusters(target, registry, check_files=self.check_files)
         return ClusterView(target, registry, registry.cluster(self.name), self.check_files)
 
 
@@ -326,7 +329,7 @@ class GatewayConfig:
     log: LogSection = field(default_factory=LogSection)
     health: HealthSection = field(default_factory=HealthSection)
 
-    def target(self, resolve: Resolve) -> Metastore | Federation | ClusterView:
+    def target(self, resolve: Resolve) -> Metastore | Federation | ClusterView | NamedClusters:
         """Make the target that sends calls to the metastores, without connecting to any of them yet.
 
         :raises ConfigurationError: the file's settings of a metastore are contradictory or unusable.
