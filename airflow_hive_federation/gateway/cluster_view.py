@@ -28,6 +28,7 @@ from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.gateway.messages import CALL, REPLY, Emit, head_bytes, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
 from airflow_hive_federation.gateway.names import references
+from airflow_hive_federation.gateway.partition_specs import spread, with_partitions
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
@@ -136,22 +137,24 @@ class ClusterView:
         if head.kind != REPLY:
             return answer
         decoded = from_bytes(message_types(method)[1], answer[head.body :])
-        copies: list[tuple[Described, Secondary]] = []
+        shared: list[tuple[types.PartitionSpec, list[types.Partition]]] = []
+        candidates: list[Described] = []
         for described in structs(decoded):
             if isinstance(described, types.Table | types.Partition):
-                copy = copy_by_metadata(described, self.cluster.name)
-                copies += [] if copy is None else [(described, copy)]
-            elif isinstance(described, types.PartitionSpec) and described.sharedSDPartitionSpec is not None:
-                raise refused(
-                    Status.FAILED,
-                    f"{method}: partitions that share one description cannot be shown in cluster "
-                    f"{self.cluster.name}: {described.dbName}.{described.tableName}.",
-                    remedy="Ask for the partitions by name, or by get_partitions.",
-                )
+                candidates.append(described)
+            elif isinstance(described, types.PartitionSpec) and (partitions := spread(described)):
+                shared.append((described, partitions))
+                candidates += partitions
             elif isinstance(described, types.Database):
                 self._show_database(described)
-        for described, copy in self._with_equal_files(copies):
+        copies = ((one, copy_by_metadata(one, self.cluster.name)) for one in candidates)
+        shown = self._with_equal_files([(one, copy) for one, copy in copies if copy is not None])
+        for described, copy in shown:
             show_copy(described, copy)
+        changed = {id(described) for described, _ in shown}
+        for spec, partitions in shared:
+            if any(id(partition) in changed for partition in partitions):
+                with_partitions(spec, partitions)
         return head_bytes(method, REPLY, head.sequence_id) + encode(decoded)
 
     def _with_equal_files(

@@ -54,12 +54,29 @@ class Metastore:
             "get_partitions_by_names_req": lambda: types.GetPartitionsByNamesResult(
                 partitions=[_of_hive(partition())]
             ),
+            "get_partitions_spec_by_expr": lambda: types.PartitionsSpecByExprResult(
+                partitionsSpec=[shared_spec()], hasUnknownPartitions=False
+            ),
             "get_table_req": lambda: types.GetTableResult(table=_of_hive(table())),
         }.get(method, lambda: None)()
 
     def arguments(self, method: str) -> Any:
         """The arguments of the last call of a method."""
         return next(args for name, args in reversed(self.calls) if name == method)
+
+
+def shared_spec() -> types.PartitionSpec:
+    """A spec of two partitions below the table's directory, of which the first has a copy."""
+    copied = partition()
+    descriptor = types.StorageDescriptor(location=PRIMARY, serdeInfo=types.SerDeInfo(parameters={"a": "b"}))
+    parts = [
+        types.PartitionWithoutSD(values=["a"], relativePath="/p=a", parameters=copied.parameters),
+        types.PartitionWithoutSD(values=["b"], relativePath="/p=b", parameters={}, createTime=7),
+    ]
+    shared = types.PartitionSpecWithSharedSD(partitions=parts, sd=descriptor)
+    return types.PartitionSpec(
+        dbName="d", tableName="t", catName="hive", rootPath=PRIMARY, sharedSDPartitionSpec=shared
+    )
 
 
 def _of_hive(described: Any) -> Any:
@@ -175,6 +192,25 @@ def test_hive_leaves_a_catalog_out(raw: RawClient, serving: Serving, stack: Exit
     # Neither another connection, nor another method, inherits it.
     assert shown(connected(serving, stack)) == (f"{PRIMARY}/p=a", "hive")
     assert location(raw.ask("get_table", dbname="d", tbl_name="t")["success"]) == PRIMARY
+
+
+def test_partitions_that_share_a_description_are_shown(raw: RawClient) -> None:
+    def shown(catalog: str) -> types.PartitionSpec:
+        request = types.PartitionsByExprRequest(catName=catalog, dbName="d", tblName="t", expr=b"")
+        (spec,) = raw.ask("get_partitions_spec_by_expr", req=request)["success"].partitionsSpec
+        assert (spec.catName, spec.rootPath) == (catalog, PRIMARY)
+        return spec  # type: ignore[no-any-return]
+
+    for catalog in ("hive", "C1"):
+        assert shown(catalog).sharedSDPartitionSpec == shared_spec().sharedSDPartitionSpec
+    spec = shown("C2")
+    assert spec.sharedSDPartitionSpec is None
+    assert spec.partitionList is not None
+    copied, other = spec.partitionList.partitions or ()
+    assert [location(copied), location(other)] == [f"{COPY}/p=a", f"{PRIMARY}/p=b"]
+    assert (other.values, other.createTime, other.tableName, other.catName) == (["b"], 7, "t", "C2")
+    assert other.sd is not None
+    assert other.sd.serdeInfo == types.SerDeInfo(parameters={"a": "b"})
 
 
 def test_metadata_names_a_cluster_in_every_encoding(serving: Serving, client: Clients) -> None:
