@@ -70,6 +70,7 @@ class UpstreamSection:
         to a metastore over gRPC (``metastore.grpc.service.account.keyfile`` in the design of the gRPC
         metastore).
     :param audience: audience of that account's tokens.
+    :param cluster: cluster that the gateway behind ``grpc://`` URIs shows to this one.
     :param password_file: file with the password of ``user`` (SASL PLAIN).
     :param kerberos_principal: the metastore's principal, ``hive/_HOST@EXAMPLE.COM``.
     :param client_principal: the gateway's principal.
@@ -95,6 +96,7 @@ class UpstreamSection:
     bearer_token_file: str | None = None
     service_account_keyfile: str | None = None
     audience: str = DEFAULT_AUDIENCE
+    cluster: str | None = None
     password_file: str | None = None
     kerberos_principal: str | None = None
     client_principal: str | None = None
@@ -117,6 +119,8 @@ class UpstreamSection:
         if self.connection is not None:
             self._refuse_account_of_connection()
             settings = resolve(self.connection)
+            if self.cluster is not None:
+                settings = replace(settings, grpc=replace(settings.grpc, cluster=self.cluster))
             return settings if self.user is None else replace(settings, user=self.user)
         if self.service_account_keyfile is not None and not self._over_grpc:
             raise ConfigurationError(
@@ -188,6 +192,7 @@ class UpstreamSection:
             token_file=self.bearer_token_file if self._over_grpc else None,
             service_account_keyfile=self.service_account_keyfile,
             audience=self.audience,
+            cluster=self.cluster,
         )
 
     def _refuse_account_of_connection(self) -> None:

@@ -388,6 +388,22 @@ def test_tables_are_written_by_the_name_of_their_primary(raw: RawClient, metasto
     assert read_metadata(created.parameters, "new").primary == "C2"
 
 
+def test_a_side_car_names_a_cluster_for_its_clients(
+    serving: Serving, client: Clients, stack: ExitStack
+) -> None:
+    upstream = {"uris": [serving.fronts[1].uri], "cluster": "C2"}
+    config = {"upstream": upstream, "thrift": {"port": 0}, "health": {"interval_s": 0}}
+    side_car = start(config_of(config), nobody)
+    stack.callback(side_car.stop)
+    assert location(client(side_car.fronts[0].uri).get_table("d", "t")) == COPY
+    over_thrift = config_of({**config, "upstream": {**upstream, "uris": ["thrift://h:1"]}})
+    with pytest.raises(ConfigurationError, match="no URI is grpc://"):
+        over_thrift.target(nobody)
+    by_connection = config_of({"upstream": {"connection": "far", "cluster": "C2"}})
+    target = by_connection.target(lambda _: MetastoreSettings(uris=("grpc://h:1",)))
+    assert target.upstreams[0].settings.grpc.cluster == "C2"
+
+
 def test_names_of_clusters_share_connections(serving: Serving, client: Clients) -> None:
     for cluster in ("C1", "C2", None):
         over_grpc(client, serving, cluster).get_table("d", "t")
