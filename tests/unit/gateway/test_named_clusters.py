@@ -105,8 +105,10 @@ def serve(peer: Peers, stack: ExitStack, tmp_path: Path, metastore: Metastore) -
         json.dumps({"hive.cluster.properties": clusters, "hive.default.cluster.name": "C1"}), encoding="utf-8"
     )
 
-    def make(*, cluster: dict[str, Any] | None = None, without: Any = (), **sections: Any) -> Serving:
-        behind = peer(Thrift(metastore, lacking={"get_table"}))
+    def make(
+        *, cluster: dict[str, Any] | None = None, without: Any = (), lacking: Any = (), **sections: Any
+    ) -> Serving:
+        behind = peer(Thrift(metastore, lacking={"get_table", *lacking}))
         section = {"registry": str(registry), "check_files": False, **(cluster or {})}
         config = {
             "upstream": {"uris": [behind.uri]},
@@ -266,8 +268,9 @@ def test_unknown_clusters_are_refused(serving: Serving, client: Clients, raw: Ra
                 foreign.call(layout.SERVICE, "get_table_req", req={"dbName": "d", "tblName": "t"})
             assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
             assert f"There is no cluster '{', '.join(names)}'." in raised.value.details()
-    # The metastore's own catalogs pass.
-    assert location(raw.ask("get_table_req", **get_table("spark"))["success"].table) == PRIMARY
+    # The metastore's own catalogs pass, and so does a catalog without a name.
+    for catalog in ("spark", ""):
+        assert location(raw.ask("get_table_req", **get_table(catalog))["success"].table) == PRIMARY
 
 
 def test_catalogs_of_later_are_found(serving: Serving, raw: RawClient, metastore: Metastore) -> None:
@@ -339,6 +342,17 @@ def test_catalogs_are_compared_later_if_the_metastore_is_down(
     assert "Cluster C2 has the name of a catalog" in fault.message
     names.remove("c2")
     assert location(raw.ask("get_table_req", **get_table("C2"))["success"].table) == COPY
+
+
+def test_older_metastores_have_no_catalogs(serve: Serve, client: Clients, stack: ExitStack) -> None:
+    serving = serve(lacking=["get_catalogs"])
+    raw = connected(serving, stack)
+    (fault,) = raw.ask("get_table_req", **get_table("C2")).values()
+    assert "The metastore has no catalogs, as before Hive 3" in fault.message
+    assert location(raw.ask("get_table", dbname="d", tbl_name="t")["success"]) == PRIMARY
+    request = types.GetTableRequest(dbName="d", tblName="t")
+    named = over_grpc(client, serving, "C2")
+    assert location(named.call("get_table_req", request).table) == COPY
 
 
 def test_no_rule_is_evaded(serve: Serve, client: Clients, stack: ExitStack) -> None:
