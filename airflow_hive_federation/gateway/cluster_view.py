@@ -147,8 +147,8 @@ class ClusterView:
                 candidates += partitions
             elif isinstance(described, types.Database):
                 self._show_database(described)
-        copies = ((one, copy_by_metadata(one, self.cluster.name)) for one in candidates)
-        shown = self._with_equal_files([(one, copy) for one, copy in copies if copy is not None])
+        copies = ((described, copy_by_metadata(described, self.cluster.name)) for described in candidates)
+        shown = self._with_equal_files([(described, copy) for described, copy in copies if copy is not None])
         for described, copy in shown:
             show_copy(described, copy)
         changed = {id(described) for described, _ in shown}

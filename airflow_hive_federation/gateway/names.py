@@ -147,7 +147,9 @@ def with_catalogs(data: bytes, names: Iterable[tuple[CatalogName, str]]) -> byte
 
     :param names: each name of :func:`catalogs` that changes, with the catalog to write in its place.
     """
-    return _edited(data, {found.text.start: (found.text.end, found.renamed(name)) for found, name in names})
+    return _edited(
+        data, {former.text.start: (former.text.end, former.renamed(name)) for former, name in names}
+    )
 
 
 def renamed(data: bytes, found: Sequence[Reference], rename: Callable[[str], str]) -> bytes:

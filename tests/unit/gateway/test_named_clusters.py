@@ -185,8 +185,8 @@ def test_hive_leaves_a_catalog_out(raw: RawClient, serving: Serving, stack: Exit
     request = {"req": types.GetPartitionsByNamesRequest(db_name="d", tbl_name="t", names=["p=a"])}
 
     def shown(client: RawClient) -> tuple[str, str]:
-        (found,) = client.ask("get_partitions_by_names_req", **request)["success"].partitions
-        return location(found), found.catName
+        (part,) = client.ask("get_partitions_by_names_req", **request)["success"].partitions
+        return location(part), part.catName
 
     assert shown(raw) == (f"{PRIMARY}/p=a", "hive")
     raw.ask("get_table_req", **get_table("C2"))
@@ -219,7 +219,7 @@ def test_metadata_names_a_cluster_in_every_encoding(serving: Serving, client: Cl
     for cluster, place in (("C2", COPY), ("c1", PRIMARY), (None, PRIMARY)):
         ours = over_grpc(client, serving, cluster)
         assert location(ours.get_table("d", "t")) == place
-        assert [location(one) for one in ours.iter_partitions("d", "t")] == [f"{place}/p=a"]
+        assert [location(part) for part in ours.iter_partitions("d", "t")] == [f"{place}/p=a"]
     uri = serving.fronts[1].uri
     with grpc.insecure_channel(uri.removeprefix("grpc://")) as plain:
         named = grpc.intercept_channel(plain, _Naming("C2"))
@@ -230,7 +230,7 @@ def test_metadata_names_a_cluster_in_every_encoding(serving: Serving, client: Cl
             hives = foreign.call(HIVES, "GetTableReq", db_name="d", tbl_name="t")
             assert hives.table.sd.location == place
             (piece,) = foreign.stream("stream_partitions", database="d", table="t")
-            assert [one.sd.location for one in piece.partitions] == [f"{place}/p=a"]
+            assert [part.sd.location for part in piece.partitions] == [f"{place}/p=a"]
 
 
 class _Naming(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):  # type: ignore[misc]
@@ -453,8 +453,8 @@ def test_every_field_of_a_catalog_is_known() -> None:
                 continue
             if name.lower() in {"catname", "cat_name", "catalog", "catalogname"}:
                 message = encode(kind(**{name: "C2"}))
-                (found,) = catalogs(message, 0, kind)
-                again: Any = from_bytes(kind, with_catalogs(message, [(found, "hive")]))
+                (catalog,) = catalogs(message, 0, kind)
+                again: Any = from_bytes(kind, with_catalogs(message, [(catalog, "hive")]))
                 assert getattr(again, name) == "hive", (kind, number)
 
 
