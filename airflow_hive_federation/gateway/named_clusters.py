@@ -5,10 +5,11 @@ catalog: clients of Hive 3 and later send ``metastore.catalog.default`` as the c
 fields and before names of databases (``@C2#sales``). The metastore receives its own catalog instead, and the
 client receives the name that it sent.
 
-Calls about transactions, write ids and locks name no catalog. Hive 4.2 leaves the catalog out of
-``get_partitions_by_names_req``, too, by which it reads a whole table: there, the cluster that the same
-connection has named last counts. A connection that several clients share may so show a copy to the wrong one
-of them; the rows of a copy are those of its primary.
+Calls about transactions, write ids and locks name no catalog. Hive leaves the catalog out of two calls that
+read locations, too: Hive 4.2 of ``get_partitions_by_names_req``, by which it reads whole tables, and Hive 3.1
+of ``get_partitions_by_expr``. There, the cluster that the same connection has named last counts. A connection
+that several clients share may so show a copy to the wrong one of them; the rows of a copy are those of its
+primary.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ _COPY = re.compile(r"hive\.cluster\.secondary\.\w+\.location")
 #: Methods about a catalog itself, which may be one that does not exist yet.
 _OF_CATALOGS = frozenset({"alter_catalog", "create_catalog", "drop_catalog", "get_catalog"})
 _CHANGES_CATALOG = _OF_CATALOGS - {"get_catalog"}
-#: Methods that read locations, and in whose calls Hive 4.2 leaves the catalog out.
-_LACKS_CATALOG = frozenset({"get_partitions_by_names_req"})
+#: Methods that read locations, and in whose calls Hive leaves the catalog out.
+_LACKS_CATALOG = frozenset({"get_partitions_by_expr", "get_partitions_by_names_req"})
 
 
 @dataclass(frozen=True)

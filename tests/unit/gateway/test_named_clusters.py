@@ -51,6 +51,9 @@ class Metastore:
             "get_databases": lambda: ["d", "hidden"],
             "get_partition_names": lambda: ["p=a"],
             "get_partitions": lambda: [partition()],
+            "get_partitions_by_expr": lambda: types.PartitionsByExprResult(
+                partitions=[partition()], hasUnknownPartitions=False
+            ),
             "get_partitions_by_names_req": lambda: types.GetPartitionsByNamesResult(
                 partitions=[_of_hive(partition())]
             ),
@@ -68,7 +71,9 @@ class Metastore:
 def shared_spec() -> types.PartitionSpec:
     """A spec of two partitions below the table's directory, of which the first has a copy."""
     copied = partition()
-    descriptor = types.StorageDescriptor(location=PRIMARY, serdeInfo=types.SerDeInfo(parameters={"a": "b"}))
+    descriptor = types.StorageDescriptor(
+        location=PRIMARY, serdeInfo=types.SerDeInfo(parameters={"path": f"{PRIMARY}/p=a"})
+    )
     parts = [
         types.PartitionWithoutSD(values=["a"], relativePath="/p=a", parameters=copied.parameters),
         types.PartitionWithoutSD(values=["b"], relativePath="/p=b", parameters={}, createTime=7),
@@ -191,6 +196,9 @@ def test_hive_leaves_a_catalog_out(raw: RawClient, serving: Serving, stack: Exit
     assert shown(raw) == (f"{PRIMARY}/p=a", "hive")
     raw.ask("get_table_req", **get_table("C2"))
     assert shown(raw) == (f"{COPY}/p=a", "C2")
+    by_expression = types.PartitionsByExprRequest(dbName="d", tblName="t", expr=b"")
+    (part,) = raw.ask("get_partitions_by_expr", req=by_expression)["success"].partitions
+    assert location(part) == f"{COPY}/p=a"
     # Neither another connection, nor another method, inherits it.
     assert shown(connected(serving, stack)) == (f"{PRIMARY}/p=a", "hive")
     assert location(raw.ask("get_table", dbname="d", tbl_name="t")["success"]) == PRIMARY
@@ -211,8 +219,10 @@ def test_partitions_that_share_a_description_are_shown(raw: RawClient) -> None:
     copied, other = spec.partitionList.partitions or ()
     assert [location(copied), location(other)] == [f"{COPY}/p=a", f"{PRIMARY}/p=b"]
     assert (other.values, other.createTime, other.tableName, other.catName) == (["b"], 7, "t", "C2")
-    assert other.sd is not None
-    assert other.sd.serdeInfo == types.SerDeInfo(parameters={"a": "b"})
+    # Spark's path moves with its partition, and no other one does.
+    assert [part.sd and part.sd.serdeInfo for part in (copied, other)] == [
+        types.SerDeInfo(parameters={"path": place}) for place in (f"{COPY}/p=a", f"{PRIMARY}/p=a")
+    ]
 
 
 def test_metadata_names_a_cluster_in_every_encoding(serving: Serving, client: Clients) -> None:
