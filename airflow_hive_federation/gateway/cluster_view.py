@@ -214,7 +214,7 @@ class ClusterView:
                 remedy=f"Create it in cluster {primary}, or leave {PRIMARY} out.",
             )
         table.parameters = {**(table.parameters or {}), PRIMARY: self.cluster.name}
-        if table.sd is not None and not table.sd.location:
+        if table.sd is not None and not table.sd.location and not _is_managed_acid(table):
             table.sd.location = join(
                 self.cluster.root, f"{table.dbName}.db".lower(), str(table.tableName).lower()
             )
@@ -260,6 +260,12 @@ class ClusterView:
             return None
         table: types.Table | None = decoded.success.table
         return table
+
+
+def _is_managed_acid(table: types.Table) -> bool:
+    """Return whether Hive 4 refuses a location beyond the database's managed one."""
+    transactional = (table.parameters or {}).get("transactional", "")
+    return table.tableType in {None, "MANAGED_TABLE"} and transactional.lower() == "true"
 
 
 def location_of(one: Described) -> str:
