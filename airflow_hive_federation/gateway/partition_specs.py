@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from airflow_hive_federation.metastore.idl import types
 
+_NO_WRITE_ID = -1
+
 
 def spread(spec: types.PartitionSpec) -> list[types.Partition]:
     """Return the partitions that share a description, each with its own, as ``PartitionSpecProxy`` does.
@@ -30,6 +32,8 @@ def spread(spec: types.PartitionSpec) -> list[types.Partition]:
             dbName=spec.dbName,
             tableName=spec.tableName,
             catName=spec.catName,
+            # Such answers have no write ids; Hive 4 sends this one for partitions without transactions.
+            writeId=_NO_WRITE_ID,
             sd=_descriptor(shared.sd, part.relativePath),
         )
         for part in shared.partitions or ()

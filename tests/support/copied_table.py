@@ -32,6 +32,6 @@ def table() -> types.Table:
     return described(types.Table(dbName="d", tableName="t", partitionKeys=keys), PRIMARY, COPY)  # type: ignore[no-any-return]
 
 
-def partition() -> types.Partition:
-    made = types.Partition(dbName="d", tableName="t", values=["a"])
+def partition(write_id: int | None = None) -> types.Partition:
+    made = types.Partition(dbName="d", tableName="t", values=["a"], writeId=write_id)
     return described(made, f"{PRIMARY}/p=a", f"{COPY}/p=a")  # type: ignore[no-any-return]

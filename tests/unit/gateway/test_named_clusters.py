@@ -70,7 +70,7 @@ class Metastore:
 
 def shared_spec() -> types.PartitionSpec:
     """A spec of two partitions below the table's directory, of which the first has a copy."""
-    copied = partition()
+    copied = partition(write_id=-1)
     descriptor = types.StorageDescriptor(
         location=PRIMARY, serdeInfo=types.SerDeInfo(parameters={"path": f"{PRIMARY}/p=a"})
     )
