@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.errors import HiveFederationError, UnknownClusterError
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
 from airflow_hive_federation.gateway.handler import (
     Caller,
@@ -83,6 +83,21 @@ class Target(Protocol):
         :raises HiveFederationError: the metastore does not answer, or the call cannot be made.
         """
 
+    def check_cluster(self, name: str) -> None:
+        """Refuse the name of a cluster whose view the target does not show.
+
+        :raises ClusterError: it is another cluster, or there is none of that name.
+        """
+
+
+def no_clusters(name: str) -> HiveFederationError:
+    """Make the error that refuses a cluster's name where no clusters are configured."""
+    return UnknownClusterError(
+        f"There is no cluster {name!r}: this gateway has no registry of clusters.",
+        remedy="Name no cluster, or add [cluster] with a registry to the gateway's file.",
+        cluster=name,
+    )
+
 
 class Metastore:
     """One metastore, optionally with a second upstream for calls that only read.
@@ -143,6 +158,10 @@ class Metastore:
                 return
             self._lacks.add(call.method)
         self._substituted(call, emit)
+
+    def check_cluster(self, name: str) -> None:
+        """See :meth:`Target.check_cluster`."""
+        raise no_clusters(name)
 
     def close(self) -> None:
         """Close all connections."""
@@ -271,6 +290,8 @@ class Gateway:
 
     def _relay(self, call: Call, record: _Record) -> None:
         unlimited = self._rules.unlimited(call.method, call.caller)
+        if call.caller.cluster:
+            self._target.check_cluster(call.caller.cluster)
         if unlimited and not self._inside and not self._target.wants_names:
             self._target.relay(call, record)
             return
@@ -380,6 +401,8 @@ class _Record:
             "bytes_in": self._taken,
             "bytes_out": self._given,
         }
+        if caller.cluster:
+            line["cluster"] = caller.cluster
         if self.named:
             line["databases"] = sorted({reference.database for reference in self.named})[:5]
         return line

@@ -17,6 +17,7 @@ from airflow_hive_federation.gateway.dispatch import Gateway, access_log
 from airflow_hive_federation.gateway.handler import Handler
 from airflow_hive_federation.gateway.health import Health
 from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
+from airflow_hive_federation.gateway.named_clusters import NamedClusters
 from airflow_hive_federation.gateway.properties import GrpcSection
 from airflow_hive_federation.gateway.thrift_front import ThriftFront
 
@@ -81,6 +82,8 @@ def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None)
     handler = Gateway(target, config.decisions(), aliases=config.aliases, metrics=metrics)
     serving = Serving(handler, target, [], None)
     try:
+        if isinstance(target, NamedClusters):
+            target.check_catalogs(config.health.timeout_s)
         if config.thrift is not None:
             settings = replace(config.thrift, reuse_port=worker is not None or config.thrift.reuse_port)
             serving.fronts.append(ThriftFront(handler, settings).start())

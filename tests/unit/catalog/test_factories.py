@@ -64,8 +64,8 @@ def test_a_gateway() -> None:
     for name in ("metastore.uris", "hive.metastore.uris"):
         made = grpc_catalog_settings(opening(**{name: "grpc://a:1, grpc://b:2"}))
         assert made.uris == ("grpc://a:1", "grpc://b:2")
-    plain = {"metastore.uris": "grpc://a", "metastore.grpc.plaintext": "true"}
-    assert grpc_catalog_settings(opening(**plain)).grpc == GrpcSettings(plaintext=True)
+    plain = {"metastore.uris": "grpc://a", "metastore.grpc.plaintext": "true", "metastore.grpc.cluster": "C2"}
+    assert grpc_catalog_settings(opening(**plain)).grpc == GrpcSettings(plaintext=True, cluster="C2")
     with pytest.raises(ConfigurationError, match=r"Remote db\.t is VIA 'grpc', and thrift://h:9083"):
         grpc_catalog_settings(opening(**{"metastore.uris": "thrift://h"}))
     with pytest.raises(ConfigurationError, match="differ"):
