@@ -112,15 +112,6 @@ def read_fields(message: bytes | bytearray, position: int) -> Iterator[Field]:
         position = end
 
 
-def end_of(message: bytes | bytearray, position: int) -> int:
-    """Return the position behind the struct that begins at a position, without decoding its values.
-
-    :raises MalformedMessage: the bytes at the position are no struct.
-    """
-    walk = Walk(_no_more).over(message)
-    return walk.need(walk.struct(position, 0), 0)
-
-
 def field_bytes(number: int, ttype: int, value: bytes) -> bytes:
     """Write a field whose value is encoded already."""
     return bytes([ttype]) + _I16.pack(number) + value
