@@ -149,14 +149,12 @@ class MessageReader:
         self.peek(size)
         return self._walk.take(size)
 
-    def message(self, max_bytes: int | None = None) -> tuple[Head, bytes]:
+    def message(self) -> tuple[Head, bytes]:
         """Read one whole message.
 
-        :param max_bytes: size of the longest message that the reader accepts from now on.
         :raises MalformedMessage: the bytes are no message, or the message is too long.
         """
         walk = self._walk
-        walk.max_bytes = max_bytes or walk.max_bytes
         walk.begin(None)
         head = walk.head()
         end = walk.need(walk.struct(head.body, 0), 0)
