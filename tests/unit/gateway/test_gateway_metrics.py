@@ -62,7 +62,7 @@ def test_every_count_is_in_the_text(metrics: Metrics) -> None:
         for bound, count in zip(bounds, counts, strict=True)
     )
     totals = (
-        f"hive_gateway_call_seconds_sum{{{LABELS}}} 1000000.254\n"
+        f"hive_gateway_call_seconds_sum{{{LABELS}}} {0.001 + 1000000.25 + 0.003!r}\n"
         f"hive_gateway_call_seconds_count{{{LABELS}}} 3\n"
     )
     assert metrics.text() == TEXT + buckets + totals + GAUGES
