@@ -140,7 +140,6 @@ class MessageReader:
 
     def peek(self, size: int) -> bytes:
         """Return the next bytes without consuming them."""
-        self._walk.begin(None)
         self._walk.need(0, size)
         return bytes(self._walk.buffer[:size])
 
@@ -155,7 +154,6 @@ class MessageReader:
         :raises MalformedMessage: the bytes are no message, or the message is too long.
         """
         walk = self._walk
-        walk.begin(None)
         head = walk.head()
         end = walk.need(walk.struct(head.body, 0), 0)
         return head, walk.take(end)
@@ -169,12 +167,12 @@ class MessageReader:
         :raises MalformedMessage: as :meth:`message`, possibly after some bytes have been passed on.
         """
         walk = self._walk
-        walk.begin(None)
         head = walk.head()
         check(head)
         walk.buffer[head.body - 4 : head.body] = _I32.pack(sequence_id)
         walk.begin(emit)
         end = walk.need(walk.struct(head.body, 0), 0)
+        walk.begin(None)
         emit(walk.take(end))
 
 

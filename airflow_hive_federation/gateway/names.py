@@ -89,12 +89,14 @@ def references(data: bytes, position: int, kind: type[Struct]) -> list[Reference
     return mentions
 
 
-def renamed(data: bytes, found: Sequence[Reference], rename: Callable[[str], str]) -> bytes:
+def renamed(data: bytes, mentions: Sequence[Reference], rename: Callable[[str], str]) -> bytes:
     """Return the message with the databases renamed.
 
     :param rename: takes a lower-case name, and returns the name to write, which may be the same.
     """
-    return replaced(data, [(reference, rename(reference.database), reference.table) for reference in found])
+    return replaced(
+        data, [(reference, rename(reference.database), reference.table) for reference in mentions]
+    )
 
 
 def replaced(data: bytes, names: Iterable[tuple[Reference, str, str | None]]) -> bytes:
@@ -153,10 +155,10 @@ def _qualified_text(text: str, database: str, table: str) -> str:
 
 
 class _Finder:
-    def __init__(self, data: bytes, found: list[Reference]) -> None:
+    def __init__(self, data: bytes, mentions: list[Reference]) -> None:
         self._data = data
         self._walk = Walk(_nothing).over(data)
-        self._found = found
+        self._mentions = mentions
 
     def struct(self, position: int, kind: type[Struct]) -> int:
         data, walk, spec = self._data, self._walk, kind.thrift_spec
@@ -178,7 +180,7 @@ class _Finder:
                 continue
             texts, position = self._texts(start, ttype)
             if role == "qualified":
-                self._found += [_qualified(text) for text in texts]
+                self._mentions += [_qualified(text) for text in texts]
             else:
                 (databases if role == "database" else tables).extend((field[1], text) for text in texts)
         self._pair(databases, tables)
@@ -254,7 +256,7 @@ class _Finder:
             prefix = next((pair for pair in _PAIRS if field.startswith(pair)), "")
             beside = [table for name, table in tables if _prefix(name) == prefix]
             name = bare_database(text.value)
-            self._found += [
+            self._mentions += [
                 Reference(name, identifier(table.value), text, table_text=table) for table in beside
             ] or [Reference(name, None, text)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -89,3 +90,12 @@ def test_a_taken_port_is_an_error_and_leaves_no_socket(metrics: Metrics) -> None
     """An open socket would be a ``ResourceWarning``, which is an error."""
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
         MetricsServer(metrics, "127.0.0.1", taken.getsockname()[1])
+
+
+def test_a_closed_server_has_no_thread(metrics: Metrics) -> None:
+    before = set(threading.enumerate())
+    server = MetricsServer(metrics, "127.0.0.1", 0)
+    (thread,) = set(threading.enumerate()) - before
+    server.close()
+    thread.join(60)
+    assert not thread.is_alive()
