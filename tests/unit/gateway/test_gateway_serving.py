@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from typing import IO, Any
 
 import pytest
 
+from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.config import config_of
 from airflow_hive_federation.gateway.serving import start
@@ -169,3 +171,14 @@ def test_what_cannot_start_says_so() -> None:
     with served("--upstream", "thrift://x:1", "--host", "0.0.0.0", "--port", "0") as process:
         assert process.wait(60) == 1
         assert "0.0.0.0 in plain text" in process.stderr.read()
+
+
+@pytest.mark.parametrize("chosen", [None, "", "event_engine_listener"])
+def test_the_command_chooses_grpcs_threads_unless_the_user_has(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None
+) -> None:
+    monkeypatch.setenv("GRPC_EXPERIMENTS", chosen or "")
+    if chosen is None:
+        monkeypatch.delenv("GRPC_EXPERIMENTS")
+    assert main(["gateway", "serve", "--config", "/none"]) != 0
+    assert os.environ["GRPC_EXPERIMENTS"] == ("-event_engine_listener" if chosen is None else chosen)
