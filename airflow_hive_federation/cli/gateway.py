@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from airflow_hive_federation.gateway.properties import GrpcSection
 
 
-#: grpcio's server then waits for messages in its own threads. By default, threads of grpcio's event engine wait
-#: and wake those threads, which takes some 25 to 50 microseconds more per call.
+#: grpcio's server then waits for messages in its own threads. By default, threads of grpcio's event engine
+#: wait and wake those threads, which takes some 25 to 50 microseconds more per call.
 _GRPC_EXPERIMENTS = ("GRPC_EXPERIMENTS", "-event_engine_listener")
 
 
