@@ -96,11 +96,13 @@ class MetricsServer:
     """
 
     def __init__(self, metrics: Metrics, host: str, port: int, *, reserved: bool = False) -> None:
+        bodies: dict[str, Callable[[], str]] = {"/metrics": metrics.text, "/healthz": lambda: "ok\n"}
+
         class Answer(BaseHTTPRequestHandler):
             timeout = 10
 
             def do_GET(self) -> None:
-                body = {"/metrics": metrics.text, "/healthz": lambda: "ok\n"}.get(self.path)
+                body = bodies.get(self.path)
                 data = b"not found\n" if body is None else body().encode()
                 self.send_response(404 if body is None else 200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
