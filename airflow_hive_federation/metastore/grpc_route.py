@@ -117,9 +117,9 @@ def _pump(source: socket.socket | Wire, target: socket.socket | Wire) -> None:
     _end(target)
 
 
-def _end(end: socket.socket | Wire) -> None:
-    if not isinstance(end, socket.socket):
-        end.close()
+def _end(connection: socket.socket | Wire) -> None:
+    if not isinstance(connection, socket.socket):
+        connection.close()
         return
     with suppress(OSError):
-        end.shutdown(socket.SHUT_RDWR)
+        connection.shutdown(socket.SHUT_RDWR)
