@@ -10,6 +10,7 @@ For a table of thirty columns, the walk takes some 30 microseconds, the decoding
 
 from __future__ import annotations
 
+import io
 import struct as packing
 from typing import Any, Protocol
 
@@ -240,19 +241,17 @@ def check_unambiguous(message: bytes, position: int, spec: Spec) -> None:
     :raises MalformedMessage: a container holds values of another type, or is in an unknown field; a union has
         not exactly one field; or the bytes are no such call.
     """
-    walk = _UnambiguousMessage(_Nothing(), max_bytes=len(message))
-    # Nothing extends this buffer: the source has no bytes.
+    walk = _UnambiguousMessage(io.BytesIO(), max_bytes=len(message))
     walk.buffer = message  # type: ignore[assignment]
     if walk.check_struct(position, spec) != len(message):
         raise MalformedMessage("something follows the arguments")
 
 
-class _Nothing:
-    def read(self, _size: int) -> bytes:
-        raise MalformedMessage("it ends too soon")
-
-
 class _UnambiguousMessage(Message):
+    def need(self, size: int) -> None:
+        if size > len(self.buffer):
+            raise MalformedMessage("it ends too soon")
+
     def _inner_struct(self, position: int, kind: Any, depth: int) -> int:
         if kind is None or not kind.is_union:
             return super()._inner_struct(position, kind, depth)

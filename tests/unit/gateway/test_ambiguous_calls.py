@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
 
 from airflow_hive_federation.gateway.messages import CALL, head_bytes
@@ -165,6 +163,9 @@ def test_statistics_and_unknown_fields_without_containers_pass() -> None:
 
 
 def test_a_call_that_ends_too_soon_is_refused() -> None:
-    arguments = PUBLIC + field(LIST, 3, struct.pack("!bi", STRING, 2) + text(b"a"))
-    with pytest.raises(MalformedMessage):
-        check_unambiguous(arguments, 0, message_types("get_partition")[0].thrift_spec)
+    arguments = PUBLIC + field(LIST, 3, listing(STRING, 1, text(b"a"))) + STOP
+    spec = message_types("get_partition")[0].thrift_spec
+    check_unambiguous(arguments, 0, spec)
+    for end in range(len(arguments)):
+        with pytest.raises(MalformedMessage, match="ends too soon"):
+            check_unambiguous(arguments[:end], 0, spec)
