@@ -111,15 +111,14 @@ class Workers:
                     log.error("worker %s ended with status %s at its start", place, code)
                     return 1
                 log.warning("worker %s ended with status %s and is started again", place, code)
+                _close_input(process)
                 self._processes[place] = self._start(place)
                 self._born[place] = time.monotonic()
         return 0
 
     def _stop(self) -> None:
         for process in self._processes:
-            if process.stdin is not None:
-                with contextlib.suppress(OSError):
-                    process.stdin.close()
+            _close_input(process)
         end = time.monotonic() + self._stop_timeout_s
         for process in self._processes:
             try:
@@ -145,3 +144,9 @@ class Workers:
                     printed_by.add(place)
                     if complete and len(printed_by) == len(self._commands):
                         print(line, end="", file=self._out, flush=True)
+
+
+def _close_input(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
