@@ -62,6 +62,11 @@ def test_both_fronts_ask_the_same_handler(
     text = urllib.request.urlopen(f"{where}/metrics", timeout=20).read().decode()
     for front in ("thrift", "grpc"):
         assert f'front="{front}",method="get_all_databases",status="ok"}} 1' in text
+    assert f'hive_gateway_client_connections{{worker="0",front="{uris[0]}"}} 1' in text
+    assert f'hive_gateway_refused_connections_total{{worker="0",front="{uris[0]}"}} 0' in text
+    assert 'hive_gateway_upstream_connections{worker="0",upstream="main"}' in text
+    assert "# TYPE hive_gateway_missing_parts_total counter" in text
+    assert "# TYPE hive_gateway_upstream_up gauge" in text
     assert urllib.request.urlopen(f"{where}/healthz", timeout=20).read() == b"ok\n"
     lines = [json.loads(line[line.index("{") :]) for line in log.read_text().splitlines()]
     assert {(line["front"], line["user"]) for line in lines} >= {("thrift", "me")}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import os
 import signal
+import socket
 import threading
 from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.gateway.workers import Workers
+from airflow_hive_federation.gateway.workers import Workers, reserve_port
 from tests.support.gateways import until
 
 #: Ends when its standard input does, as a gateway.
@@ -73,3 +74,15 @@ def test_a_worker_that_dies_later_is_started_again(
     assert workers.run() == 0
     assert "worker 0 ended with status 4 and is started again" in caplog.text
     assert out.getvalue() == "again\n"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_reserved_port_is_shared_and_taken_by_nobody_else(host: str) -> None:
+    holder, port = reserve_port(host, 0)
+    with holder:
+        assert holder.getsockname()[:2] == (host, port)
+        second, same = reserve_port(host, port)
+        second.close()
+        assert same == port
+        with socket.socket(holder.family) as other, pytest.raises(OSError, match="in use"):
+            other.bind((host, port))
