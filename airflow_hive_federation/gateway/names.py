@@ -152,12 +152,14 @@ def with_catalogs(data: bytes, names: Iterable[tuple[CatalogName, str]]) -> byte
     )
 
 
-def renamed(data: bytes, found: Sequence[Reference], rename: Callable[[str], str]) -> bytes:
+def renamed(data: bytes, mentions: Sequence[Reference], rename: Callable[[str], str]) -> bytes:
     """Return the message with the databases renamed.
 
     :param rename: takes a lower-case name, and returns the name to write, which may be the same.
     """
-    return replaced(data, [(reference, rename(reference.database), reference.table) for reference in found])
+    return replaced(
+        data, [(reference, rename(reference.database), reference.table) for reference in mentions]
+    )
 
 
 def replaced(data: bytes, names: Iterable[tuple[Reference, str, str | None]]) -> bytes:
@@ -225,11 +227,11 @@ def _qualified_text(text: str, database: str, table: str) -> str:
 
 class _Finder:
     def __init__(
-        self, data: bytes, found: list[Reference], catalog_names: list[CatalogName] | None = None
+        self, data: bytes, mentions: list[Reference], catalog_names: list[CatalogName] | None = None
     ) -> None:
         self._data = data
         self._walk = Walk(_nothing).over(data)
-        self._found = found
+        self._mentions = mentions
         self._catalog_names = catalog_names
         self._wanted = _OF_REFERENCES if catalog_names is None else _OF_CATALOGS
 
@@ -256,7 +258,7 @@ class _Finder:
                 named = (_catalog_name(role, text) for text in texts)
                 self._catalog_names += [name for name in named if name is not None]
             if role == "qualified":
-                self._found += [_qualified(text) for text in texts]
+                self._mentions += [_qualified(text) for text in texts]
             elif role in {"database", "table"}:
                 (databases if role == "database" else tables).extend((field[1], text) for text in texts)
         self._pair(databases, tables)
@@ -332,7 +334,7 @@ class _Finder:
             prefix = next((pair for pair in _PAIRS if field.startswith(pair)), "")
             beside = [table for name, table in tables if _prefix(name) == prefix]
             name = bare_database(text.value)
-            self._found += [
+            self._mentions += [
                 Reference(name, identifier(table.value), text, table_text=table) for table in beside
             ] or [Reference(name, None, text)]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import threading
 from dataclasses import dataclass, replace
 from importlib import import_module
-from types import FrameType
 from typing import Any, Protocol
 
 from airflow_hive_federation.errors import ConfigurationError
@@ -19,6 +17,7 @@ from airflow_hive_federation.gateway.health import Health
 from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
 from airflow_hive_federation.gateway.named_clusters import NamedClusters
 from airflow_hive_federation.gateway.properties import GrpcSection
+from airflow_hive_federation.gateway.stopping import Stopping
 from airflow_hive_federation.gateway.thrift_front import ThriftFront
 
 log = logging.getLogger(__name__)
@@ -105,28 +104,19 @@ def run_until_stopped(serving: Serving, *, parent: bool = False) -> None:
 
     :param parent: end also when standard input ends, which a parent process holds open.
     """
-    stopping = threading.Event()
     sys.setswitchinterval(_SWITCH_S)
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    before = {
-        signal_number: signal.signal(signal_number, stop) for signal_number in (signal.SIGTERM, signal.SIGINT)
-    }
-    if parent:
-        threading.Thread(target=_wait_for_parent, args=(stopping,), daemon=True).start()
-    try:
-        stopping.wait()
-    finally:
-        serving.stop()
-        for signal_number, handler in before.items():
-            signal.signal(signal_number, handler)
+    with Stopping() as stopping:
+        if parent:
+            threading.Thread(target=_wait_for_parent, args=(stopping,), daemon=True).start()
+        try:
+            stopping.wait()
+        finally:
+            serving.stop()
 
 
-def _wait_for_parent(stopping: threading.Event) -> None:
+def _wait_for_parent(stopping: Stopping) -> None:
     sys.stdin.buffer.read()
-    stopping.set()
+    stopping.request()
 
 
 @dataclass
