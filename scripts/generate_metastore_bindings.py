@@ -79,6 +79,7 @@ class Definition:
     def __init__(self) -> None:
         self.structs: dict[str, dict[int, tuple[Any, ...]]] = {}
         self.faults: set[str] = set()
+        self.unions: set[str] = set()
         self.enums: dict[str, dict[str, int]] = {}
         self.constants: dict[str, Any] = {}
         self.methods: dict[str, tuple[dict[int, tuple[Any, ...]], dict[int, tuple[Any, ...]], bool]] = {}
@@ -88,6 +89,7 @@ class Definition:
         meta = module.__thrift_meta__
         for struct in (*meta["structs"], *meta["unions"], *meta["exceptions"]):
             self.structs.setdefault(struct.__name__, {}).update(struct.thrift_spec)
+        self.unions.update(union.__name__ for union in meta["unions"])
         self.faults.update(fault.__name__ for fault in meta["exceptions"])
         for enum in meta["enums"]:
             self.enums.setdefault(enum.__name__, {}).update(enum._NAMES_TO_VALUES)  # noqa: SLF001
@@ -146,7 +148,7 @@ def _types_module(definition: Definition) -> str:
     known = set(definition.enums)
     late: list[str] = []
     for name, spec in definition.structs.items():
-        out += _struct_class(name, spec, name in definition.faults, known, late)
+        out += _struct_class(name, spec, definition, known, late)
         known.add(name)
     if late:
         out += ["\n# Fields whose struct is declared after the one that holds them.", *late, ""]
@@ -154,12 +156,14 @@ def _types_module(definition: Definition) -> str:
 
 
 def _struct_class(
-    name: str, spec: dict[int, tuple[Any, ...]], is_fault: bool, known: set[str], late: list[str]
+    name: str, spec: dict[int, tuple[Any, ...]], definition: Definition, known: set[str], late: list[str]
 ) -> Iterator[str]:
-    yield f"\nclass {name}({'Fault' if is_fault else 'Struct'}):"
+    yield f"\nclass {name}({'Fault' if name in definition.faults else 'Struct'}):"
     fields = sorted(spec.items())
     for _, field in fields:
         yield f"    {field[1]}: {_annotation(field[0], _inner(field))} | None = None"
+    if name in definition.unions:
+        yield "    is_union = True"
     now = [(fid, field) for fid, field in fields if _references(field) <= known]
     if len(now) < 2:
         yield f"    thrift_spec = {{{', '.join(f'{fid}: {_literal(field)}' for fid, field in now)}}}"

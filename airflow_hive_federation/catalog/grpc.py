@@ -14,7 +14,7 @@ from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.catalog.thrift import TIMEOUT, URIS, metastore_settings
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreSettings
-from airflow_hive_federation.metastore.grpc_settings import PLAINTEXT
+from airflow_hive_federation.metastore.grpc_settings import CLUSTER, PLAINTEXT
 
 #: The design of the gRPC metastore uses this name.
 METASTORE_URIS = "metastore.uris"
@@ -39,13 +39,16 @@ def grpc_catalog_settings(opening: Opening) -> MetastoreSettings:
             f"Remote {opening.remote} is VIA 'grpc', and {others[0]} is not of gRPC.",
             remedy="Write grpc://host:port, or VIA 'thrift'.",
         )
-    return _with_plaintext(settings, properties)
+    return _with_grpc(settings, properties)
 
 
-def _with_plaintext(settings: MetastoreSettings, properties: Mapping[str, str]) -> MetastoreSettings:
-    if properties.get(PLAINTEXT, "").lower() != "true":
-        return settings
-    return replace(settings, grpc=replace(settings.grpc, plaintext=True))
+def _with_grpc(settings: MetastoreSettings, properties: Mapping[str, str]) -> MetastoreSettings:
+    grpc = settings.grpc
+    if properties.get(PLAINTEXT, "").lower() == "true":
+        grpc = replace(grpc, plaintext=True)
+    if cluster := properties.get(CLUSTER):
+        grpc = replace(grpc, cluster=cluster)
+    return replace(settings, grpc=grpc)
 
 
 GRPC = Factory(
@@ -57,6 +60,7 @@ GRPC = Factory(
         CONNECTION: "id of an Airflow connection of type hive_federation, instead of URIs",
         TIMEOUT: "time a call may take, its whole answer included (120s)",
         "metastore.catalog.default": "Hive catalog of the remote (hive)",
+        CLUSTER: "cluster whose locations the gateway shows",
         PLAINTEXT: "true to do without TLS off loopback as well",
     },
     required=((URIS, METASTORE_URIS, CONNECTION),),

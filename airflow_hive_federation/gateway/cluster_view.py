@@ -27,6 +27,8 @@ from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.gateway.messages import CALL, REPLY, Emit, head_bytes, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
+from airflow_hive_federation.gateway.names import references
+from airflow_hive_federation.gateway.partition_specs import spread, with_partitions
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
@@ -64,7 +66,8 @@ _HARMLESS = frozenset(
     }
 )
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
-_SECONDARY = b"hive.cluster.secondary."
+#: Part of a message with metadata of copies.
+SECONDARY = b"hive.cluster.secondary."
 
 Described = types.Table | types.Partition
 
@@ -99,6 +102,15 @@ class ClusterView:
         """Number of answers that lacked a metastore's part, per name of the metastore."""
         return self.target.missing_parts
 
+    def check_cluster(self, name: str) -> None:
+        """See :meth:`.dispatch.Target.check_cluster`."""
+        if self.registry.cluster(name) != self.cluster:
+            raise refused(
+                Status.DENIED,
+                f"This gateway shows cluster {self.cluster.name}, and the request names {name}.",
+                remedy=f"Ask a gateway of cluster {name}.",
+            )
+
     def close(self) -> None:
         """Close all connections."""
         self.target.close()
@@ -119,28 +131,30 @@ class ClusterView:
 
     def _shown(self, method: str, answer: bytes) -> bytes:
         # Few answers concern a table with copies: the others are passed on without decoding.
-        if method not in _DATABASES and _SECONDARY not in answer:
+        if method not in _DATABASES and SECONDARY not in answer:
             return answer
         head = read_head(answer)
         if head.kind != REPLY:
             return answer
         decoded = from_bytes(message_types(method)[1], answer[head.body :])
-        copies: list[tuple[Described, Secondary]] = []
-        for described in _structs(decoded):
+        shared: list[tuple[types.PartitionSpec, list[types.Partition]]] = []
+        candidates: list[Described] = []
+        for described in structs(decoded):
             if isinstance(described, types.Table | types.Partition):
-                copy = copy_by_metadata(described, self.cluster.name)
-                copies += [] if copy is None else [(described, copy)]
-            elif isinstance(described, types.PartitionSpec) and described.sharedSDPartitionSpec is not None:
-                raise refused(
-                    Status.FAILED,
-                    f"{method}: partitions that share one description cannot be shown in cluster "
-                    f"{self.cluster.name}: {described.dbName}.{described.tableName}.",
-                    remedy="Ask for the partitions by name, or by get_partitions.",
-                )
+                candidates.append(described)
+            elif isinstance(described, types.PartitionSpec) and (partitions := spread(described)):
+                shared.append((described, partitions))
+                candidates += partitions
             elif isinstance(described, types.Database):
                 self._show_database(described)
-        for described, copy in self._with_equal_files(copies):
+        copies = ((described, copy_by_metadata(described, self.cluster.name)) for described in candidates)
+        shown = self._with_equal_files([(described, copy) for described, copy in copies if copy is not None])
+        for described, copy in shown:
             show_copy(described, copy)
+        changed = {id(described) for described, _ in shown}
+        for spec, partitions in shared:
+            if any(id(partition) in changed for partition in partitions):
+                with_partitions(spec, partitions)
         return head_bytes(method, REPLY, head.sequence_id) + encode(decoded)
 
     def _with_equal_files(
@@ -185,7 +199,7 @@ class ClusterView:
     def _creating(self, call: Call) -> Call:
         head = read_head(call.message)
         arguments = from_bytes(message_types(call.method)[0], call.message[head.body :])
-        for struct in _structs(arguments):
+        for struct in structs(arguments):
             if isinstance(struct, types.Table) and struct.tableType not in _VIEWS:
                 self._make_ours(struct)
         message = head_bytes(call.method, CALL, head.sequence_id) + encode(arguments)
@@ -200,7 +214,7 @@ class ClusterView:
                 remedy=f"Create it in cluster {primary}, or leave {PRIMARY} out.",
             )
         table.parameters = {**(table.parameters or {}), PRIMARY: self.cluster.name}
-        if table.sd is not None and not table.sd.location:
+        if table.sd is not None and not table.sd.location and not _is_managed_acid(table):
             table.sd.location = join(
                 self.cluster.root, f"{table.dbName}.db".lower(), str(table.tableName).lower()
             )
@@ -228,25 +242,30 @@ class ClusterView:
             tblName=name,
             capabilities=types.ClientCapabilities(values=[types.ClientCapability.INSERT_ONLY_TABLES]),
         )
-        message = head_bytes(method, CALL, 1) + encode(arguments(req=request))
-        mentions = tuple(
-            reference for reference in call.named if (reference.database, reference.table) == (database, name)
-        )
+        head = head_bytes(method, CALL, 1)
+        message = head + encode(arguments(req=request))
+        named = tuple(references(message, len(head), arguments))
         parts: list[bytes] = []
-        self.target.relay(replace(call, method=method, message=message, named=mentions), parts.append)
+        self.target.relay(replace(call, method=method, message=message, named=named), parts.append)
         answer = b"".join(parts)
-        head = read_head(answer)
-        if head.kind != REPLY:
+        reply = read_head(answer)
+        if reply.kind != REPLY:
             raise refused(
                 Status.FAILED,
                 f"{call.method}: the metastore does not say which cluster {database}.{name} belongs to.",
                 remedy="Read the metastore's log.",
             )
-        decoded: Any = from_bytes(result, answer[head.body :])
+        decoded: Any = from_bytes(result, answer[reply.body :])
         if decoded.success is None:
             return None
         table: types.Table | None = decoded.success.table
         return table
+
+
+def _is_managed_acid(table: types.Table) -> bool:
+    """Return whether Hive 4 refuses a location beyond the database's managed one."""
+    transactional = (table.parameters or {}).get("transactional", "")
+    return table.tableType in {None, "MANAGED_TABLE"} and transactional.lower() == "true"
 
 
 def location_of(one: Described) -> str:
@@ -275,13 +294,14 @@ def show_copy(one: Described, copy: Secondary) -> None:
     relocate(one, copy.location)
 
 
-def _structs(value: Any) -> Iterator[Struct]:
+def structs(value: Any) -> Iterator[Struct]:
+    """Yield a struct and all structs within it."""
     if isinstance(value, Struct):
         yield value
         for item in value.set_fields().values():
-            yield from _structs(item)
+            yield from structs(item)
     elif isinstance(value, list | dict):
         items = value.values() if isinstance(value, dict) else value
         for item in items:
             if isinstance(item, Struct | list | dict):
-                yield from _structs(item)
+                yield from structs(item)

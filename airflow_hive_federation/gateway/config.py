@@ -16,6 +16,7 @@ from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.federation.target import Federation, OnMissing, Remote
 from airflow_hive_federation.gateway.health import HealthSection
 from airflow_hive_federation.gateway.methods import Access
+from airflow_hive_federation.gateway.named_clusters import NamedClusters
 from airflow_hive_federation.gateway.properties import (
     GrpcSection,
     grpc_section,
@@ -69,6 +70,7 @@ class UpstreamSection:
         to a metastore over gRPC (``metastore.grpc.service.account.keyfile`` in the design of the gRPC
         metastore).
     :param audience: audience of that account's tokens.
+    :param cluster: cluster that the gateway behind ``grpc://`` URIs shows to this one.
     :param password_file: file with the password of ``user`` (SASL PLAIN).
     :param kerberos_principal: the metastore's principal, ``hive/_HOST@EXAMPLE.COM``.
     :param client_principal: the gateway's principal.
@@ -94,6 +96,7 @@ class UpstreamSection:
     bearer_token_file: str | None = None
     service_account_keyfile: str | None = None
     audience: str = DEFAULT_AUDIENCE
+    cluster: str | None = None
     password_file: str | None = None
     kerberos_principal: str | None = None
     client_principal: str | None = None
@@ -116,6 +119,8 @@ class UpstreamSection:
         if self.connection is not None:
             self._refuse_account_of_connection()
             settings = resolve(self.connection)
+            if self.cluster is not None:
+                settings = replace(settings, grpc=replace(settings.grpc, cluster=self.cluster))
             return settings if self.user is None else replace(settings, user=self.user)
         if self.service_account_keyfile is not None and not self._over_grpc:
             raise ConfigurationError(
@@ -187,6 +192,7 @@ class UpstreamSection:
             token_file=self.bearer_token_file if self._over_grpc else None,
             service_account_keyfile=self.service_account_keyfile,
             audience=self.audience,
+            cluster=self.cluster,
         )
 
     def _refuse_account_of_connection(self) -> None:
@@ -267,25 +273,27 @@ class ExposeSection:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSection:
-    """The cluster whose engines this gateway serves (``[cluster]``).
+    """The cluster whose engines this gateway serves, or those that its requests name (``[cluster]``).
 
-    :param name: name of the cluster.
+    :param name: name of the cluster; without it, each request may name one.
     :param registry: path or URI of the JSON file with the registry of clusters.
     :param check_files: list the files of primaries and copies before clients see a copy.
     """
 
-    name: str
     registry: str
+    name: str | None = None
     check_files: bool = True
 
-    def view(self, target: Metastore | Federation) -> ClusterView:
-        """Return the cluster's view of a metastore.
+    def view(self, target: Metastore | Federation) -> ClusterView | NamedClusters:
+        """Return the cluster's view of a metastore, or the views of all clusters.
 
         :raises ClusterRegistryError: the file holds no registry.
         :raises UnknownClusterError: the registry has no cluster of this name.
         :raises StorageError: the file cannot be read.
         """
         registry = registry_of_file(self.registry)
+        if self.name is None:
+            return NamedClusters(target, registry, check_files=self.check_files)
         return ClusterView(target, registry, registry.cluster(self.name), self.check_files)
 
 
@@ -326,7 +334,7 @@ class GatewayConfig:
     log: LogSection = field(default_factory=LogSection)
     health: HealthSection = field(default_factory=HealthSection)
 
-    def target(self, resolve: Resolve) -> Metastore | Federation | ClusterView:
+    def target(self, resolve: Resolve) -> Metastore | Federation | ClusterView | NamedClusters:
         """Make the target that sends calls to the metastores, without connecting to any of them yet.
 
         :raises ConfigurationError: the file's settings of a metastore are contradictory or unusable.

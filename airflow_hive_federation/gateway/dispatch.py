@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.errors import HiveFederationError, UnknownClusterError
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
 from airflow_hive_federation.gateway.handler import (
     Caller,
@@ -38,9 +38,9 @@ from airflow_hive_federation.gateway.old_clients import (
     substituted_call,
 )
 from airflow_hive_federation.gateway.rules import Rules
-from airflow_hive_federation.gateway.upstream import Upstream
+from airflow_hive_federation.gateway.upstream import Probe, Upstream
 from airflow_hive_federation.metastore.connection import message_types
-from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage, check_unambiguous
 from airflow_hive_federation.metastore.wire import WireFormatError
 
 access_log = logging.getLogger("airflow_hive_federation.gateway.access")
@@ -83,6 +83,21 @@ class Target(Protocol):
         :raises HiveFederationError: the metastore does not answer, or the call cannot be made.
         """
 
+    def check_cluster(self, name: str) -> None:
+        """Refuse the name of a cluster whose view the target does not show.
+
+        :raises ClusterError: it is another cluster, or there is none of that name.
+        """
+
+
+def no_clusters(name: str) -> HiveFederationError:
+    """Make the error that refuses a cluster's name where no clusters are configured."""
+    return UnknownClusterError(
+        f"There is no cluster {name!r}: this gateway has no registry of clusters.",
+        remedy="Name no cluster, or add [cluster] with a registry to the gateway's file.",
+        cluster=name,
+    )
+
 
 class Metastore:
     """One metastore, optionally with a second upstream for calls that only read.
@@ -120,12 +135,8 @@ class Metastore:
 
     def relay(self, call: Call, emit: Emit) -> None:
         """See :meth:`Target.relay`; translates old clients' calls into methods that the server has."""
-        if (
-            call.method in WITH_EXPRESSIONS
-            and has_older_expression(call.method, call.message)
-            and self._is_hive_4(call)
-        ):
-            self._without_expression(call, emit)
+        if call.method in WITH_EXPRESSIONS and has_older_expression(call.method, call.message):
+            self._with_older_expression(call, emit)
             return
         if call.method in CREATES and self._capabilities:
             self._substituted(call, emit)
@@ -144,6 +155,10 @@ class Metastore:
             self._lacks.add(call.method)
         self._substituted(call, emit)
 
+    def check_cluster(self, name: str) -> None:
+        """See :meth:`Target.check_cluster`."""
+        raise no_clusters(name)
+
     def close(self) -> None:
         """Close all connections."""
         for upstream in self.upstreams:
@@ -155,13 +170,20 @@ class Metastore:
         self._exchange(method, message, call, parts.append)
         emit(substituted_answer(call.method, b"".join(parts)))
 
-    def _is_hive_4(self, call: Call) -> bool:
-        # It is not remembered: the metastore may be upgraded meanwhile. The other upstream may be of another
-        # version, so the one that would get the call answers, also if the call writes.
-        parts: list[bytes] = []
-        method, message = probe_of_hive_4(call.method, call.message)
-        self._send(self._upstream_for(call.method), method, message, call, parts.append)
-        return not is_unknown_method(b"".join(parts))
+    def _with_older_expression(self, call: Call, emit: Emit) -> None:
+        # Each connection's server answers for itself, and anew per call: in an upgrade, the servers of one
+        # metastore are of several versions.
+        of_hive_4 = False
+
+        def permits(answer: bytes) -> bool:
+            nonlocal of_hive_4
+            of_hive_4 = not is_unknown_method(answer)
+            return not of_hive_4
+
+        probe = Probe(probe_of_hive_4(call.method, call.message), permits)
+        self._exchange(call.method, call.message, call, emit, probe)
+        if of_hive_4:
+            self._without_expression(call, emit)
 
     def _without_expression(self, call: Call, emit: Emit) -> None:
         answer = self._all_partitions(call) if call.method == BY_EXPRESSION else None
@@ -180,18 +202,23 @@ class Metastore:
         self._exchange(*substitute, call, parts.append)
         return answer_with_all_partitions(b"".join(parts))
 
-    def _exchange(self, method: str, message: bytes, call: Call, emit: Emit) -> None:
-        self._send(self._upstream_for(method), method, message, call, emit)
+    def _exchange(
+        self, method: str, message: bytes, call: Call, emit: Emit, probe: Probe | None = None
+    ) -> None:
+        self._upstream_for(method).exchange(
+            method,
+            message,
+            call.caller,
+            call.deadline,
+            emit=emit,
+            cancellation=call.cancellation,
+            probe=probe,
+        )
 
     def _upstream_for(self, method: str) -> Upstream:
         if self.reading is not None and ACCESS.get(method) is Access.READ and method not in _OF_TRANSACTIONS:
             return self.reading
         return self.upstream
-
-    def _send(self, upstream: Upstream, method: str, message: bytes, call: Call, emit: Emit) -> None:
-        upstream.exchange(
-            method, message, call.caller, call.deadline, emit=emit, cancellation=call.cancellation
-        )
 
 
 class Gateway:
@@ -271,10 +298,13 @@ class Gateway:
 
     def _relay(self, call: Call, record: _Record) -> None:
         unlimited = self._rules.unlimited(call.method, call.caller)
+        if call.caller.cluster:
+            self._target.check_cluster(call.caller.cluster)
+        head = read_head(call.message)
+        check_unambiguous(call.message, head.body, message_types(call.method)[0].thrift_spec)
         if unlimited and not self._inside and not self._target.wants_names:
             self._target.relay(call, record)
             return
-        head = read_head(call.message)
         named = references(call.message, head.body, message_types(call.method)[0])
         record.named = named
         self._rules.check(call.method, call.caller, named)
@@ -380,6 +410,8 @@ class _Record:
             "bytes_in": self._taken,
             "bytes_out": self._given,
         }
+        if caller.cluster:
+            line["cluster"] = caller.cluster
         if self.named:
             line["databases"] = sorted({reference.database for reference in self.named})[:5]
         return line

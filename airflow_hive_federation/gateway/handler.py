@@ -13,6 +13,16 @@ from airflow_hive_federation.metastore.transport import Deadline
 __all__ = ["Caller", "Cancellation", "Deadline", "Handler", "Status", "refusal", "refused", "status_of"]
 
 
+@dataclass
+class Session:
+    """The memory of one Thrift connection.
+
+    :param cluster: the catalog by which a call named a cluster last, in the client's spelling.
+    """
+
+    cluster: str = ""
+
+
 @dataclass(frozen=True)
 class Caller:
     """The user and client that make a call, without any secret.
@@ -22,6 +32,8 @@ class Caller:
         loopback), ``mtls``, ``token`` or a plug-in's own term.
     :param groups: the user's groups.
     :param peer: address of the client, for the log.
+    :param cluster: the cluster that the call names beside its message; empty if it names none.
+    :param session: the memory of the client's connection, if the front has connections with several calls.
     :param front: ``thrift``, ``grpc`` or another front's own name, for the log and the metrics.
     """
 
@@ -30,6 +42,8 @@ class Caller:
     groups: tuple[str, ...] = ()
     peer: str = field(default="", compare=False)
     front: str = field(default="thrift", compare=False)
+    cluster: str = field(default="", compare=False)
+    session: Session = field(default_factory=Session, compare=False, repr=False)
 
 
 class Cancellation:

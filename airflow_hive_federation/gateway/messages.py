@@ -112,15 +112,6 @@ def read_fields(message: bytes | bytearray, position: int) -> Iterator[Field]:
         position = end
 
 
-def end_of(message: bytes | bytearray, position: int) -> int:
-    """Return the position behind the struct that begins at a position, without decoding its values.
-
-    :raises MalformedMessage: the bytes at the position are no struct.
-    """
-    walk = Walk(_no_more).over(message)
-    return walk.need(walk.struct(position, 0), 0)
-
-
 def field_bytes(number: int, ttype: int, value: bytes) -> bytes:
     """Write a field whose value is encoded already."""
     return bytes([ttype]) + _I16.pack(number) + value
@@ -149,7 +140,6 @@ class MessageReader:
 
     def peek(self, size: int) -> bytes:
         """Return the next bytes without consuming them."""
-        self._walk.begin(None)
         self._walk.need(0, size)
         return bytes(self._walk.buffer[:size])
 
@@ -158,15 +148,12 @@ class MessageReader:
         self.peek(size)
         return self._walk.take(size)
 
-    def message(self, max_bytes: int | None = None) -> tuple[Head, bytes]:
+    def message(self) -> tuple[Head, bytes]:
         """Read one whole message.
 
-        :param max_bytes: size of the longest message that the reader accepts from now on.
         :raises MalformedMessage: the bytes are no message, or the message is too long.
         """
         walk = self._walk
-        walk.max_bytes = max_bytes or walk.max_bytes
-        walk.begin(None)
         head = walk.head()
         end = walk.need(walk.struct(head.body, 0), 0)
         return head, walk.take(end)
@@ -180,12 +167,12 @@ class MessageReader:
         :raises MalformedMessage: as :meth:`message`, possibly after some bytes have been passed on.
         """
         walk = self._walk
-        walk.begin(None)
         head = walk.head()
         check(head)
         walk.buffer[head.body - 4 : head.body] = _I32.pack(sequence_id)
         walk.begin(emit)
         end = walk.need(walk.struct(head.body, 0), 0)
+        walk.begin(None)
         emit(walk.take(end))
 
 

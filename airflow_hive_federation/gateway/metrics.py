@@ -26,7 +26,7 @@ class Metrics:
         self._bytes: dict[tuple[str, str], int] = defaultdict(int)
         self._times: dict[str, list[int]] = {}
         self._seconds: dict[str, float] = defaultdict(float)
-        self._gauges: list[tuple[str, str, str, Gauge]] = []
+        self._gauges: list[tuple[str, str, str, str, Gauge]] = []
 
     def call(self, front: str, method: str, status: str, *, seconds: float, taken: int, given: int) -> None:
         """Count a call.
@@ -51,7 +51,7 @@ class Metrics:
         :param label: name of the label whose values are the keys that ``read`` returns.
         :param total: the metric is a counter, which only grows.
         """
-        self._gauges.append((name, f"{help_text}|{'counter' if total else 'gauge'}", label, read))
+        self._gauges.append((name, help_text, "counter" if total else "gauge", label, read))
 
     def text(self) -> str:
         """Return all metrics in Prometheus' text format."""
@@ -74,19 +74,15 @@ class Metrics:
                 lines.append(self._line("call_seconds_bucket", below, front=front, le=bound))
             lines.append(self._line("call_seconds_sum", seconds[front], front=front))
             lines.append(self._line("call_seconds_count", below, front=front))
-        for name, described, label, read in self._gauges:
-            text, _, kind = described.partition("|")
-            lines += _head(name, text, kind)
+        for name, help_text, kind, label, read in self._gauges:
+            lines += _head(name, help_text, kind)
             lines += [self._line(name, value, **{label: key}) for key, value in sorted(read().items())]
         return "\n".join(lines) + "\n"
 
     def _line(self, name: str, value: float, **labels: str) -> str:
         inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in {**self._labels, **labels}.items())
-        return (
-            f"hive_gateway_{name}{{{inside}}} {value:g}"
-            if isinstance(value, float)
-            else (f"hive_gateway_{name}{{{inside}}} {value}")
-        )
+        # All digits count: a sum grows by small steps for as long as the process lives.
+        return f"hive_gateway_{name}{{{inside}}} {repr(value).removesuffix('.0')}"
 
 
 class _Server(ThreadingHTTPServer):
@@ -100,14 +96,15 @@ class MetricsServer:
     """
 
     def __init__(self, metrics: Metrics, host: str, port: int, *, reserved: bool = False) -> None:
+        bodies: dict[str, Callable[[], str]] = {"/metrics": metrics.text, "/healthz": lambda: "ok\n"}
+
         class Answer(BaseHTTPRequestHandler):
             timeout = 10
 
             def do_GET(self) -> None:
-                known = self.path in {"/metrics", "/healthz"}
-                body = metrics.text() if self.path == "/metrics" else "ok\n" if known else "not found\n"
-                data = body.encode()
-                self.send_response(200 if known else 404)
+                body = bodies.get(self.path)
+                data = b"not found\n" if body is None else body().encode()
+                self.send_response(404 if body is None else 200)
                 self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

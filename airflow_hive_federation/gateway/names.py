@@ -6,8 +6,9 @@ this module, so that none of them overlooks a database or table that another one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from typing import Any, cast
 
@@ -39,9 +40,19 @@ _NAME_IS_DATABASE = frozenset(
 _NAME_IS_TABLE = frozenset(
     {"AppendPartitionsRequest", "drop_table_args", "drop_table_with_environment_context_args"}
 )
+#: Fields that hold a catalog, and structs whose field ``name`` is one.
+_CATALOGS = frozenset({"cat_name", "catName", "catalog", "catalogName"})
+_NAME_IS_CATALOG = frozenset({"AlterCatalogRequest", "Catalog", "DropCatalogRequest", "GetCatalogRequest"})
+#: Arguments with patterns of databases, which may begin with a catalog as names of databases do.
+_PATTERNS = {"get_databases_args": "pattern", "get_table_meta_args": "db_patterns"}
 #: Prefixes that a database's field and its table's field share in structs that name several databases.
 _PAIRS = ("dest_", "fktable_", "foreign_", "parent_", "pktable_", "source_")
 
+#: Roles of fields that :func:`references` and :func:`catalogs` look for.
+_OF_REFERENCES = frozenset({"database", "qualified"})
+_OF_CATALOGS = _OF_REFERENCES | {"catalog", "pattern"}
+#: Parts of ``catalog.database.table``.
+_QUALIFIED_PARTS = 3
 _TRIMMED = "".join(map(chr, range(33)))
 
 
@@ -77,6 +88,36 @@ class Reference:
     table_text: Text | None = None
 
 
+class CatalogForm(StrEnum):
+    """The way in which a string names a catalog."""
+
+    ALONE = "catalog"
+    BEFORE_DATABASE = "@catalog#database"
+    QUALIFIED = "catalog.database.table"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogName:
+    """A catalog that a message names.
+
+    :param name: the catalog, in the message's own spelling.
+    :param text: the string that names it.
+    :param form: the string's form.
+    """
+
+    name: str
+    text: Text
+    form: CatalogForm
+
+    def renamed(self, name: str) -> str:
+        """Return the string with another catalog."""
+        if self.form is CatalogForm.ALONE:
+            return name
+        if self.form is CatalogForm.BEFORE_DATABASE:
+            return f"@{name}#{self.text.value.partition('#')[2]}"
+        return name + self.text.value[len(self.name) :]
+
+
 def references(data: bytes, position: int, kind: type[Struct]) -> list[Reference]:
     """Return the databases and tables that a struct names.
 
@@ -89,12 +130,36 @@ def references(data: bytes, position: int, kind: type[Struct]) -> list[Reference
     return mentions
 
 
-def renamed(data: bytes, found: Sequence[Reference], rename: Callable[[str], str]) -> bytes:
+def catalogs(data: bytes, position: int, kind: type[Struct]) -> list[CatalogName]:
+    """Return the catalogs that a struct names, each as often as it names it.
+
+    :param position: position of the struct's first byte.
+    :raises MalformedMessage: the bytes are no such struct.
+    """
+    names: list[CatalogName] = []
+    if _names(kind, _OF_CATALOGS):
+        _Finder(data, [], names).struct(position, kind)
+    return names
+
+
+def with_catalogs(data: bytes, names: Iterable[tuple[CatalogName, str]]) -> bytes:
+    """Return the message with the catalogs renamed.
+
+    :param names: each name of :func:`catalogs` that changes, with the catalog to write in its place.
+    """
+    return _edited(
+        data, {former.text.start: (former.text.end, former.renamed(name)) for former, name in names}
+    )
+
+
+def renamed(data: bytes, mentions: Sequence[Reference], rename: Callable[[str], str]) -> bytes:
     """Return the message with the databases renamed.
 
     :param rename: takes a lower-case name, and returns the name to write, which may be the same.
     """
-    return replaced(data, [(reference, rename(reference.database), reference.table) for reference in found])
+    return replaced(
+        data, [(reference, rename(reference.database), reference.table) for reference in mentions]
+    )
 
 
 def replaced(data: bytes, names: Iterable[tuple[Reference, str, str | None]]) -> bytes:
@@ -115,6 +180,14 @@ def replaced(data: bytes, names: Iterable[tuple[Reference, str, str | None]]) ->
             edits[reference.text.start] = reference.text.end, f"{before}{mark}{database}"
         if reference.table_text is not None and table != reference.table:
             edits[reference.table_text.start] = reference.table_text.end, table or ""
+    return _edited(data, edits)
+
+
+def _edited(data: bytes, edits: Mapping[int, tuple[int, str]]) -> bytes:
+    """Return the message with other strings.
+
+    :param edits: start of each string, with its end and the string to write in its place.
+    """
     parts: list[bytes] = []
     copied = 0
     for start, (end, text) in sorted(edits.items()):
@@ -153,10 +226,14 @@ def _qualified_text(text: str, database: str, table: str) -> str:
 
 
 class _Finder:
-    def __init__(self, data: bytes, found: list[Reference]) -> None:
+    def __init__(
+        self, data: bytes, mentions: list[Reference], catalog_names: list[CatalogName] | None = None
+    ) -> None:
         self._data = data
         self._walk = Walk(_nothing).over(data)
-        self._found = found
+        self._mentions = mentions
+        self._catalog_names = catalog_names
+        self._wanted = _OF_REFERENCES if catalog_names is None else _OF_CATALOGS
 
     def struct(self, position: int, kind: type[Struct]) -> int:
         data, walk, spec = self._data, self._walk, kind.thrift_spec
@@ -177,17 +254,20 @@ class _Finder:
                 position = self._nested(start, ttype, field[2] if len(field) == 4 else None)
                 continue
             texts, position = self._texts(start, ttype)
+            if self._catalog_names is not None:
+                named = (_catalog_name(role, text) for text in texts)
+                self._catalog_names += [name for name in named if name is not None]
             if role == "qualified":
-                self._found += [_qualified(text) for text in texts]
-            else:
+                self._mentions += [_qualified(text) for text in texts]
+            elif role in {"database", "table"}:
                 (databases if role == "database" else tables).extend((field[1], text) for text in texts)
         self._pair(databases, tables)
         return position + 1
 
     def _nested(self, position: int, ttype: int, inner: Any) -> int:
-        if ttype == STRUCT and inner is not None and _names(inner):
+        if ttype == STRUCT and inner is not None and _names(inner, self._wanted):
             return self.struct(position, inner)
-        if ttype in {LIST, SET} and _names_within(inner):
+        if ttype in {LIST, SET} and _names_within(inner, self._wanted):
             return self._list(position, inner)
         end = self._walk.value(position, ttype, 0)
         return self._walk.need(end, 0)
@@ -254,9 +334,20 @@ class _Finder:
             prefix = next((pair for pair in _PAIRS if field.startswith(pair)), "")
             beside = [table for name, table in tables if _prefix(name) == prefix]
             name = bare_database(text.value)
-            self._found += [
+            self._mentions += [
                 Reference(name, identifier(table.value), text, table_text=table) for table in beside
             ] or [Reference(name, None, text)]
+
+
+def _catalog_name(role: str, text: Text) -> CatalogName | None:
+    if role == "catalog":
+        return CatalogName(text.value, text, CatalogForm.ALONE)
+    catalog = catalog_of(text.value) if "#" in text.value else None
+    if role in {"database", "pattern"} and catalog is not None:
+        return CatalogName(catalog, text, CatalogForm.BEFORE_DATABASE)
+    if role == "qualified" and len(parts := text.value.partition(":")[0].split(".")) == _QUALIFIED_PARTS:
+        return CatalogName(parts[0], text, CatalogForm.QUALIFIED)
+    return None
 
 
 def _prefix(field: str) -> str:
@@ -274,9 +365,9 @@ def _role(kind: type[Struct], field: str) -> str | None:
     return _roles(cast("Hashable", kind)).get(field)
 
 
-def _names(kind: type[Struct]) -> bool:
-    """Return whether a struct, or a struct within it, names databases."""
-    return _names_somewhere(cast("Hashable", kind))
+def _names(kind: type[Struct], wanted: frozenset[str] = _OF_REFERENCES) -> bool:
+    """Return whether a struct, or a struct within it, has fields of these roles."""
+    return _names_somewhere(cast("Hashable", kind), wanted)
 
 
 @cache
@@ -292,21 +383,25 @@ def _roles(kind: Any) -> dict[str, str]:
             roles[field] = "database"
         elif field in _TABLES or (field == "name" and kind.__name__ in _NAME_IS_TABLE):
             roles[field] = "table"
+        elif field in _CATALOGS or (field == "name" and kind.__name__ in _NAME_IS_CATALOG):
+            roles[field] = "catalog"
+        elif _PATTERNS.get(kind.__name__) == field:
+            roles[field] = "pattern"
     return roles
 
 
 @cache
-def _names_somewhere(kind: Any) -> bool:
-    return _holds_names(kind, frozenset())
+def _names_somewhere(kind: Any, wanted: frozenset[str]) -> bool:
+    return _holds_names(kind, wanted, frozenset())
 
 
-def _holds_names(kind: type[Struct], above: frozenset[Any]) -> bool:
+def _holds_names(kind: type[Struct], wanted: frozenset[str], above: frozenset[Any]) -> bool:
     if kind in above:
         return False
-    if {"database", "qualified"} & set(_roles(cast("Hashable", kind)).values()):
+    if wanted & set(_roles(cast("Hashable", kind)).values()):
         return True
     return any(
-        _holds_names(struct, above | {kind})
+        _holds_names(struct, wanted, above | {kind})
         for field in kind.thrift_spec.values()
         if len(field) == 4
         for struct in _structs(field[0], field[2])
@@ -323,8 +418,8 @@ def _parts(part: Any) -> list[type[Struct]]:
     return _structs(*part) if isinstance(part, tuple) else []
 
 
-def _names_within(inner: Any) -> bool:
-    return any(_names(struct) for struct in _parts(inner))
+def _names_within(inner: Any, wanted: frozenset[str]) -> bool:
+    return any(_names(struct, wanted) for struct in _parts(inner))
 
 
 def _nothing(_size: int) -> bytes:

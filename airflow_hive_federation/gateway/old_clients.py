@@ -132,6 +132,7 @@ def has_older_expression(method: str, message: bytes) -> bool:
     """Return whether a call selects partitions by an expression as Hive 2.3 and 3.1 write it.
 
     :param method: one of :data:`WITH_EXPRESSIONS`.
+    :param message: a call that the metastore reads in the same way (:func:`.check_unambiguous`).
     :raises WireFormatError: the call's arguments cannot be read.
     """
     request = _request(method, message)
@@ -148,8 +149,8 @@ def has_older_expression(method: str, message: bytes) -> bool:
     )
 
 
-def probe_of_hive_4(method: str, message: bytes) -> tuple[str, bytes]:
-    """Return a method that only Hive 4 and later have, and its call for a table that cannot exist.
+def probe_of_hive_4(method: str, message: bytes) -> bytes:
+    """Return a call of a method that only Hive 4 and later have, for a table that cannot exist.
 
     :param method: one of :data:`WITH_EXPRESSIONS`; its call names the database, by which a router between the
         gateway and the metastore finds the metastore.
@@ -160,7 +161,7 @@ def probe_of_hive_4(method: str, message: bytes) -> tuple[str, bytes]:
         catName=called.catName, dbName=called.dbName, tblName="", expr=_NO_FILTER
     )
     body = encode(message_types(_OF_HIVE_4)[0](req=request))
-    return _OF_HIVE_4, head_bytes(_OF_HIVE_4, CALL, read_head(message).sequence_id) + body
+    return head_bytes(_OF_HIVE_4, CALL, read_head(message).sequence_id) + body
 
 
 def substituted_call(method: str, message: bytes, capabilities: Sequence[str] = ()) -> tuple[str, bytes]:

@@ -22,6 +22,7 @@ from airflow_hive_federation.gateway.sections import read_section
 from airflow_hive_federation.metastore.grpc_settings import (
     AUDIENCE,
     CLIENT_CLASSES,
+    CLUSTER,
     KEYFILE,
     PLAINTEXT,
     TOKEN_FILE,
@@ -32,7 +33,7 @@ SERVER_CLASS = "metastore.custom.server.class"
 URIS = "metastore.uris"
 PORT = "metastore.grpc.port"
 #: Properties of clients, which the gateway ignores: clients and the server often share one file.
-_OF_CLIENTS = (*CLIENT_CLASSES, AUDIENCE, TOKEN_FILE, PLAINTEXT)
+_OF_CLIENTS = (*CLIENT_CLASSES, AUDIENCE, CLUSTER, TOKEN_FILE, PLAINTEXT)
 _KNOWN = (SERVER_CLASS, URIS, KEYFILE, *NUMBERS, *_OF_CLIENTS)
 
 

@@ -50,6 +50,7 @@ _STATUSES: tuple[tuple[type[errors.HiveFederationError], Status], ...] = (
     (errors.MetastoreProtocolError, Status.UNAVAILABLE),
     (errors.TunnelError, Status.UNAVAILABLE),
     (errors.RemoteUnavailableError, Status.UNAVAILABLE),
+    (errors.UnknownClusterError, Status.DENIED),
 )
 
 

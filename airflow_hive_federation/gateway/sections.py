@@ -6,7 +6,8 @@ import difflib
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from enum import StrEnum
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import ServerTls
@@ -14,6 +15,7 @@ from airflow_hive_federation.gateway.certificates import ServerTls
 T = TypeVar("T")
 #: Keys of a front's section that are fields of its certificates.
 TLS_KEYS = ("cert_file", "key_file", "client_ca_file")
+_NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def read_section(kind: type[T], name: str, values: Any, **given: Any) -> T:
@@ -29,7 +31,7 @@ def read_section(kind: type[T], name: str, values: Any, **given: Any) -> T:
     if not isinstance(values, Mapping):
         raise ConfigurationError(f"[{name}] is no section.", remedy=f"Write [{name}] on a line of its own.")
     hints = get_type_hints(kind)
-    fields_by_name = {field.name: field for field in fields(kind) if field.init}  # type: ignore[arg-type]
+    fields_by_name = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     section = dict(values)
     if "tls" in fields_by_name and any(key in section for key in TLS_KEYS):
         files = {key: section.pop(key) for key in TLS_KEYS if key in section}
@@ -58,7 +60,7 @@ def _refuse_key(name: str, key: str, known: list[str]) -> None:
 
 
 def _value(where: str, hint: Any, value: Any) -> Any:
-    if get_origin(hint) in {Union, types.UnionType}:
+    if isinstance(hint, types.UnionType):
         (hint,) = (member for member in get_args(hint) if member is not type(None))
     if get_origin(hint) is tuple:
         part = get_args(hint)[0]
@@ -66,7 +68,7 @@ def _value(where: str, hint: Any, value: Any) -> Any:
         if not isinstance(items, list):
             raise _wrong(where, value, "a list")
         return tuple(_value(where, part, item) for item in items)
-    if get_origin(hint) in {dict, Mapping}:
+    if get_origin(hint) is Mapping:
         if not isinstance(value, Mapping) or not all(isinstance(text, str) for text in value.values()):
             raise _wrong(where, value, "a table of texts")
         return dict(value)
@@ -76,20 +78,15 @@ def _value(where: str, hint: Any, value: Any) -> Any:
 def _scalar(where: str, hint: Any, value: Any) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if isinstance(hint, type) and issubclass(hint, str) and hint is not str:
+    if issubclass(hint, StrEnum):
         try:
             return hint(value)
         except ValueError:
-            raise _wrong(where, value, f"one of {', '.join(map(str, hint))}") from None  # type: ignore[call-overload]
+            raise _wrong(where, value, f"one of {', '.join(hint)}") from None
     # Python counts a bool as an int; a setting does not.
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise _wrong(
-            where, value, {str: "a text", int: "a whole number", bool: "true or false"}.get(hint, "a number")
-        )
+        raise _wrong(where, value, _NAMES[hint])
     return value
-
-
-_NAMES = {str: "a text", int: "a whole number", bool: "true or false"}
 
 
 def _wrong(where: str, value: Any, wanted: str) -> ConfigurationError:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import threading
 from dataclasses import dataclass, replace
 from importlib import import_module
-from types import FrameType
 from typing import Any, Protocol
 
 from airflow_hive_federation.errors import ConfigurationError
@@ -17,7 +15,9 @@ from airflow_hive_federation.gateway.dispatch import Gateway, access_log
 from airflow_hive_federation.gateway.handler import Handler
 from airflow_hive_federation.gateway.health import Health
 from airflow_hive_federation.gateway.metrics import Metrics, MetricsServer
+from airflow_hive_federation.gateway.named_clusters import NamedClusters
 from airflow_hive_federation.gateway.properties import GrpcSection
+from airflow_hive_federation.gateway.stopping import Stopping
 from airflow_hive_federation.gateway.thrift_front import ThriftFront
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,8 @@ def start(config: GatewayConfig, resolve: Resolve, *, worker: int | None = None)
     handler = Gateway(target, config.decisions(), aliases=config.aliases, metrics=metrics)
     serving = Serving(handler, target, [], None)
     try:
+        if isinstance(target, NamedClusters):
+            target.check_catalogs(config.health.timeout_s)
         if config.thrift is not None:
             settings = replace(config.thrift, reuse_port=worker is not None or config.thrift.reuse_port)
             serving.fronts.append(ThriftFront(handler, settings).start())
@@ -102,28 +104,19 @@ def run_until_stopped(serving: Serving, *, parent: bool = False) -> None:
 
     :param parent: end also when standard input ends, which a parent process holds open.
     """
-    stopping = threading.Event()
     sys.setswitchinterval(_SWITCH_S)
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    before = {
-        signal_number: signal.signal(signal_number, stop) for signal_number in (signal.SIGTERM, signal.SIGINT)
-    }
-    if parent:
-        threading.Thread(target=_wait_for_parent, args=(stopping,), daemon=True).start()
-    try:
-        stopping.wait()
-    finally:
-        serving.stop()
-        for signal_number, handler in before.items():
-            signal.signal(signal_number, handler)
+    with Stopping() as stopping:
+        if parent:
+            threading.Thread(target=_wait_for_parent, args=(stopping,), daemon=True).start()
+        try:
+            stopping.wait()
+        finally:
+            serving.stop()
 
 
-def _wait_for_parent(stopping: threading.Event) -> None:
+def _wait_for_parent(stopping: Stopping) -> None:
     sys.stdin.buffer.read()
-    stopping.set()
+    stopping.request()
 
 
 @dataclass

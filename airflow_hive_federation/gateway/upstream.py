@@ -28,7 +28,9 @@ from airflow_hive_federation.metastore.struct import Fault
 from airflow_hive_federation.metastore.translation import translate
 from airflow_hive_federation.metastore.transport import ForeignProtocol, NotSent
 
-_LAST_NUMBER = (1 << 31) - 1
+_RANDOM = random.SystemRandom()
+#: Number of sequence ids, which are signed numbers of 32 bits; negative ones are not used.
+_NUMBERS = 1 << 31
 #: Text in the errors of Python's TLS, and of gRPC's, about an untrusted certificate.
 _NO_TRUST = "CERTIFICATE_VERIFY_FAILED"
 _DISTRUSTED = "Give the authorities of the server's certificate (ca_file), and a name that it is for."
@@ -41,6 +43,18 @@ _UNREACHED = (
 Identity = tuple[str, tuple[str, ...]]
 
 
+@dataclass(frozen=True)
+class Probe:
+    """A question that a server answers before it gets a call, on the same connection.
+
+    :param message: the question, which changes nothing.
+    :param permits: takes the whole answer, and returns whether this server may get the call.
+    """
+
+    message: bytes
+    permits: Callable[[bytes], bool]
+
+
 @dataclass
 class _Link:
     """One pooled connection, which serves one call at a time."""
@@ -49,7 +63,8 @@ class _Link:
     connection: Connection
     max_answer_bytes: int
     reader: MessageReader = field(init=False)
-    #: Sequence id of the last call. Clients' own ids are often equal and could not tell two answers apart.
+    #: Sequence id of the last call. Clients' own ids are often equal and could not tell two answers apart. It
+    #: is random, so that no client can prepare an answer to the call of another one.
     number: int = 0
     idle_since: float = 0.0
     deadline: Deadline = field(init=False)
@@ -90,7 +105,7 @@ class Upstream:
         # Computed once: the lookup of the process's user reads a file.
         self._own_identity: Identity = settings.effective_user(), settings.groups
         self._endpoints = list(settings.endpoints())
-        random.SystemRandom().shuffle(self._endpoints)
+        _RANDOM.shuffle(self._endpoints)
         self._changed = threading.Condition()
         self._idle: OrderedDict[int, _Link] = OrderedDict()
         self._open = 0
@@ -110,6 +125,7 @@ class Upstream:
         *,
         emit: Emit | None = None,
         cancellation: Cancellation | None = None,
+        probe: Probe | None = None,
     ) -> bytes:
         """Send a call and return its answer, both undecoded.
 
@@ -117,6 +133,8 @@ class Upstream:
         if the metastore cannot have carried it out.
 
         :param emit: receives the answer in pieces while it arrives; the method then returns no bytes.
+        :param probe: decides about the server of each connection. If it forbids the call, the method returns
+            no bytes, and ``emit`` receives none.
         :raises MetastoreUnreachableError: no server answers, or the connection broke in a call that reads.
         :raises MetastoreTimeoutError: the answer to a reading call is not complete in time.
         :raises OutcomeUnknownError: the connection broke, or time ran out, inside a call that writes.
@@ -132,7 +150,8 @@ class Upstream:
                 channel = link.connection.channel
                 cancellation.on_cancel(getattr(channel, "interrupt", channel.close))
             try:
-                answer = self._ask(link, head, message, deadline, passing)
+                permitted = probe is None or self._permitted(link, probe, deadline)
+                answer = self._ask(link, head, message, deadline, passing) if permitted else b""
             except (OSError, ValueError) as error:
                 self._drop(link, failed=True)
                 _check_cancelled(method, cancellation, error)
@@ -173,9 +192,16 @@ class Upstream:
         for link in links:
             link.connection.close()
 
+    def _permitted(self, link: _Link, probe: Probe, deadline: Deadline) -> bool:
+        try:
+            answer = self._ask(link, read_head(probe.message), probe.message, deadline, _Passing(None))
+        except (OSError, ForeignProtocol, MalformedMessage) as error:
+            raise NotSent(f"the server did not answer a question about its version: {error}") from error
+        return probe.permits(answer)
+
     def _ask(self, link: _Link, head: Head, message: bytes, deadline: Deadline, passing: _Passing) -> bytes:
         link.deadline = deadline
-        link.number = number = link.number % _LAST_NUMBER + 1
+        link.number = number = _other_number(link.number)
         link.connection.channel.send(numbered(message, head, number), deadline)
 
         def check(answer: Head) -> None:
@@ -325,6 +351,10 @@ class Upstream:
                 text, remedy="Look at what the call should have changed before it is made again.", **facts
             )
         return errors.MetastoreProtocolError(text, remedy="Check the upstream's URIs.", **facts)
+
+
+def _other_number(last: int) -> int:
+    return (last + 1 + _RANDOM.randrange(_NUMBERS - 1)) % _NUMBERS
 
 
 class _Passing:

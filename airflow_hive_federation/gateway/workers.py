@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from types import FrameType
 from typing import TextIO
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway.stopping import Stopping
 
 log = logging.getLogger(__name__)
 
@@ -89,31 +88,22 @@ class Workers:
         self._out = out or sys.stdout
         self._lines: dict[str, set[int]] = {}
         self._printing = threading.Lock()
-        self._stopping = threading.Event()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._born: list[float] = []
 
     def run(self) -> int:
         """Run the processes until ``SIGTERM`` or ``SIGINT``; return 0, or 1 if one ends at its start."""
-        before = {
-            signal_number: signal.signal(signal_number, self._on_signal)
-            for signal_number in (signal.SIGTERM, signal.SIGINT)
-        }
-        try:
-            for place in range(len(self._commands)):
-                self._processes.append(self._start(place))
-                self._born.append(time.monotonic())
-            return self._watch()
-        finally:
-            self._stop()
-            for signal_number, handler in before.items():
-                signal.signal(signal_number, handler)
+        with Stopping() as stopping:
+            try:
+                for place in range(len(self._commands)):
+                    self._processes.append(self._start(place))
+                    self._born.append(time.monotonic())
+                return self._watch(stopping)
+            finally:
+                self._stop()
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self._stopping.set()
-
-    def _watch(self) -> int:
-        while not self._stopping.wait(_LOOK_S):
+    def _watch(self, stopping: Stopping) -> int:
+        while not stopping.wait(_LOOK_S):
             for place, process in enumerate(self._processes):
                 if (code := process.poll()) is None:
                     continue
@@ -121,15 +111,14 @@ class Workers:
                     log.error("worker %s ended with status %s at its start", place, code)
                     return 1
                 log.warning("worker %s ended with status %s and is started again", place, code)
+                _close_input(process)
                 self._processes[place] = self._start(place)
                 self._born[place] = time.monotonic()
         return 0
 
     def _stop(self) -> None:
         for process in self._processes:
-            if process.stdin is not None:
-                with contextlib.suppress(OSError):
-                    process.stdin.close()
+            _close_input(process)
         end = time.monotonic() + self._stop_timeout_s
         for process in self._processes:
             try:
@@ -155,3 +144,9 @@ class Workers:
                     printed_by.add(place)
                     if complete and len(printed_by) == len(self._commands):
                         print(line, end="", file=self._out, flush=True)
+
+
+def _close_input(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()

@@ -103,6 +103,7 @@ CONNECTION_TYPE: dict[str, Any] = {
             "gRPC key file", "JSON key file of a service account, whose key signs the tokens"
         ),
         "grpc_audience": _field("gRPC audience", "Audience of those tokens (hive-metastore)"),
+        "grpc_cluster": _field("gRPC cluster", "Cluster whose locations the gateway shows"),
         "client_class": _field(
             "Client class", "Dotted path of a subclass of MetastoreClient (metastore.custom.client.class)"
         ),

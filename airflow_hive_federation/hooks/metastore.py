@@ -59,6 +59,7 @@ EXTRAS = frozenset(
         "grpc_jwt_file",
         "grpc_keyfile",
         "grpc_audience",
+        "grpc_cluster",
         "client_class",
     }
 )
@@ -303,6 +304,7 @@ def _grpc(connection: Any, extras: Mapping[str, Any]) -> GrpcSettings | None:
         "grpc_jwt_file": "token_file",
         "grpc_keyfile": "service_account_keyfile",
         "grpc_audience": "audience",
+        "grpc_cluster": "cluster",
     }
     given: dict[str, Any] = {argument: extras[name] for name, argument in names.items() if name in extras}
     if "grpc_token" in extras:

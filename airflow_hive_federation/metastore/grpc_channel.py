@@ -44,6 +44,7 @@ from airflow_hive_federation.metastore.grpc_tokens import tokens_of
 from airflow_hive_federation.metastore.grpc_wire import (
     CALL,
     CALL_IN_PIECES,
+    CLUSTER_KEY,
     CONVERSE,
     NO_MORE_CONVERSATIONS,
     SERVICE,
@@ -100,6 +101,7 @@ class GrpcChannel:
         self._max_answer_bytes = settings.max_answer_bytes
         self._tokens = tokens_of(settings.grpc)
         self._user = settings.effective_user()
+        self._cluster = ((CLUSTER_KEY, settings.grpc.cluster),) if settings.grpc.cluster else ()
         self._broken = False
         self._answer: Iterator[bytes] = iter(())
         self._piece = memoryview(b"")
@@ -244,7 +246,7 @@ class GrpcChannel:
         return conversation
 
     def _metadata(self, *, renew: bool) -> Metadata:
-        metadata = [(USER_KEY, self._user)]
+        metadata = [(USER_KEY, self._user), *self._cluster]
         if self._tokens is not None:
             metadata.append(("authorization", f"Bearer {self._tokens.token(renew=renew)}"))
         return metadata

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,13 @@ KEYFILE = "metastore.grpc.service.account.keyfile"
 AUDIENCE = "metastore.grpc.audience"
 TOKEN_FILE = "metastore.grpc.token.file"  # noqa: S105 - the name of a setting
 PLAINTEXT = "metastore.grpc.plaintext"
+CLUSTER = "metastore.grpc.cluster"
+_CLUSTER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GrpcSettings:
-    """TLS and the source of bearer tokens for a gRPC gateway; at most one of the three sources may be set.
+    """TLS, bearer tokens and the cluster for a gRPC gateway; at most one of the token's sources may be set.
 
     :param plaintext: use no TLS, even to other hosts than loopback; tokens then need an SSH route.
     :param token: bearer token.
@@ -35,6 +38,7 @@ class GrpcSettings:
     :param service_account_keyfile: JSON key file of a service account, in Google's form, whose key signs the
         tokens (``metastore.grpc.service.account.keyfile`` in the gRPC metastore's design).
     :param audience: gateway that accepts the tokens (their claim ``aud``).
+    :param cluster: cluster whose locations the gateway shows; ``None`` for those of the primary clusters.
     """
 
     plaintext: bool = False
@@ -42,6 +46,7 @@ class GrpcSettings:
     token_file: str | None = None
     service_account_keyfile: str | None = None
     audience: str = DEFAULT_AUDIENCE
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
         given = [self.token, self.token_file, self.service_account_keyfile]
@@ -49,6 +54,12 @@ class GrpcSettings:
             raise ConfigurationError(
                 "There are several sources of tokens for gRPC.",
                 remedy="Give a token, a file with a token, or a service account's key file.",
+            )
+
+        if self.cluster is not None and not _CLUSTER.fullmatch(self.cluster):
+            raise ConfigurationError(
+                f"{self.cluster!r} cannot be the name of a cluster.",
+                remedy="Give a letter, then at most 63 letters, digits and _.",
             )
 
     @property
@@ -117,6 +128,7 @@ def grpc_properties(properties: Mapping[str, str]) -> dict[str, Any]:
         (KEYFILE, "service_account_keyfile"),
         (AUDIENCE, "audience"),
         (TOKEN_FILE, "token_file"),
+        (CLUSTER, "cluster"),
     ):
         if properties.get(name):
             given[argument] = properties[name].strip()

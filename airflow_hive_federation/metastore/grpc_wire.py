@@ -29,6 +29,8 @@ CONVERSATION_IDLE_S = 60.0
 
 #: Metadata key of the user for whom an unauthenticated client calls, the same as in Hive's HTTP transport.
 USER_KEY = "x-actor-username"
+#: Metadata key of the cluster whose locations the answers show.
+CLUSTER_KEY = "hive-cluster"
 #: Trailing metadata key of the kind of a refusal, which is more precise than gRPC's codes: a value of
 #: :class:`airflow_hive_federation.gateway.refusals.Status`.
 STATUS_KEY = "hive-federation-status"

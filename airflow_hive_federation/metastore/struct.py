@@ -20,6 +20,8 @@ class Struct:
     """A Thrift struct or union, with its fields as keyword arguments; a script generates the subclasses."""
 
     thrift_spec: ClassVar[Spec] = {}
+    #: True if a value holds one of the fields.
+    is_union: ClassVar[bool] = False
 
     def __init__(self, **fields: Any) -> None:
         known = type(self).__annotations__

@@ -202,11 +202,11 @@ def _refused(uri: str, description: str, roots: tuple[str, ...], real: str = "")
     shown = f"file:{real}" if leads else uri
     allowed = f"{', '.join(roots)}" if roots else "stores that machines share (hdfs, s3, gs, abfs, …)"
     return SourceNotAllowedError(
-        f"{description[:1].upper()}{description[1:]} is {shown}{leads}. The policy may copy from {allowed}, "
+        f"{description[:1].upper()}{description[1:]} is {shown}{leads}. It may be copied from {allowed}, "
         "and from nowhere else.",
         remedy="If it may be copied, add a directory that contains it to allowed_source_roots of the policy, "
-        f"and to {ROOTS_VARIABLE} if an administrator has set that; else move the data, or leave the table "
-        "out (exclude_tables).",
+        f"and to {ROOTS_VARIABLE} if an administrator has set that; a copy between clusters has the variable "
+        "only. Else move the data, or leave the table out (exclude_tables).",
         path=uri,
         leads_to=shown,
         field="allowed_source_roots",

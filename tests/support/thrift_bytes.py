@@ -7,7 +7,7 @@ import struct
 STOP = b"\0"
 
 
-LIST, MAP, STRUCT, STRING, I32, I64 = 15, 13, 12, 11, 8, 10
+LIST, SET, MAP, STRUCT, STRING, I32, I64 = 15, 14, 13, 12, 11, 8, 10
 
 
 def field(ttype: int, number: int, body: bytes = b"") -> bytes:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 #: Seconds behind a part's deadline until the gateway stops waiting: a DNS lookup may block past the deadline.
 GRACE_S = 1.0
 #: Queue of results: the name of a metastore, its return value, and the reason if it returned none.
-Found = queue.SimpleQueue[tuple[str, Any, str | None]]
+Results = queue.SimpleQueue[tuple[str, Any, str | None]]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def ask_all(
     :param part_timeout_s: seconds for each metastore except the primary, which has the call's whole time.
     :return: return values by name, and reasons by name for the questions without a return value.
     """
-    results: Found = queue.SimpleQueue()
+    results: Results = queue.SimpleQueue()
     cancellations = {name: Cancellation() for name in questions}
 
     def cancel() -> None:
@@ -104,7 +104,7 @@ def ask_all(
 
 
 def _collected(
-    call: Call, found: Found, questions: Mapping[str, tuple[Member, Question]], part_timeout_s: float
+    call: Call, results: Results, questions: Mapping[str, tuple[Member, Question]], part_timeout_s: float
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Collect the parts until all have arrived or the last deadline has passed."""
     answers: dict[str, Any] = {}
@@ -114,7 +114,7 @@ def _collected(
     with contextlib.suppress(queue.Empty, TimeoutError):
         until = call.deadline.sooner(longest + GRACE_S)
         while len(answers) + len(reasons) < len(questions):
-            name, success, reason = found.get(timeout=until.remaining_s())
+            name, success, reason = results.get(timeout=until.remaining_s())
             if reason is None:
                 answers[name] = success
             else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.gateway.dispatch import Call, Metastore
+from airflow_hive_federation.gateway.dispatch import Call, Metastore, no_clusters
 from airflow_hive_federation.gateway.federation import lists, transaction_calls
 from airflow_hive_federation.gateway.federation.fan_out import Missing
 from airflow_hive_federation.gateway.federation.links import Links
@@ -140,6 +140,10 @@ class Federation:
             not write to them.
         """
         self._routes[ROUTES[call.method]](call, emit)
+
+    def check_cluster(self, name: str) -> None:
+        """See :meth:`.Target.check_cluster`."""
+        raise no_clusters(name)
 
     def close(self) -> None:
         """Close all connections."""

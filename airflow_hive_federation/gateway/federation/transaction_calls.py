@@ -184,7 +184,7 @@ def _split(name: str) -> tuple[str, str | None]:
     return database.rpartition(".")[2], table
 
 
-def _with_name(one: Any, name: LocalName) -> Any:
-    renamed = copy.copy(one)
+def _with_name(request: Any, name: LocalName) -> Any:
+    renamed = copy.copy(request)
     renamed.fullTableName = f"{name[0]}.{name[1]}"
     return renamed

@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
 
 import grpc
@@ -29,7 +29,13 @@ from airflow_hive_federation.gateway.handler import (
     refused,
     status_of,
 )
-from airflow_hive_federation.metastore.grpc_wire import NO_MORE_CONVERSATIONS, STATUS_KEY, Answer, Question
+from airflow_hive_federation.metastore.grpc_wire import (
+    CLUSTER_KEY,
+    NO_MORE_CONVERSATIONS,
+    STATUS_KEY,
+    Answer,
+    Question,
+)
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 
 log = logging.getLogger(__name__)
@@ -177,7 +183,7 @@ class Calls:
             return _refusal(_too_many())
         try:
             question = Question.from_bytes(data)
-            caller = self._authenticator.authenticate(evidence)
+            caller = self._caller(evidence)
             limit = self.settings.call_timeout_s
             seconds = min(question.timeout_ms / 1000, limit) if question.timeout_ms else limit
             call = Call(caller=caller, deadline=Deadline(seconds), cancellation=cancellation)
@@ -202,12 +208,16 @@ class Calls:
         cancellation = Cancellation()
         if not context.add_callback(cancellation.cancel):
             cancellation.cancel()
-        caller = self._authenticator.authenticate(_evidence(context))
+        caller = self._caller(_evidence(context))
         # No deadline is negative: a call whose time is over fails at its first wait.
         remaining_s = context.time_remaining()
         limit = self.settings.call_timeout_s
         deadline = Deadline(limit if remaining_s is None else max(min(remaining_s, limit), 0.0))
         return Call(caller=caller, deadline=deadline, cancellation=cancellation)
+
+    def _caller(self, evidence: Evidence) -> Caller:
+        caller = self._authenticator.authenticate(evidence)
+        return replace(caller, cluster=evidence.metadata.get(CLUSTER_KEY, "").strip())
 
 
 class _Slot:
@@ -305,11 +315,13 @@ def status_text(text: str, room: int = _LONGEST_TEXT) -> str:
 
 
 def _evidence(context: grpc.ServicerContext) -> Evidence:
-    metadata = {
-        entry.key.lower(): entry.value
-        for entry in context.invocation_metadata()
-        if isinstance(entry.value, str)
-    }
+    metadata: dict[str, str] = {}
+    for entry in context.invocation_metadata():
+        if isinstance(entry.value, str):
+            key = entry.key.lower()
+            # Two names of clusters become a name that no cluster has, so that neither is ignored.
+            before = metadata.get(key, entry.value) if key == CLUSTER_KEY else entry.value
+            metadata[key] = entry.value if before == entry.value else f"{before}, {entry.value}"
     names = context.auth_context().get("x509_common_name", ())
     subject = names[0].decode(errors="replace") if names else ""
     return Evidence(metadata=metadata, peer=context.peer(), subject=subject)

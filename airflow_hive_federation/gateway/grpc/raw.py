@@ -28,7 +28,6 @@ from airflow_hive_federation.gateway.messages import (
     STOP,
     STRING,
     Head,
-    end_of,
     field_bytes,
     head_bytes,
     read_head,
@@ -167,13 +166,11 @@ def _value(request: bytes) -> bytes:
 
 
 def _read(message: bytes) -> Head:
-    """Read the head of a Thrift message, and check that the bytes are exactly one call."""
+    """Read the head of a Thrift message; the handler checks that the bytes are exactly one call."""
     try:
         head = read_head(message)
         if head.kind != CALL_KIND:
             raise MalformedMessage("it is not a call")
-        if end_of(message, head.body) != len(message):
-            raise MalformedMessage("something follows it")
     except MalformedMessage as error:
         raise _no_call(error) from error
     return head

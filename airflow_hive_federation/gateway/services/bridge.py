@@ -57,7 +57,7 @@ class NotRepresentable(ValueError):  # noqa: N818 - internal signal, a status to
 
 
 class Bridge:
-    """Translates between one kind of message of Hive's proto and one kind of struct.
+    """Translates between descriptor kind of message of Hive's proto and descriptor kind of struct.
 
     :param described: the message's descriptor.
     :param spec: the struct's fields.
@@ -124,28 +124,28 @@ def bridge(described: Any, kind: Any) -> Bridge:
     return Bridge(described, kind.thrift_spec, kind.__name__, kind)
 
 
-def take_of(one: Any, ttype: int, inner: Any) -> Take:
+def take_of(descriptor: Any, ttype: int, inner: Any) -> Take:
     """Return the function that reads a field of a message as a value of a Thrift type.
 
-    :param one: descriptor of the field.
+    :param descriptor: descriptor of the field.
     :param ttype: Thrift's type of the value.
     :param inner: struct, enum or types of values, as in a ``thrift_spec``.
     """
     if ttype in CONTAINERS:
-        if not one.is_repeated:
+        if not descriptor.is_repeated:
             # The container lies in a message of its own.
-            below = _only_field(one)
+            below = _only_field(descriptor)
             take_below = take_of(below, ttype, inner)
             return lambda item, bounds: take_below(getattr(item, below.name), bounds)
-        return _take_map(one, inner) if ttype == MAP else _take_list(one, inner)
-    return _take_one(one, ttype, inner)
+        return _take_map(descriptor, inner) if ttype == MAP else _take_list(descriptor, inner)
+    return _take_one(descriptor, ttype, inner)
 
 
-def put_of(one: Any, ttype: int, inner: Any) -> Put:
+def put_of(descriptor: Any, ttype: int, inner: Any) -> Put:
     """Return the function that writes a value of a Thrift type into a field of a message."""
     if ttype in CONTAINERS:
-        if not one.is_repeated:
-            below = _only_field(one)
+        if not descriptor.is_repeated:
+            below = _only_field(descriptor)
             put_below = put_of(below, ttype, inner)
 
             def put_wrapped(message: Any, name: str, item: Any) -> None:
@@ -154,43 +154,43 @@ def put_of(one: Any, ttype: int, inner: Any) -> Put:
                 put_below(holder, below.name, item)
 
             return put_wrapped
-        return _put_map(one, inner) if ttype == MAP else _put_list(one, inner)
+        return _put_map(descriptor, inner) if ttype == MAP else _put_list(descriptor, inner)
     if ttype == STRUCT:
 
         def put_struct(message: Any, name: str, item: Any) -> None:
             below = getattr(message, name)
             below.SetInParent()
-            bridge(one.message_type, inner).write(below, item)
+            bridge(descriptor.message_type, inner).write(below, item)
 
         return put_struct
-    give = _give(one, inner)
+    give = _give(descriptor, inner)
     return lambda message, name, item: setattr(message, name, give(item))
 
 
-def _take_one(one: Any, ttype: int, inner: Any) -> Take:
+def _take_one(descriptor: Any, ttype: int, inner: Any) -> Take:
     if ttype == STRUCT:
-        return lambda item, bounds: bridge(one.message_type, inner).read(item, bounds)
-    if one.enum_type is not None and inner is not None:
-        return _take_enum(one, inner)
-    if one.type == one.TYPE_STRING and ttype in _WHOLE:
-        return _take_number_in_text(one)
+        return lambda item, bounds: bridge(descriptor.message_type, inner).read(item, bounds)
+    if descriptor.enum_type is not None and inner is not None:
+        return _take_enum(descriptor, inner)
+    if descriptor.type == descriptor.TYPE_STRING and ttype in _WHOLE:
+        return _take_number_in_text(descriptor)
     if ttype in _WHOLE:
-        return _take_whole(one, _WHOLE[ttype])
+        return _take_whole(descriptor, _WHOLE[ttype])
     return lambda item, _bounds: item
 
 
-def _take_list(one: Any, inner: Any) -> Take:
+def _take_list(descriptor: Any, inner: Any) -> Take:
     ttype, deeper = pair(inner)
     if ttype in CONTAINERS:
-        below = _only_field(one)
+        below = _only_field(descriptor)
         take_below = take_of(below, ttype, deeper)
         return lambda items, bounds: [take_below(getattr(item, below.name), bounds) for item in items]
-    take = _take_one(one, ttype, deeper)
+    take = _take_one(descriptor, ttype, deeper)
     return lambda items, bounds: [take(item, bounds) for item in items]
 
 
-def _take_map(one: Any, inner: Any) -> Take:
-    key_of, value_of = (one.message_type.fields_by_name[name] for name in ("key", "value"))
+def _take_map(descriptor: Any, inner: Any) -> Take:
+    key_of, value_of = (descriptor.message_type.fields_by_name[name] for name in ("key", "value"))
     key_take, value_take = (
         take_of(place, *pair(part)) for place, part in zip((key_of, value_of), inner, strict=True)
     )
@@ -206,18 +206,18 @@ def _take_map(one: Any, inner: Any) -> Take:
     return take
 
 
-def _put_list(one: Any, inner: Any) -> Put:
+def _put_list(descriptor: Any, inner: Any) -> Put:
     ttype, deeper = pair(inner)
     if ttype == STRUCT:
 
         def put_structs(message: Any, name: str, items: Any) -> None:
-            write, add = bridge(one.message_type, deeper).write, getattr(message, name).add
+            write, add = bridge(descriptor.message_type, deeper).write, getattr(message, name).add
             for item in items:
                 write(add(), item)
 
         return put_structs
     if ttype in CONTAINERS:
-        below = _only_field(one)
+        below = _only_field(descriptor)
         put_below = put_of(below, ttype, deeper)
 
         def put_containers(message: Any, name: str, items: Any) -> None:
@@ -226,16 +226,16 @@ def _put_list(one: Any, inner: Any) -> Put:
                 put_below(add(), below.name, item)
 
         return put_containers
-    give = _give(one, deeper)
+    give = _give(descriptor, deeper)
     if deeper is not None:
         # An enum; values that Hive's enum lacks are left out here, too.
         return lambda message, name, items: getattr(message, name).extend(filter(None, map(give, items)))
     return lambda message, name, items: getattr(message, name).extend([give(item) for item in items])
 
 
-def _put_map(one: Any, inner: Any) -> Put:
+def _put_map(descriptor: Any, inner: Any) -> Put:
     key_put, value_put = (
-        put_of(one.message_type.fields_by_name[name], *pair(part))
+        put_of(descriptor.message_type.fields_by_name[name], *pair(part))
         for name, part in zip(("key", "value"), inner, strict=True)
     )
 
@@ -249,8 +249,8 @@ def _put_map(one: Any, inner: Any) -> Put:
     return put
 
 
-def _only_field(one: Any) -> Any:
-    (below,) = one.message_type.fields
+def _only_field(descriptor: Any) -> Any:
+    (below,) = descriptor.message_type.fields
     return below
 
 
@@ -276,42 +276,42 @@ def enum_numbers(described: Any, enum: Any) -> dict[int, int]:
     return numbers
 
 
-def _take_enum(one: Any, enum: Any) -> Take:
-    numbers = enum_numbers(one.enum_type, enum)
+def _take_enum(descriptor: Any, enum: Any) -> Take:
+    numbers = enum_numbers(descriptor.enum_type, enum)
 
     def take(item: Any, _bounds: Bounds) -> int:
         if item not in numbers:
-            raise BadMessage(f"{item} is no {enum.__name__} of {one.enum_type.name}.")
+            raise BadMessage(f"{item} is no {enum.__name__} of {descriptor.enum_type.name}.")
         return numbers[item]
 
     return take
 
 
-def _take_whole(one: Any, bound: int) -> Take:
+def _take_whole(descriptor: Any, bound: int) -> Take:
     def take(item: Any, _bounds: Bounds) -> Any:
         if not -bound <= item < bound:
-            raise BadMessage(f"{one.name}: {item} is not between {-bound} and {bound - 1}.")
+            raise BadMessage(f"{descriptor.name}: {item} is not between {-bound} and {bound - 1}.")
         return item
 
     return take
 
 
-def _take_number_in_text(one: Any) -> Take:
+def _take_number_in_text(descriptor: Any) -> Take:
     def take(item: Any, _bounds: Bounds) -> int:
         try:
             return int(item)
         except ValueError as error:
-            raise BadMessage(f"{one.name}: {item!r} is no number.") from error
+            raise BadMessage(f"{descriptor.name}: {item!r} is no number.") from error
 
     return take
 
 
-def _give(one: Any, inner: Any) -> Callable[[Any], Any]:
-    if one.enum_type is not None and inner is not None:
-        numbers = {theirs: hives for hives, theirs in enum_numbers(one.enum_type, inner).items()}
+def _give(descriptor: Any, inner: Any) -> Callable[[Any], Any]:
+    if descriptor.enum_type is not None and inner is not None:
+        numbers = {theirs: hives for hives, theirs in enum_numbers(descriptor.enum_type, inner).items()}
         # A value that Hive's enum lacks is left out, like a field that its message lacks.
         return lambda item: numbers.get(item, 0)
-    if one.type == one.TYPE_STRING:
+    if descriptor.type == descriptor.TYPE_STRING:
         return lambda item: item if isinstance(item, str) else _text(item)
     return lambda item: item
 

@@ -3986,6 +3986,7 @@ class ColumnStatisticsData(Struct):
     decimalStats: DecimalColumnStatsData | None = None
     dateStats: DateColumnStatsData | None = None
     timestampStats: TimestampColumnStatsData | None = None
+    is_union = True
     thrift_spec = {
         1: (12, "booleanStats", BooleanColumnStatsData, False),
         2: (12, "longStats", LongColumnStatsData, False),
@@ -4001,6 +4002,7 @@ class ColumnStatisticsData(Struct):
 class RequestPartsSpec(Struct):
     names: list[str] | None = None
     exprs: list[DropPartitionsExpr] | None = None
+    is_union = True
     thrift_spec = {
         1: (15, "names", 11, False),
         2: (15, "exprs", (12, DropPartitionsExpr), False),
@@ -4011,6 +4013,7 @@ class FireEventRequestData(Struct):
     insertData: InsertEventRequestData | None = None
     insertDatas: list[InsertEventRequestData] | None = None
     refreshEvent: bool | None = None
+    is_union = True
     thrift_spec = {
         1: (12, "insertData", InsertEventRequestData, False),
         2: (15, "insertDatas", (12, InsertEventRequestData), False),

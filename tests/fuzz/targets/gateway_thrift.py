@@ -119,7 +119,7 @@ class _Metastore:
     def relay(self, call: Call, emit: Emit) -> None:
         assert read_head(call.message).kind == CALL
         assert _database(call) != HIDDEN, call
-        asked, (head, answer) = read_head(call.message), MessageReader(_source(self._answer)).message(1 << 24)
+        asked, (head, answer) = read_head(call.message), MessageReader(_source(self._answer)).message()
         if (head.method, head.sequence_id, head.kind) != (asked.method, asked.sequence_id, REPLY):
             # As the real one looks.
             raise ConnectionError("an answer to something else")

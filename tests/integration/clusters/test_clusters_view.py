@@ -10,23 +10,26 @@ from typing import Any
 
 import pytest
 from hmsclient import HMSClient
+from hmsclient.genthrift.hive_metastore import ttypes as old
 
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.clusters.copies.copying import copy_to_cluster
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import InvalidOperationError, MetastoreError, UnknownClusterError
 from airflow_hive_federation.gateway.config import config_of
 from airflow_hive_federation.hooks.compat import AirflowFailException
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.operators.clusters import RoutedSqlOperator
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
-from tests.support.gateway_front import gateway, rows_of_spark
+from tests.support.gateway_front import Behind, gateway, rows_of_spark
 from tests.support.standalone_spark import standalone_cluster
 
 DATABASE = "two_sites"
@@ -179,6 +182,65 @@ def test_hmsclient_sees_the_locations_of_the_cluster(
 
 def place_of(described: Any) -> str:
     return str(described.sd.location)
+
+
+@pytest.mark.slow
+def test_requests_to_one_gateway_name_their_cluster(
+    source: EmbeddedMetastore, registry_file: Path, client: MetastoreClient, tmp_path: Path
+) -> None:
+    before = {name: client.get_table(DATABASE, name) for name in ("plain", "parted")}
+    inserted = [
+        f"create table {DATABASE}.acid (id int) stored as orc tblproperties ('transactional' = 'true')",
+        f"insert into {DATABASE}.acid values (1)",
+    ]
+    config = {
+        "upstream": {"uris": [source.uri]},
+        "cluster": {"registry": str(registry_file)},
+        "grpc": {"port": 0},
+    }
+    statements = [
+        f"select id from {DATABASE}.plain",
+        f"select id, p from {DATABASE}.parted order by id",
+        f"select id from {DATABASE}.parted where p = 'b'",
+    ]
+    with gateway(config) as serving:
+        thrift, grpc = (front.uri for front in serving.fronts)
+        rows: dict[str, list[list[Any]]] = {}
+        for name in ("C1", "C2"):
+            (tmp_path / name).mkdir()
+            behind = Behind(source, thrift, tmp_path / name)
+            with HiveSql(behind, settings={"metastore.catalog.default": name}) as sql:
+                rows[name] = [sql.execute(statement) for statement in statements]
+                if name == "C1":
+                    for statement in inserted:
+                        sql.execute(statement)
+                else:
+                    for statement in (
+                        f"alter table {DATABASE}.plain set tblproperties ('x' = 'y')",
+                        f"insert into {DATABASE}.acid values (2)",
+                    ):
+                        with pytest.raises(HiveSqlError, match="is written in its primary cluster, C1"):
+                            sql.execute(statement)
+                    assert sql.execute(f"select id from {DATABASE}.acid") == [("1",)]
+            settings = MetastoreSettings(uris=(grpc,), grpc=GrpcSettings(cluster=name))
+            with MetastoreClient(settings) as named:
+                assert f"/{name}/" in location(named, "plain")
+        assert rows == {
+            "C1": [[("1",)], [("1", "a"), ("2", "b")], [("2",)]],
+            "C2": [[("7",)], [("7", "a"), ("8", "b")], [("8",)]],
+        }
+        host, port = thrift.removeprefix("thrift://").split(":")
+        with HMSClient(host=host, port=int(port)) as hms:
+            table = hms.get_table(f"@C2#{DATABASE}", "plain")
+            assert "/C2/" in table.sd.location
+            with pytest.raises(old.MetaException, match="would become the primary location"):
+                hms.alter_table(DATABASE, "plain", table)
+        with (
+            MetastoreClient(MetastoreSettings(uris=(thrift,), catalog="C9")) as unknown,
+            pytest.raises(MetastoreError, match=r"There is no cluster 'c9'\. .*Configured are: C1, C2"),
+        ):
+            unknown.get_table(DATABASE, "plain")
+    assert {name: client.get_table(DATABASE, name) for name in before} == before
 
 
 def test_a_stale_copy_is_not_shown(views: dict[str, str], client: MetastoreClient) -> None:

@@ -82,9 +82,9 @@ def test_grpc(connection: Define) -> None:
     settings = HiveMetastoreHook(connection(extra=extra)).settings
     assert settings.grpc == GrpcSettings(token="token-of-ours")
     assert "token-of-ours" not in repr(settings)
-    extra = {"uris": "grpc://h", "grpc_keyfile": "/k.json", "grpc_audience": "gw"}
+    extra = {"uris": "grpc://h", "grpc_keyfile": "/k.json", "grpc_audience": "gw", "grpc_cluster": "C2"}
     settings = HiveMetastoreHook(connection(extra=extra)).settings
-    assert settings.grpc == GrpcSettings(service_account_keyfile="/k.json", audience="gw")
+    assert settings.grpc == GrpcSettings(service_account_keyfile="/k.json", audience="gw", cluster="C2")
     extra = {"uris": "grpc://h", "grpc_plaintext": "true"}
     assert HiveMetastoreHook(connection(extra=extra)).settings.grpc.plaintext
 

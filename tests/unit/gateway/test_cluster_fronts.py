@@ -11,46 +11,17 @@ from typing import Any
 import grpc
 import pytest
 
-from airflow_hive_federation.clusters.metadata import (
-    ClusterMetadata,
-    Secondary,
-    SourceMark,
-    metadata_mark,
-    write_metadata,
-)
 from airflow_hive_federation.errors import MetastoreServerError
 from airflow_hive_federation.gateway.config import config_of
 from airflow_hive_federation.gateway.services import layout
 from airflow_hive_federation.gateway.serving import Serving, start
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from tests.support.copied_table import COPY, partition, table
 from tests.support.foreign_clients import HIVES, Client
 from tests.support.gateways import Clients, Peers
 from tests.support.grpc_fronts import refused
 from tests.support.metastore_peers import Thrift
-
-PRIMARY, COPY = "file:/c1/d.db/t", "file:/c2/d.db/t"
-
-
-def described(made: Any, location: str, copy: str) -> Any:
-    """A table or partition of C1 with a copy in C2."""
-    made.sd = types.StorageDescriptor(location=location)
-    mark = SourceMark(metadata=metadata_mark(made), files=1, size_bytes=1, content="c", listing="l")
-    secondary = Secondary(location=copy, source=mark)
-    made.parameters = write_metadata(
-        made.parameters, ClusterMetadata(primary="C1", secondaries={"C2": secondary})
-    )
-    return made
-
-
-def table() -> types.Table:
-    keys = [types.FieldSchema(name="p", type="string")]
-    return described(types.Table(dbName="d", tableName="t", partitionKeys=keys), PRIMARY, COPY)  # type: ignore[no-any-return]
-
-
-def partition() -> types.Partition:
-    made = types.Partition(dbName="d", tableName="t", values=["a"])
-    return described(made, f"{PRIMARY}/p=a", f"{COPY}/p=a")  # type: ignore[no-any-return]
 
 
 def metastore(method: str, args: Any) -> Any:

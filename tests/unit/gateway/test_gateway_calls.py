@@ -171,6 +171,58 @@ def test_the_metastore_that_writes_is_asked_for_its_own_version(
     assert (len(writing.calls), reading.calls) == (1, ["get_partitions_by_expr"])
 
 
+class Upgraded:
+    """A metastore of two servers, of which one has the older version."""
+
+    def __init__(self, older: Thrift, newer: Thrift, peer: Peers, gateway: Gateways) -> None:
+        self.older, self.newer = older, newer
+        uris = [peer(older).uri, peer(newer).uri]
+        running = gateway(*uris)
+        # The first calls go to the older one.
+        running.upstream._endpoints.sort(key=lambda endpoint: uris.index(str(endpoint)))
+        self.front = running
+
+
+PROBE = "get_partitions_spec_by_expr"
+
+
+def test_the_server_that_gets_an_expression_is_the_one_that_answered_for_itself(
+    peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    """During an upgrade, the servers of one metastore are of several versions."""
+
+    def ending(method: str, args: Any) -> Any:
+        if method == "get_partitions_by_expr":
+            raise HangUp
+        return partitions(method, args)
+
+    both = Upgraded(Thrift(ending, {PROBE}), Thrift(partitions), peer, gateway)
+    asking = raw(both.front)
+    # The older server ends within the call; the other one, of Hive 4, never gets the expression.
+    answer = asking.ask("get_partitions_by_expr", req=by_expression(OF_OLDER_HIVE[0]))
+    assert answer == {"success": EVERY}
+    assert both.older.calls == ["get_partitions_by_expr"]
+    assert both.newer.calls == [PROBE, "get_partitions_req"]
+
+
+def test_a_server_that_ends_before_an_expression_has_not_got_it(
+    peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    def ending(method: str, args: Any) -> Any:
+        raise HangUp
+
+    both = Upgraded(Thrift(ending), Thrift(partitions, {PROBE}), peer, gateway)
+    asking = raw(both.front)
+    parts = types.RequestPartsSpec(exprs=[types.DropPartitionsExpr(expr=OF_OLDER_HIVE[0])])
+    dropping = types.DropPartitionsRequest(dbName="d", tblName="t", parts=parts)
+    assert asking.ask("drop_partitions_req", req=dropping) == {"success": types.DropPartitionsResult()}
+    assert (both.older.calls, both.newer.calls) == ([PROBE], ["drop_partitions_req"])
+    both.newer.handler = ending
+    both.newer.lacking = set()
+    refused = asking.ask("drop_partitions_req", req=dropping)
+    assert "could not be sent" in refused["o2"].message
+
+
 @pytest.mark.parametrize("method", ["get_partitions_by_expr", "drop_partitions_req"])
 def test_a_call_without_its_request_is_the_metastores_to_refuse(
     peer: Peers, gateway: Gateways, raw: Raws, method: str

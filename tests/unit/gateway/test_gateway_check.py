@@ -13,7 +13,7 @@ from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.metastore.idl import types
 from tests.support.certificate_files import Authority
 from tests.support.gateways import Gateways, Peers
-from tests.support.metastore_peers import Thrift
+from tests.support.metastore_peers import HangUp, Thrift
 
 Check = Callable[..., tuple[int, list[str]]]
 
@@ -134,3 +134,71 @@ def test_a_caller_sees_what_the_rules_show(peer: Peers, check: Check) -> None:
 def test_a_caller_who_sees_no_database(peer: Peers, check: Check) -> None:
     _, lines = check(upstream(peer(Thrift(metastore)).uri, '[expose]\ndatabases = ["other"]'))
     assert "ok       databases: none" in starts(lines)
+
+
+def test_fronts_are_shown_as_they_would_listen(peer: Peers, check: Check) -> None:
+    uri = peer(Thrift(metastore)).uri
+    _, lines = check(f'thrift = false\n[grpc]\nport = 0\ncert_file = "c"\n{upstream(uri)}')
+    assert lines[0] == "ok       gRPC front: would listen at 127.0.0.1:(a free port), TLS"
+    assert "Thrift front" not in "".join(lines)
+    _, lines = check(f'[thrift]\ncert_file = "c"\nclient_ca_file = "a"\n{upstream(uri)}')
+    assert lines[0] == (
+        "ok       Thrift front: would listen at 127.0.0.1:9083, TLS, clients need a certificate"
+    )
+    assert "gRPC front" not in "".join(lines)
+
+
+def test_calls_that_fail_are_findings(peer: Peers, check: Check) -> None:
+    """The server lacks one method, fails in another one, and hangs up in a third one."""
+
+    def failing(method: str, args: Any) -> Any:
+        if method == "get_table":
+            raise types.MetaException(message="out of order")
+        if method == "get_all_databases":
+            raise HangUp
+        return metastore(method, args)
+
+    code, lines = check(upstream(peer(Thrift(failing, {"get_open_txns"})).uri))
+    assert code == 1
+    assert "error    open transactions: Invalid method name: 'get_open_txns'" in lines
+    table = lines.index("error    clients of Hive 2 and 3: MetaException: out of order")
+    # It is no alias that is at fault.
+    assert not any("Correct [aliases]" in line for line in lines[table:])
+    assert any(line.startswith("error    databases: get_all_databases: the connection") for line in lines)
+
+
+def test_a_caller_who_only_writes_is_refused_what_reads(peer: Peers, check: Check) -> None:
+    text = upstream(peer(Thrift(metastore)).uri, '[[rule]]\naccess = ["write"]')
+    _, lines = check(text, "--as-user", "ann")
+    assert "ok       rules: user 'ann' may write" in lines
+    refused = [line.split(": ")[0] for line in lines if line.startswith("refused")]
+    assert refused == [
+        "refused  version",
+        "refused  databases",
+        "refused  open transactions",
+        "refused  clients of Hive 2 and 3",
+    ]
+
+
+def test_the_database_of_the_last_check_is_one_of_the_callers_rules(peer: Peers, check: Check) -> None:
+    rules = '[[rule]]\nusers = ["bob"]\ndatabases = ["hr"]\n[[rule]]\nusers = ["ann"]\ndatabases = ["sales"]'
+    code, lines = check(upstream(peer(Thrift(metastore)).uri, rules), "--as-user", "ann")
+    assert code == 0
+    assert starts(lines)[-1] == "ok       clients of Hive 2 and 3: get_table is answered"
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(10, "10: d0, d1, d2, d3, d4, d5, d6, d7, d8, d9"), (11, "d8, d9, …")]
+)
+def test_long_lists_are_cut(peer: Peers, check: Check, count: int, shown: str) -> None:
+    def many(method: str, args: Any) -> Any:
+        if method == "get_all_databases":
+            return [f"d{number}" for number in range(count)]
+        if method == "get_open_txns":
+            return types.GetOpenTxnsResponse(txn_high_water_mark=9, open_txns=[7, 8], abortedBits=b"")
+        return metastore(method, args)
+
+    _, lines = check(upstream(peer(Thrift(many)).uri))
+    databases = next(line for line in starts(lines) if "databases" in line)
+    assert databases.endswith(shown)
+    assert "ok       open transactions: 2; the newest transaction is 9" in starts(lines)

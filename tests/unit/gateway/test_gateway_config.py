@@ -6,6 +6,7 @@ import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from airflow_hive_federation.gateway.config import (
     config_of,
     read_config,
 )
+from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Caller
 from airflow_hive_federation.gateway.rules import Rule
 from airflow_hive_federation.gateway.thrift_front import ThriftSettings
@@ -65,6 +67,8 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert (config.thrift.port, config.thrift.idle_timeout_s) == (9084, 60.0)
     assert config.thrift.tls.files == ("cert.pem", "ca.pem")
     assert config.aliases == {"sales_far": "sales"}
+    assert config.metrics is not None
+    assert config.metrics.port == 9100
     assert config.rules[0].concerns(Caller(user="etl7"))
     assert not config.rules[0].concerns(Caller(user="bob"))
     target = config.target(nobody)
@@ -98,6 +102,55 @@ def test_ways_to_prove_who_asks(tmp_path: Path) -> None:
 
     config_of({"upstream": {"connection": "far"}}).upstream.settings(resolve)
     assert asked == ["far"]
+    named = config_of({"upstream": {"connection": "far", "user": "me"}}).upstream.settings(resolve)
+    assert (named.uris, named.user) == (("thrift://x:1",), "me")
+
+
+@pytest.mark.parametrize("key", ["ca_file", "cert_file"])
+def test_a_file_of_tls_turns_tls_on(key: str) -> None:
+    section = {"uris": ["thrift://far:9083"], key: "/file"}
+    tls = config_of({"upstream": section}).upstream.settings(nobody).tls
+    assert getattr(tls, key) == "/file"
+
+
+def test_an_upstream_without_files_of_tls_is_in_plain_text() -> None:
+    assert config_of(UPSTREAM).upstream.settings(nobody).tls is None
+
+
+def test_numbers_are_of_the_type_of_their_key() -> None:
+    thrift = config_of({**UPSTREAM, "thrift": {"port": 9084, "idle_timeout_s": 60}}).thrift
+    assert thrift is not None
+    assert (type(thrift.port), type(thrift.idle_timeout_s)) == (int, float)
+
+
+@pytest.mark.parametrize(
+    ("names", "prefix"),
+    [
+        ({}, "far_"),
+        ({"prefix": "there_"}, "there_"),
+        ({"names": {"sales_far": "sales"}}, None),
+        ({"tables": {"ours.rates": "finance.rates"}}, None),
+        ({"names": {"sales_far": "sales"}, "prefix": "there_"}, "there_"),
+    ],
+)
+def test_a_federated_metastore_has_a_prefix_unless_it_has_names(
+    names: dict[str, Any], prefix: str | None
+) -> None:
+    section = {"name": "Far", "uris": ["thrift://far:9083"], **names}
+    config = config_of({**UPSTREAM, "federated": [section]})
+    assert config.federated[0].remote(nobody).names.prefix == prefix
+    target = config.target(nobody)
+    assert isinstance(target, Federation)
+    target.close()
+
+
+@pytest.mark.parametrize("text", [None, "port = "])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "gateway.toml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigurationError, match=r"gateway.toml cannot be read"):
+        read_config(file)
 
 
 WRONG = {
@@ -114,6 +167,45 @@ WRONG = {
         '[upstream]\nuris = ["http://127.0.0.1:1"]\nbearer_token_file = "/none"',
         "/none cannot be read",
     ),
+    "federated section": (
+        '[upstream]\nuris = ["thrift://a:1"]\n[federated]\nname = "far"',
+        r"Write \[\[federated\]\]",
+    ),
+    "federated twice": (
+        '[upstream]\nuris = ["thrift://a:1"]\n'
+        + '[[federated]]\nname = "far"\nuris = ["thrift://b:1"]\n' * 2,
+        "a name twice: main, far, far",
+    ),
+    "federated main": (
+        '[upstream]\nuris = ["thrift://a:1"]\n[[federated]]\nname = "main"\nuris = ["thrift://b:1"]',
+        "a name twice: main, main",
+    ),
+    "no aliases": ('aliases = "a"\n[upstream]\nuris = ["thrift://a:1"]', "is not a table of names"),
+    "alias of a number": ('[upstream]\nuris = ["thrift://a:1"]\n[aliases]\na = 1', "is not a table of names"),
+    "password without user": (
+        '[upstream]\nuris = ["thrift://a:1"]\npassword_file = "/none"',
+        "password_file and no user",
+    ),
+    "no section": ('expose = 1\n[upstream]\nuris = ["thrift://a:1"]', r"\[expose\] is no section"),
+    "no near key": ("[upstream]\nzzz = 1", "'zzz', which is not known.*Keys are audience, bearer_token_file"),
+    "key of tls": ('[thrift]\ncert_fil = "x"', "mean cert_file"),
+    "no key of tls": ('[expose]\ncert_fil = "x"', "Keys are databases, tables"),
+    "tls": ("[thrift]\ntls = 1", r"the key 'tls'"),
+    "list": ("[upstream]\nuris = 5", r"\[upstream\] uris is 5.*Give a list"),
+    "item": ("[upstream]\nuris = [5]", r"\[upstream\] uris is 5.*Give a text"),
+    "table": (
+        '[upstream]\nuris = ["thrift://a:1"]\n[[federated]]\nname = "far"\nnames = "sales"',
+        "names is 'sales'.*a table of texts",
+    ),
+    "table of numbers": (
+        '[upstream]\nuris = ["thrift://a:1"]\n[[federated]]\nname = "far"\nnames = { a = 1 }',
+        "a table of texts",
+    ),
+    "text": ("[thrift]\nhost = 5", "Give a text"),
+    "optional text": ("[log]\naccess = 5", "Give a text"),
+    "text for a number": ('[thrift]\nidle_timeout_s = "60"', "idle_timeout_s is '60'.*Give a number"),
+    "truth for a number": ("[thrift]\nidle_timeout_s = true", "idle_timeout_s is True.*Give a number"),
+    "number for a truth": ("[thrift]\nallow_plain = 1", "Give true or false"),
     "tls without cert": ('[upstream]\nuris = ["thrift://a:1"]\n[thrift]\nkey_file = "k"', "lacks cert_file"),
 }
 

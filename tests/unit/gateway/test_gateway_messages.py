@@ -11,6 +11,7 @@ from airflow_hive_federation.gateway.answers import filtered
 from airflow_hive_federation.gateway.messages import (
     CALL,
     CHUNK_BYTES,
+    LONGEST_NAME,
     REPLY,
     Head,
     MessageReader,
@@ -22,7 +23,7 @@ from airflow_hive_federation.gateway.names import Reference, Text
 from airflow_hive_federation.gateway.refusals import Status, refusal, refused
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.message_bounds import MAX_DEPTH, MalformedMessage
 from airflow_hive_federation.metastore.protocol import ApplicationFault, decode_reply, encode, encode_call
 from tests.support.gateways import outcome
 from tests.support.structs import random_struct
@@ -85,14 +86,19 @@ def test_what_is_too_long_is_refused_before_it_is_read() -> None:
 
 
 NESTED = b"\x0c\x00\x01" * 60
+LISTS = b"\x0f\x00\x01" + b"\x0f\x00\x00\x00\x01" * 60
 CASES = {
     "http": b"GET / HTTP/1.1\r\n\r\n",
+    "another version": b"\x80\2" + head_bytes("getName", CALL, 1)[2:],
     "framed": b"\0\0\0\x10" + head_bytes("getName", CALL, 1),
     "unknown type": head_bytes("getName", CALL, 1) + b"\x3f\0\1",
     "negative text": head_bytes("getName", CALL, 1) + b"\x0b\0\1\xff\xff\xff\xff",
     "negative list": head_bytes("getName", CALL, 1) + b"\x0f\0\1\x0b\xff\xff\xff\xff",
     "long name": b"\x80\1\0\1\0\1\0\0" + b"x" * 70000,
     "deep": head_bytes("getName", CALL, 1) + NESTED,
+    "deep lists": head_bytes("getName", CALL, 1) + LISTS,
+    "name of 201 bytes": head_bytes("x" * 201, CALL, 1) + b"\0",
+    "text of a map": head_bytes("getName", CALL, 1) + b"\x0d\0\1\x0b\x0b\0\0\0\1\x80\0\0\0",
 }
 
 
@@ -101,6 +107,79 @@ def test_what_is_no_message_is_refused(case: str) -> None:
     reader = MessageReader(pieces(CASES[case] + b"\0" * 200, random.Random(0)))
     with pytest.raises(MalformedMessage):
         reader.message()
+
+
+@pytest.mark.parametrize("case", ["http", "framed", "another version", "name of 201 bytes", "long name"])
+def test_the_head_of_no_message_is_refused(case: str) -> None:
+    with pytest.raises(MalformedMessage):
+        read_head(CASES[case])
+
+
+def test_the_longest_name_is_read() -> None:
+    message = head_bytes("x" * LONGEST_NAME, CALL, 1)
+    assert (
+        read_head(message).method
+        == MessageReader(pieces(message + b"\0", random.Random(0))).message()[0].method
+    )
+    with pytest.raises(MalformedMessage, match="ends too soon"):
+        read_head(message[:-1])
+
+
+def nested(ttype: int, depth: int) -> bytes:
+    if ttype == 12:
+        return head_bytes("getName", CALL, 1) + b"\x0c\0\1" * depth + b"\0" * (depth + 1)
+    return head_bytes("getName", CALL, 1) + b"\x0f\0\1" + b"\x0f\0\0\0\1" * (depth - 1) + b"\x0f\0\0\0\0\0"
+
+
+@pytest.mark.parametrize("ttype", [12, 15])
+def test_messages_are_as_deep_as_the_bound_and_no_deeper(ttype: int) -> None:
+    message = nested(ttype, MAX_DEPTH - 1)
+    assert MessageReader(pieces(message, random.Random(0))).message()[1] == message
+    with pytest.raises(MalformedMessage, match="nested more than"):
+        MessageReader(pieces(nested(ttype, MAX_DEPTH), random.Random(0))).message()
+
+
+def test_a_message_is_as_long_as_the_bound_and_no_longer() -> None:
+    message = encode_call("get_database", message_types("get_database")[0](name="x" * 100), 1, oneway=False)
+    reader = MessageReader(pieces(message * 2, random.Random(0), 1), max_bytes=len(message))
+    # The bound is that of each message, not of all messages of a connection.
+    assert [reader.message()[1], reader.message()[1]] == [message, message]
+    with pytest.raises(MalformedMessage, match="longer than"):
+        MessageReader(pieces(message, random.Random(0)), max_bytes=len(message) - 1).message()
+
+
+def test_the_bound_begins_anew_after_a_relayed_message() -> None:
+    names = ["x" * 100] * 3000
+    message = head_bytes("get_all_tables", REPLY, 7) + encode(
+        message_types("get_all_tables")[1](success=names)
+    )
+    source = pieces(message * 4, random.Random(0), CHUNK_BYTES)
+    reader, passed = MessageReader(source, max_bytes=len(message)), list[bytes]()
+    for _ in range(2):
+        reader.relay(passed.append, lambda _head: None, 7)
+        assert b"".join(passed) == message
+        passed.clear()
+    assert reader.message()[1] == message
+    reader.relay(passed.append, lambda _head: None, 7)
+    assert b"".join(passed) == message
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_window_may_move_anywhere_in_a_message(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_hive_federation.gateway.messages.CHUNK_BYTES", 50)
+    rng = random.Random(seed)
+    table = message_types("get_table")[1](success=random_struct(types.Table, rng))
+    message = head_bytes("get_table", REPLY, 7) + encode(table)
+    passed: list[bytes] = []
+    MessageReader(pieces(message, rng)).relay(passed.append, lambda _head: None, 7)
+    assert b"".join(passed) == message, seed
+    # Nothing is passed on before the window is full.
+    assert all(len(piece) >= 30 for piece in passed[:-1]), seed
+
+
+def test_bytes_that_belong_to_no_message_are_taken() -> None:
+    reader = MessageReader(pieces(b"abcdef", random.Random(0), 1))
+    assert (reader.take(4), reader.peek(1), reader.take(2)) == (b"abcd", b"e", b"ef")
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -129,8 +208,11 @@ def test_fields_are_found_without_being_decoded() -> None:
     assert (outer.number, data[outer.start : outer.end]) == (1, encode(table))
     inner = {field.number: data[field.start : field.end] for field in read_fields(data, outer.start)}
     assert inner[2] == b"\0\0\0\1d"
-    with pytest.raises(MalformedMessage):
-        list(read_fields(data[:-3], 0))
+    with pytest.raises(MalformedMessage, match="ends too soon"):
+        next(read_fields(data[:-3], 0))
+    for end in range(len(data)):
+        with pytest.raises(MalformedMessage):
+            list(read_fields(data[:end], 0))
 
 
 def test_refusals_are_what_clients_know() -> None:

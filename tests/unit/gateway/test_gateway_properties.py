@@ -78,6 +78,19 @@ def test_a_port_of_its_own_comes_before_that_of_the_uris() -> None:
     assert section.settings.port == 6
 
 
+@pytest.mark.parametrize(
+    "properties", [{"metastore.grpc.max.connections": 5}, {"metastore.grpc.authentication.class": TOKENS}]
+)
+def test_the_two_places_of_settings_add_up(properties: dict[str, Any]) -> None:
+    section: dict[str, Any] = {"authentication": {"issuer": "a"}}
+    if "metastore.grpc.max.connections" in properties:
+        section["authentication_class"] = TOKENS
+    front = config(properties, grpc=section).grpc
+    assert front is not None
+    assert front.settings.authentication_class == TOKENS
+    assert dict(front.settings.authentication) == {"issuer": "a"}
+
+
 def test_there_is_no_grpc_front_unless_one_is_asked_for() -> None:
     assert config({"metastore.uris": "grpc://a:1", "metastore.client.impl": "a.B"}).grpc is None
 
@@ -89,7 +102,11 @@ def test_the_gateway_is_a_service_account_to_a_metastore_over_grpc() -> None:
     assert (made.service_account_keyfile, made.audience) == ("/key.json", "far")
     token = config({}, upstream={"uris": ["grpc://x:1"], "bearer_token_file": "/token"}).upstream
     assert token.settings(nobody).grpc.token_file == "/token"
-    with pytest.raises(ConfigurationError, match="no URI is grpc://"):
+    alone = config({}, upstream={**over_grpc, "service_account_keyfile": "/key.json"}).upstream
+    assert alone.service_account_keyfile == "/key.json"
+    same = config(named, upstream={**over_grpc, "service_account_keyfile": "/key.json"}).upstream
+    assert same.service_account_keyfile == "/key.json"
+    with pytest.raises(ConfigurationError, match=r"has the key file .*no URI is grpc://"):
         config(named).target(nobody)
     with pytest.raises(ConfigurationError, match="far, and a key file"):
         config(named, upstream={"connection": "far"}).target(nobody)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from typing import IO, Any
 
 import pytest
 
+from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.config import config_of
 from airflow_hive_federation.gateway.serving import start
@@ -60,6 +62,11 @@ def test_both_fronts_ask_the_same_handler(
     text = urllib.request.urlopen(f"{where}/metrics", timeout=20).read().decode()
     for front in ("thrift", "grpc"):
         assert f'front="{front}",method="get_all_databases",status="ok"}} 1' in text
+    assert f'hive_gateway_client_connections{{worker="0",front="{uris[0]}"}} 1' in text
+    assert f'hive_gateway_refused_connections_total{{worker="0",front="{uris[0]}"}} 0' in text
+    assert 'hive_gateway_upstream_connections{worker="0",upstream="main"}' in text
+    assert "# TYPE hive_gateway_missing_parts_total counter" in text
+    assert "# TYPE hive_gateway_upstream_up gauge" in text
     assert urllib.request.urlopen(f"{where}/healthz", timeout=20).read() == b"ok\n"
     lines = [json.loads(line[line.index("{") :]) for line in log.read_text().splitlines()]
     assert {(line["front"], line["user"]) for line in lines} >= {("thrift", "me")}
@@ -169,3 +176,14 @@ def test_a_failing_start_is_an_error() -> None:
     with served("--upstream", "thrift://x:1", "--host", "0.0.0.0", "--port", "0") as process:
         assert process.wait(60) == 1
         assert "0.0.0.0 in plain text" in process.stderr.read()
+
+
+@pytest.mark.parametrize("chosen", [None, "", "event_engine_listener"])
+def test_the_command_chooses_grpcs_threads_unless_the_user_has(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None
+) -> None:
+    monkeypatch.setenv("GRPC_EXPERIMENTS", chosen or "")
+    if chosen is None:
+        monkeypatch.delenv("GRPC_EXPERIMENTS")
+    assert main(["gateway", "serve", "--config", "/none"]) != 0
+    assert os.environ["GRPC_EXPERIMENTS"] == ("-event_engine_listener" if chosen is None else chosen)

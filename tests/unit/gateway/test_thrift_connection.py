@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.gateway.certificates import ServerTls
-from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, ONEWAY, REPLY
+from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, ONEWAY, REPLY, head_bytes
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.idl import types
 from tests.support.certificate_files import Authority
@@ -163,3 +164,46 @@ def test_the_name_of_a_certificate_cannot_be_changed_by_set_ugi(
     own = TlsSettings(ca_file=authority.ca_file, cert_file=own_cert, key_file=own_key)
     assert client(run.front.uri, tls=own, user="root", groups=("wheel",)).call("get_all_databases") == NAMES
     assert served.users == ["alice"]
+
+
+def test_a_defect_within_an_answer_adds_nothing_to_it(
+    peer: Peers, gateway: Gateways, raw: Raws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = gateway(peer(Thrift(databases)).uri)
+    half = head_bytes("get_all_databases", REPLY, 1) + b"\x0f\0"
+
+    def fail(*_: Any, emit: Callable[[bytes], None], **__: Any) -> None:
+        emit(half)
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(run.handler, "relay", fail)
+    client = raw(run)
+    client.sock.sendall(call_bytes("get_all_databases"))
+    with client.sock.makefile("rb") as answer:
+        assert answer.read() == half
+
+
+def test_a_front_that_stops_ends_a_call_that_does_not_end(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    called, go = threading.Event(), threading.Event()
+
+    def wait(_method: str, _args: Any) -> Any:
+        called.set()
+        assert go.wait(60)
+        return NAMES
+
+    run = gateway(peer(Thrift(wait)).uri)
+    client = raw(run)
+    client.sock.sendall(call_bytes("get_all_databases"))
+    assert called.wait(20)
+    assert run.front.stop(0) is False
+    assert client.sock.recv(1) == b""
+    go.set()
+
+
+def test_connections_send_at_once_and_notice_dead_clients(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    run = gateway(peer(Thrift(databases)).uri)
+    assert raw(run).ask("get_all_databases") == {"success": NAMES}
+    (connection,) = run.front._connections
+    sock = connection._sock
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import Certificates, ServerTls
+from airflow_hive_federation.gateway.hangups import _has_left
 from airflow_hive_federation.gateway.messages import REPLY, head_bytes
 from airflow_hive_federation.gateway.rules import Rule, Rules
 from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
@@ -143,6 +144,27 @@ def test_a_call_that_drips_in_is_let_go(peer: Peers, gateway: Gateways, raw: Raw
     slow.sock.sendall(call_bytes("get_all_databases")[:5])
     assert ended(slow.sock)
     assert raw(run).ask("get_all_databases") == {"success": NAMES}
+
+
+def test_each_byte_of_a_call_that_drips_in_buys_no_time(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    slow = raw(gateway(peer(Thrift(databases)).uri, front={"request_timeout_s": 0.5, "idle_timeout_s": 600}))
+    # At twenty bytes per second, the call would take ten minutes.
+    call = call_bytes("get_database", name="x" * 12_000)
+    stopped = threading.Event()
+
+    def drip() -> None:
+        with contextlib.suppress(OSError):
+            for byte in call:
+                slow.sock.sendall(bytes([byte]))
+                if stopped.wait(0.05):
+                    return
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    slow.sock.settimeout(60)
+    assert ended(slow.sock)
+    stopped.set()
+    thread.join()
 
 
 def test_a_silent_client_is_let_go(peer: Peers, gateway: Gateways, raw: Raws) -> None:
@@ -326,6 +348,11 @@ def test_stopping_lets_calls_end_and_takes_no_more(peer: Peers, gateway: Gateway
     thread = threading.Thread(target=lambda: stopped.append(run.front.stop(30)))
     thread.start()
     assert ended(idle.sock)
+    until(lambda: run.front.connections == 1)
+    (connection,) = run.front._connections
+    until(lambda: connection._draining)
+    # Else the running call would be cancelled, as that of a client that has left.
+    assert not _has_left(connection._sock.fileno())
     release.set()
     assert outcome(*busy.message()) == {"success": NAMES}
     assert ended(busy.sock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pwd
 import select
 import socket
@@ -143,9 +144,28 @@ def test_a_caller_gets_its_own_number_back(
         assert read_head(data).sequence_id == number
 
 
+def test_no_client_can_foresee_the_number_of_the_next_call(
+    upstream: Callable[[Scripted], Upstream],
+) -> None:
+    """It could make the metastore send an answer that fits."""
+    numbers: list[int] = []
+
+    def noting(head: Head) -> bytes:
+        numbers.append(head.sequence_id)
+        return answer(head, [])
+
+    way = upstream(Scripted(*[noting] * 8))
+    for _ in range(8):
+        exchange(way, False)
+    steps = {second - first for first, second in itertools.pairwise(numbers)}
+    assert 0 not in steps
+    assert len(steps) > 3
+    assert min(numbers) >= 0
+
+
 WRONG: dict[str, dict[str, Any]] = {
     "another method": {"method": "get_all_tables"},
-    "another number": {"sequence_id": 77},
+    "another number": {"sequence_id": -1},
     "a call": {"kind": CALL},
     "a one-way call": {"kind": ONEWAY},
 }
@@ -176,8 +196,10 @@ def test_an_answer_to_another_call_is_given_to_nobody(
 def test_a_connection_that_brought_a_broken_answer_is_closed(
     upstream: Callable[[Scripted], Upstream], in_pieces: bool
 ) -> None:
-    begun = head_bytes(METHOD, REPLY, 1)
-    scripted = Scripted(lambda head: begun + BROKEN + answer(head, ["somebody else's"]))
+    def broken(head: Head) -> bytes:
+        return head_bytes(METHOD, REPLY, head.sequence_id) + BROKEN + answer(head, ["somebody else's"])
+
+    scripted = Scripted(broken)
     way = upstream(scripted)
     with pytest.raises(MetastoreProtocolError, match="a value of the unknown type 99"):
         exchange(way, in_pieces)

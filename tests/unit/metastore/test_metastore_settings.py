@@ -113,6 +113,9 @@ def test_settings_of_the_design() -> None:
         grpc_properties({named: "a.B", "metastore.client.impl": "a.C"})
     given = {"metastore.grpc.service.account.keyfile": "/k", "metastore.grpc.audience": "gw"}
     assert grpc_properties(given)["grpc"] == GrpcSettings(service_account_keyfile="/k", audience="gw")
+    assert grpc_properties({"metastore.grpc.cluster": "C2 "})["grpc"] == GrpcSettings(cluster="C2")
+    with pytest.raises(ConfigurationError, match=r"'C2\\n' cannot be the name of a cluster"):
+        GrpcSettings(cluster="C2\n")
 
 
 @pytest.mark.parametrize("path", ["no.such.Class", "Class", "pathlib.Path", "pathlib.nothing"])
