@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.transaction import Transaction
+from tests.support.groovy_scripts import run_groovy
 from tests.support.incrementing import Cycles, cycles
 from tests.support.small_source import connected, make_table, storage
 
@@ -32,7 +34,7 @@ IMPATIENT = {
     "metastore.hmshandler.retry.interval": "100ms",
     "hikaricp.connectionTimeout": "1000",
 }
-_ROUNDS = 40
+_ROUNDS = 200
 _WRITERS = 6
 _WRITES = 5
 
@@ -98,35 +100,38 @@ def _columns(partition: types.Partition) -> object:
     return sorted((column.colName, repr(column.statsData)) for column in stats)
 
 
-def test_deadlocks_of_the_database_are_repeated_by_the_metastore(site: Site) -> None:
-    """Two writers alter the same partitions in opposite orders, until PostgreSQL ends one of them."""
+def test_deadlocks_of_the_database_are_repeated_by_the_metastore(site: Site, tmp_path: Path) -> None:
+    """A session locks the rows of partitions in the opposite order, until PostgreSQL ends the metastore's."""
     with connected(site.source) as client:
         client.create_database(types.Database(name="dead", parameters={}))
         make_table(client, "dead", "acid", partitioned=True)
         add_partitions(client, "dead", [f"{number:02d}" for number in range(40)])
-
-    def alter(order: int) -> int:
-        with connected(site.source) as client:
-            partitions = client.get_partitions("dead", "acid")[::order]
-            for number in range(_ROUNDS):
-                if deadlocks(site.server):
-                    return number
-                for partition in partitions:
-                    partition.parameters = {**(partition.parameters or {}), "round": f"{order} {number}"}
-                client.alter_partitions("dead", "acid", partitions)
-        return _ROUNDS
-
-    with ThreadPoolExecutor() as threads:
-        rounds = list(threads.map(alter, (1, -1)))
-    assert deadlocks(site.server), f"no deadlock in {rounds} rounds"
-    with connected(site.source) as client:
+        partitions = client.get_partitions("dead", "acid")
+        password, stop, pid = (tmp_path / name for name in ("password", "stop", "pid"))
+        password.write_text(site.server.password, encoding="utf-8")
+        places = (site.source.jdbc_url, str(password), str(stop), str(pid))
+        with ThreadPoolExecutor() as threads:
+            locker = threads.submit(run_groovy, "row_locker.groovy", *places, scratch=tmp_path)
+            try:
+                for number in range(_ROUNDS):
+                    for partition in partitions:
+                        partition.parameters = {**(partition.parameters or {}), "round": str(number)}
+                    client.alter_partitions("dead", "acid", partitions)
+                    victims = deadlocked(site.server) - {pid.read_text()} if pid.exists() else set()
+                    if victims or locker.done():
+                        break
+            finally:
+                stop.touch()
+            locker.result()
+        assert victims, "PostgreSQL has ended no transaction of the metastore"
         last = [(partition.parameters or {})["round"] for partition in client.get_partitions("dead", "acid")]
-    assert len(last) == 40
-    assert len(set(last)) == 1, "a call changed some of its partitions"
+    assert last == [str(number)] * 40
 
 
-def deadlocks(server: EmbeddedPostgresql) -> int:
-    return server.log_path.read_text("utf-8", "replace").count("deadlock detected")
+def deadlocked(server: EmbeddedPostgresql) -> set[str]:
+    """Return the processes of the server whose transactions have ended by a deadlock."""
+    log = server.log_path.read_text("utf-8", "replace")
+    return set(re.findall(r"\[(\d+)\] ERROR:  deadlock detected", log))
 
 
 def test_concurrent_writers_commit_once_or_not_at_all(site: Site) -> None:
@@ -237,7 +242,10 @@ def test_what_derby_keeps_is_kept(site: Site, source: EmbeddedMetastore) -> None
             assert [event.eventId for event in events] == list(range(first + 1, first + 1 + len(events)))
             (txn_id,) = client.open_txns(1)
             component = types.LockComponent(
-                type=types.LockType.SHARED_READ, level=types.LockLevel.DB, dbname=name
+                type=types.LockType.SHARED_READ,
+                level=types.LockLevel.DB,
+                dbname=name,
+                operationType=types.DataOperationType.NO_TXN,
             )
             lock = client.lock([component], txn_id=txn_id)
             assert lock.lockid > 0
@@ -256,7 +264,11 @@ def test_what_derby_keeps_is_kept(site: Site, source: EmbeddedMetastore) -> None
                     "events": [(event.eventType, event.tableName) for event in events],
                     "settings": [
                         client.call("get_config_value", setting, "none")
-                        for setting in ("hive.txn.timeout", "metastore.txn.timeout", "no.such.setting")
+                        for setting in (
+                            "hive.txn.timeout",
+                            "metastore.txn.timeout",
+                            "metastore.no.such.setting",
+                        )
                     ],
                     "absent": [client.get_database(name).locationUri.rpartition("/")[2].replace(name, "")],
                 }

@@ -1,0 +1,105 @@
+"""A PostgreSQL server that belongs to an embedded metastore: it starts, ends and fails with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
+from airflow_hive_federation.errors import ConfigurationError, MetastoreStartError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.runtime.cache import is_locked
+from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support.small_source import connected
+
+pytestmark = pytest.mark.slow
+SOON = PollPolicy(first_s=0.05, longest_s=0.5, timeout_s=30)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """A metastore's directory; its server's directory is elsewhere if root runs the tests."""
+    home = tmp_path / "m"
+    yield home
+    if (home / "postgresql.json").exists():
+        shutil.rmtree(server_of(home))
+
+
+def server_of(home: Path) -> Path:
+    return home / json.loads((home / "postgresql.json").read_text("utf-8"))["server"]
+
+
+def cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = main(["metastore", *arguments])
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
+
+
+def test_the_server_starts_stops_and_dies_with_its_metastore(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"pg-{os.getpid()}"
+    start = ("start", name, "--directory", str(directory), "--database")
+    code, text = cli(capsys, *start, "postgresql", "--json")
+    assert code == 0, text
+    lock = server_of(directory) / "server.lock"
+    try:
+        assert json.loads(text)["database"] == "postgresql"
+        assert is_locked(lock)
+        code, text = cli(capsys, *start, "derby")
+        assert code != 0
+        assert "is running on postgresql, not on derby" in text
+    finally:
+        assert cli(capsys, "stop", name)[0] == 0
+    assert not is_locked(lock)
+
+    with pytest.raises(ConfigurationError, match="has its data in postgresql, not in derby"):
+        EmbeddedMetastore.start("other", directory=directory, database="derby")
+    with EmbeddedMetastore.start("other", directory=directory) as metastore, connected(metastore) as client:
+        # The database has the name of its first start.
+        assert metastore.jdbc_url.endswith(f"/{name}")
+        client.create_database(types.Database(name="kept", parameters={}))
+        os.kill(metastore.pid, signal.SIGKILL)
+        assert wait_until(lambda: not is_locked(lock), SOON)
+        metastore.restart()
+        assert "kept" in client.list_databases()
+
+
+def test_a_failed_start_leaves_nothing(directory: Path) -> None:
+    before = set(Path("/tmp").glob("hive-postgresql-*"))
+    settings = {"datanucleus.connectionPoolingType": "no-such-pool"}
+    with pytest.raises(MetastoreStartError):
+        EmbeddedMetastore.start("failed", directory=directory, database="postgresql", settings=settings)
+    assert not (directory / "postgresql.json").exists()
+    assert not (directory / "postgresql").exists()
+    assert set(Path("/tmp").glob("hive-postgresql-*")) <= before
+    with pytest.raises(ConfigurationError, match="'oracle' is no database"):
+        EmbeddedMetastore.start("failed", directory=directory, database="oracle")
+
+
+def test_a_server_ends_with_its_guard_and_refuses_a_taken_port_and_directory() -> None:
+    with EmbeddedPostgresql.start() as server:
+        with pytest.raises(ConfigurationError, match="a PostgreSQL server is running on"):
+            EmbeddedPostgresql.start(directory=server.directory)
+        process = psutil.Process(server.pid)
+        guard = process.parent()
+        assert guard is not None
+        assert process.uids().real != 0
+        guard.kill()
+        assert wait_until(lambda: not process.is_running(), SOON)
+        with socket.create_server(("127.0.0.1", server.port)):
+            with pytest.raises(MetastoreStartError, match="PostgreSQL server in") as caught:
+                server.restart()
+            assert Path(caught.value.log_path) == server.log_path
+        server.restart()
+        assert psutil.pid_exists(server.pid)
