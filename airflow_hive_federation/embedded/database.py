@@ -52,7 +52,7 @@ class OpenDatabase:
         """Undo what opening did, after a failed start."""
         if self.fresh:
             (directory / _RECORD).unlink(missing_ok=True)
-        if self.server is not None and self.fresh:
+        if self.server is not None and self.server.created:
             self.server.remove()
         elif self.server is not None:
             self.server.stop()
@@ -78,6 +78,7 @@ def open_database(
         put_database(java, directory / _DERBY_DATA)
         url = f"jdbc:derby:;databaseName={directory}/{_DERBY_DATA}"
         return OpenDatabase(kind=kind, jdbc_url=url, jdbc_port=port, password=put_password(directory))
+    jars = driver_jars(java)
     record_or_new, server, own = _server(directory, wanted, record, name=name, port=port, temporary=temporary)
     if record is None:
         write_atomically(directory / _RECORD, record_or_new.text(directory).encode())
@@ -86,7 +87,7 @@ def open_database(
         jdbc_url=_postgresql_url(server.port, record_or_new.database),
         jdbc_port=server.port,
         password=server.password,
-        jars=driver_jars(java),
+        jars=jars,
         server=server if own else None,
         fresh=record is None,
     )

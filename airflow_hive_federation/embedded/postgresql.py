@@ -33,7 +33,7 @@ from airflow_hive_federation.embedded.postgresql_programs import (
 )
 from airflow_hive_federation.embedded.process import end_server, start_server
 from airflow_hive_federation.embedded.schema import schema_script, statements
-from airflow_hive_federation.errors import ConfigurationError, HiveFederationError, MetastoreStartError
+from airflow_hive_federation.errors import ConfigurationError, MetastoreStartError
 from airflow_hive_federation.runtime.cache import is_locked, write_atomically
 from airflow_hive_federation.runtime.java import Java, find_java
 
@@ -68,6 +68,7 @@ TEMPORARY = {"fsync": "off"}
 class _Options:
     home: Path
     delete: bool
+    created: bool
     settings: Mapping[str, str]
     port: int = 0
 
@@ -116,16 +117,22 @@ class EmbeddedPostgresql:
         home = reachable_home(wanted, user)
         if home != wanted and directory is None:
             wanted.rmdir()
-        fresh = not (home / "data").exists()
+        # A failed start removes what it has made, and nothing else.
+        created = home != wanted or not home.exists() or not any(home.iterdir())
         lasting = {} if directory is not None else TEMPORARY
         options = _Options(
-            home=home, delete=directory is None, settings={**lasting, **(settings or {})}, port=port
+            home=home,
+            delete=directory is None,
+            created=created,
+            settings={**lasting, **(settings or {})},
+            port=port,
         )
         try:
             options, process, pid = _started(java, options, user)
-        except HiveFederationError:
-            if fresh and not is_locked(home / _LOCK) and not (home / _LOG).exists():
-                shutil.rmtree(home, ignore_errors=True)
+        except BaseException:
+            # An interrupt, too.
+            if created:
+                _leave_log(home)
             raise
         return cls(options, process, pid)
 
@@ -143,6 +150,11 @@ class EmbeddedPostgresql:
     def directory(self) -> Path:
         """Return the directory of its data, password and log."""
         return self._options.home
+
+    @property
+    def created(self) -> bool:
+        """Return whether its start has created its directory, or found an empty one."""
+        return self._options.created
 
     @property
     def log_path(self) -> Path:
@@ -216,6 +228,17 @@ def read_password(home: Path) -> str:
             remedy="Use the server as the user who started it first; the file cannot be made anew.",
         ) from error
     return password
+
+
+def _leave_log(home: Path) -> None:
+    """Remove all but the log, to which the error refers; remove the directory if there is no log."""
+    for path in home.iterdir() if home.is_dir() else ():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != _LOG:
+            path.unlink()
+    with contextlib.suppress(OSError):
+        home.rmdir()
 
 
 def await_end(home: Path) -> None:
