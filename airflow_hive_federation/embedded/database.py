@@ -78,13 +78,15 @@ def open_database(
         put_database(java, directory / _DERBY_DATA)
         url = f"jdbc:derby:;databaseName={directory}/{_DERBY_DATA}"
         return OpenDatabase(kind=kind, jdbc_url=url, jdbc_port=port, password=put_password(directory))
+    if record is not None:
+        _refuse_other_server(directory, wanted, record)
     jars = driver_jars(java)
-    record_or_new, server, own = _server(directory, wanted, record, name=name, port=port, temporary=temporary)
+    place, server, own = _server(directory, wanted, record, name=name, port=port, temporary=temporary)
     if record is None:
-        write_atomically(directory / _RECORD, record_or_new.text(directory).encode())
+        write_atomically(directory / _RECORD, place.text(directory).encode())
     return OpenDatabase(
         kind=kind,
-        jdbc_url=_postgresql_url(server.port, record_or_new.database),
+        jdbc_url=_postgresql_url(server.port, place.database),
         jdbc_port=server.port,
         password=server.password,
         jars=jars,
@@ -171,23 +173,27 @@ def _kind(directory: Path, wanted: Wanted, record: _Record | None) -> str:
     return present or asked or DERBY
 
 
-def _server(
-    directory: Path, wanted: Wanted, record: _Record | None, *, name: str, port: int, temporary: bool
-) -> tuple[_Record, EmbeddedPostgresql, bool]:
-    """Return the database's place, its running server, and whether that ends with the metastore."""
+def _refuse_other_server(directory: Path, wanted: Wanted, record: _Record) -> None:
     if isinstance(wanted, EmbeddedPostgresql):
-        if record is not None and record.server != wanted.directory:
+        if record.server != wanted.directory:
             raise ConfigurationError(
                 f"the database of {directory} is in the PostgreSQL server of {record.server}, not in that of "
                 f"{wanted.directory}.",
                 remedy="start that server, or name another directory.",
             )
-        return record or _Record(server=wanted.directory, database=name, own=False), wanted, False
-    if record is not None and not record.own:
+    elif not record.own:
         raise ConfigurationError(
             f"the database of {directory} is in the PostgreSQL server of {record.server}, which has others.",
             remedy="start that server (EmbeddedPostgresql.start), and pass it as the metastore's database.",
         )
+
+
+def _server(
+    directory: Path, wanted: Wanted, record: _Record | None, *, name: str, port: int, temporary: bool
+) -> tuple[_Record, EmbeddedPostgresql, bool]:
+    """Return the database's place, its running server, and whether that ends with the metastore."""
+    if isinstance(wanted, EmbeddedPostgresql):
+        return record or _Record(server=wanted.directory, database=name, own=False), wanted, False
     home = directory / _OWN_SERVER if record is None else record.server
     server = EmbeddedPostgresql.start(directory=home, port=port, settings=TEMPORARY if temporary else None)
     return record or _Record(server=server.directory, database=name, own=True), server, True
