@@ -11,7 +11,7 @@ from airflow_hive_federation.metastore.idl import types
 
 
 class OneTable:
-    """As much of a client as changes of cluster metadata and sweeps ask for; its locks are always free.
+    """As much of a client as changes of cluster metadata and sweeps call; its locks are always free.
 
     :param table: the table, without partitions.
     :param checks: the number of times that a lock is found before it has expired.

@@ -65,7 +65,7 @@ def test_a_primary_again_is_no_longer_noted_as_a_former_one(
     """By the note, its files would be removed once no metadata names the directory: a dropped partition's."""
 
     def noted() -> dict[str, list[Kind]]:
-        return {cluster.name: [one.kind for one in notes_of(cluster)] for cluster in registry}
+        return {cluster.name: [note.kind for note in notes_of(cluster)] for cluster in registry}
 
     note(registry, "C1", "C2", placed(tmp_path, "C1", "C2"))
     assert noted() == {"C1": [Kind.FORMER_PRIMARY], "C2": []}
@@ -85,7 +85,7 @@ def test_a_table_whose_location_was_set_meanwhile_keeps_its_primary(
     with pytest.raises(PrimaryRefusedError, match="has just been altered"):
         changing(registry, "C1", "C2", store).run(table, registry)
     # By a note, a later change would remove the files, of which the table is no longer made.
-    assert [one for cluster in registry for one in notes_of(cluster)] == []
+    assert [note for cluster in registry for note in notes_of(cluster)] == []
     assert store.table.sd.location == f"file:{tmp_path}/C1/other"
     assert not store.table.parameters
     store.table.sd.location = f"file:{tmp_path}/C2/there"
