@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,12 +28,12 @@ SOON = PollPolicy(first_s=0.05, longest_s=0.5, timeout_s=30)
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    """A metastore's directory; its server's directory is elsewhere if root runs the tests."""
-    home = tmp_path / "m"
-    yield home
-    if (home / "postgresql.json").exists():
-        shutil.rmtree(server_of(home))
+def directory() -> Iterator[Path]:
+    """A metastore's directory that the server's user can reach, also if root runs the tests."""
+    base = Path(tempfile.mkdtemp(prefix="hive-on-postgresql-"))
+    base.chmod(0o755)
+    yield base / "m"
+    shutil.rmtree(base)
 
 
 def server_of(home: Path) -> Path:
@@ -76,13 +77,11 @@ def test_the_server_starts_stops_and_dies_with_its_metastore(
 
 
 def test_a_failed_start_leaves_nothing(directory: Path) -> None:
-    before = set(Path("/tmp").glob("hive-postgresql-*"))
     settings = {"datanucleus.connectionPoolingType": "no-such-pool"}
     with pytest.raises(MetastoreStartError):
         EmbeddedMetastore.start("failed", directory=directory, database="postgresql", settings=settings)
     assert not (directory / "postgresql.json").exists()
     assert not (directory / "postgresql").exists()
-    assert set(Path("/tmp").glob("hive-postgresql-*")) <= before
     with pytest.raises(ConfigurationError, match="'oracle' is no database"):
         EmbeddedMetastore.start("failed", directory=directory, database="oracle")
 
