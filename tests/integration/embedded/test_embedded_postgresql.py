@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,4 +103,33 @@ def test_a_server_ends_with_its_guard_and_refuses_a_taken_port_and_directory() -
                 server.restart()
             assert Path(caught.value.log_path) == server.log_path
         server.restart()
-        assert psutil.pid_exists(server.pid)
+        process = psutil.Process(server.pid)
+        with subprocess.Popen(["sleep", "600"]) as followed:
+            server.follow(followed.pid)
+            followed.kill()
+        assert wait_until(lambda: not process.is_running(), SOON)
+
+
+PARENT = """
+import os, time
+from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
+server = EmbeddedPostgresql.start()
+print(server.pid, server.directory, flush=True)
+if os.fork() == 0:
+    # A child that has inherited the pipe to the guard, and outlives the parent.
+    os.close(1)
+    time.sleep(60)
+    os._exit(0)
+time.sleep(60)
+"""
+
+
+def test_a_server_ends_with_its_killed_parent() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid, home = parent.stdout.readline().decode().split()
+        process = psutil.Process(int(pid))
+        parent.kill()
+    assert wait_until(lambda: not process.is_running(), SOON)
+    assert wait_until(lambda: not is_locked(Path(home) / "server.lock"), SOON)
+    shutil.rmtree(home)
