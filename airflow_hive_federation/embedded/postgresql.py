@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -174,8 +175,11 @@ class EmbeddedPostgresql:
         stdin = self._process.stdin
         if stdin is None or stdin.closed:
             raise ConfigurationError("this PostgreSQL server has been stopped.")
-        stdin.write(f"{pid}\n".encode())
-        stdin.flush()
+        # Closing also writes the line. The guard has no more use for the pipe.
+        with stdin:
+            stdin.write(f"{pid}\n".encode())
+        # The thread collects the guard's exit status, also if nobody keeps this object.
+        threading.Thread(target=self._process.wait, name=f"reap-{self._pid}", daemon=True).start()
 
     def stop(self) -> None:
         """Stop the server in an orderly way, or delete its directory if it was a temporary one."""
