@@ -10,7 +10,7 @@ from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Openi
 from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, TlsSettings
-from airflow_hive_federation.metastore.doctor import parse_duration_s
+from airflow_hive_federation.runtime.durations import parse_duration_s
 from airflow_hive_federation.tunnel.route import (
     DEFAULT_TIMEOUT_S,
     KNOWN_HOSTS,

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli import cluster_advise
 from airflow_hive_federation.cli.connecting import end_for
+from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.progress.events import Event, TablesProcessed
 from airflow_hive_federation.progress.observers import Observer, unobserved
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from airflow_hive_federation.cli.connecting import End
     from airflow_hive_federation.clusters.copies.copying import RunCopy
     from airflow_hive_federation.clusters.registry import ClusterRegistry
@@ -143,9 +146,7 @@ def _move(args: argparse.Namespace) -> int:
         )
     size = f"{report.files:,} files, {report.size_bytes:,} bytes copied"
     route = f"from {report.from_cluster} to {report.to_cluster}"
-    return _print(
-        args, report.to_json(), f"{report.table}: {_copies(len(report.moved))} moved {route} ({size})"
-    )
+    return _print(args, report, f"{report.table}: {_copies(len(report.moved))} moved {route} ({size})")
 
 
 def _set_primary(args: argparse.Namespace) -> int:
@@ -161,7 +162,7 @@ def _set_primary(args: argparse.Namespace) -> int:
             options=end.storage_options,
         )
     counts = f"{len(report.moved)} locations changed, {len(report.removed)} directories removed"
-    return _print(args, report.to_json(), f"{report.table}: primary {report.cluster} ({counts})")
+    return _print(args, report, f"{report.table}: primary {report.cluster} ({counts})")
 
 
 def _sweep(args: argparse.Namespace) -> int:
@@ -178,11 +179,11 @@ def _sweep(args: argparse.Namespace) -> int:
     for directory, reason in sorted(report.left.items()):
         print(f"{directory}: left as it is: {reason}", file=sys.stderr)
     counts = f"{len(report.removed)} directories removed, {report.used} in use, {len(report.left)} left"
-    return _print(args, report.to_json(), f"{report.cluster}: {counts}")
+    return _print(args, report, f"{report.cluster}: {counts}")
 
 
-def _print(args: argparse.Namespace, report: dict[str, Any], line: str) -> int:
-    print(json.dumps(report, indent=1) if args.json else line)
+def _print(args: argparse.Namespace, report: DataclassInstance, line: str) -> int:
+    print(json.dumps(result_json(report), indent=1) if args.json else line)
     return 0
 
 
@@ -208,17 +209,13 @@ def _copy(args: argparse.Namespace) -> int:
         else:
             run_copy = _copy_runner(args, registry, end)
             report = copy_to_cluster(client, registry, args.table, args.cluster, run_copy, **chosen)
-    if args.json:
-        print(json.dumps(report.to_json(), indent=1))
-        return 0
+    copies = _copies(len(report.copied))
     if args.action == "drop-copy":
-        done = f"dropped in {report.cluster}, {len(report.removed)} directories removed"
-        print(f"{report.table}: {_copies(len(report.copied))} {done}")
-        return 0
-    size = f"{report.files:,} files, {report.size_bytes:,} bytes"
-    made = f"{_copies(len(report.copied))} made in {report.cluster} ({size})"
-    print(f"{report.table}: {made}, {len(report.current)} already current")
-    return 0
+        line = f"{copies} dropped in {report.cluster}, {len(report.removed)} directories removed"
+    else:
+        size = f"{report.files:,} files, {report.size_bytes:,} bytes"
+        line = f"{copies} made in {report.cluster} ({size}), {len(report.current)} already current"
+    return _print(args, report, f"{report.table}: {line}")
 
 
 def _copies(number: int) -> str:
@@ -239,7 +236,7 @@ def _assign(args: argparse.Namespace) -> int:
             observer=observer,
         )
     if args.json:
-        print(json.dumps(report.to_json(), indent=1))
+        print(json.dumps(result_json(report), indent=1))
         return 0
     done = "taken out of" if report.undo else "assigned to"
     would = " would be" if report.dry_run else ""

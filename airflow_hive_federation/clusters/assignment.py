@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from airflow_hive_federation.clusters.altering import alter_table_metadata, full_name, object_name
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, read_metadata
@@ -41,10 +40,6 @@ class AssignReport:
     unchanged: int = 0
     elsewhere: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return asdict(self)
 
 
 def assign_tables(

@@ -66,10 +66,6 @@ class KeepReport:
     size_bytes: int = 0
     removed: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Position:

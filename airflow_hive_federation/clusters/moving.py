@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import full_name
@@ -33,10 +33,6 @@ class MoveReport:
     files: int = 0
     size_bytes: int = 0
     removed: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return asdict(self)
 
 
 def move_copies(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from airflow_hive_federation.clusters.altering import (
@@ -72,10 +72,6 @@ class PrimaryReport:
     former: str
     moved: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return asdict(self)
 
 
 def change_primary(

@@ -11,7 +11,6 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from airflow_hive_federation.embedded.configuration import hdfs_settings, site_xml
@@ -125,12 +124,7 @@ class EmbeddedHdfs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _run(self, tool: str, arguments: tuple[str, ...]) -> str:

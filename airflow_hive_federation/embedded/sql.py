@@ -9,7 +9,6 @@ import queue
 import subprocess
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
 from airflow_hive_federation.embedded.configuration import site_xml, sql_settings
@@ -135,12 +134,7 @@ class HiveSql:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _running(self) -> subprocess.Popen[bytes]:

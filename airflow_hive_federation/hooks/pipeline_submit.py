@@ -1,7 +1,4 @@
-"""Adds a default master to the provider's spark-submit hook, and reads what our jobs report from its log.
-
-A job reports its result, and the events of its progress.
-"""
+"""Adds a default master to the spark-submit hook of the provider, and reads our jobs' events from its log."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from airflow_hive_federation.hooks.compat import AirflowNotFoundException
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.progress.lines import event_in
 from airflow_hive_federation.progress.observers import Observer
-from airflow_hive_federation.spark.failures import RESULT_MARK
 
 #: The master if the default connection is not defined.
 DEFAULT_MASTER = "local[*]"
@@ -36,8 +32,6 @@ class PipelineSubmitHook(SparkSubmitHook):
     def __init__(self, *, observer: Observer | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self._observer = observer or task_observer(self.log)
-        #: The log line with the result or error of the job; empty if the job printed none.
-        self.submit_result = ""
         #: The last lines of the log.
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
@@ -78,13 +72,11 @@ class PipelineSubmitHook(SparkSubmitHook):
         return str(mode) if mode else None
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(self._without_marks(itr))
+        super()._process_spark_submit_log(self._without_events(itr))
 
-    def _without_marks(self, lines: Iterator[Any]) -> Iterator[Any]:
+    def _without_events(self, lines: Iterator[Any]) -> Iterator[Any]:
         for line in lines:
-            if RESULT_MARK in line:
-                self.submit_result = line
-            elif event := event_in(line):
+            if event := event_in(line):
                 self._observer(event)
             else:
                 self.tail.append(line.rstrip())

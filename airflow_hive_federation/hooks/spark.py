@@ -15,7 +15,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,38 +90,38 @@ class SparkPipelineHook(BaseHook):
         job: str,
         arguments: Sequence[str],
         *,
+        report_uri: str,
         name: str | None = None,
         conf: Mapping[str, str] | None = None,
-        report_uri: str | None = None,
     ) -> dict[str, Any]:
         """Run a job with spark-submit, write its log to the task's log, and return its result.
 
         :param job: a name of :data:`airflow_hive_federation.spark.job.JOBS`.
         :param arguments: the job's command line; no secrets, because process lists show it.
+        :param report_uri: the URI of a file for the job's result or error, on storage that the driver shares.
         :param name: the name of the application.
         :param conf: Spark properties for this job; they take precedence over the hook's.
-        :param report_uri: the URI of a file for the result, needed if the driver's output does not pass
-            through spark-submit (deploy mode ``cluster``).
         :raises HiveFederationError: the job raised this error, which keeps its class and facts.
-        :raises SparkJobError: the job failed otherwise, was killed, or printed no result.
+        :raises SparkJobError: the job failed otherwise, was killed, or reported no result.
         :raises ConfigurationError: spark-submit is missing, or the deploy mode is ``cluster`` with storage
             options.
         :raises JavaNotFoundError: the master is local, and no Java that Spark runs on was found.
         """
         from airflow_hive_federation.spark.package_zip import main_file, package_zip
+        from airflow_hive_federation.storage.publishing import remove_file
 
-        reporting = ["--report", report_uri] if report_uri else []
         submit_hook = self._submit_hook(
             light=job in _LIGHT_JOBS,
             name=name or f"hive-federation {job}",
             conf={**self._conf, **(conf or {})},
             py_files=str(package_zip()),
-            application_args=[*reporting, job, *arguments],
+            application_args=["--report", report_uri, job, *arguments],
         )
         local = submit_hook.master.startswith("local")
-        self._check_deploy_mode(submit_hook.deploy_mode, report_uri)
+        self._check_deploy_mode(submit_hook.deploy_mode)
         environment = spark_environment(os.environ, self._env, self._storage_options, local=local)
-        self._forget_report(report_uri)
+        # The report of an earlier run would be taken for the report of this one.
+        remove_file(report_uri, self._storage_options)
         self._running = submit_hook
         try:
             return self._run(submit_hook, str(main_file()), environment, report_uri)
@@ -178,21 +177,13 @@ class SparkPipelineHook(BaseHook):
             conn_id=self.conn_id, observer=self._observer, conf={**defaults, **conf}, **settings
         )
 
-    def _check_deploy_mode(self, deploy_mode: str | None, report_uri: str | None) -> None:
-        if deploy_mode != "cluster":
-            return
-        if self._storage_options:
+    def _check_deploy_mode(self, deploy_mode: str | None) -> None:
+        if deploy_mode == "cluster" and self._storage_options:
             raise ConfigurationError(
                 f"Connection {self.conn_id} has deploy mode cluster, where storage options cannot be handed "
                 f"to the driver in secret.",
                 remedy="Give the cluster's machines the right to the store and remove the storage options, "
                 "or use deploy mode client.",
-                conn_id=self.conn_id,
-            )
-        if report_uri is None:
-            raise ConfigurationError(
-                f"Connection {self.conn_id} has deploy mode cluster: a job's result is not in its output.",
-                remedy="Give report_uri, a file on shared storage.",
                 conn_id=self.conn_id,
             )
 
@@ -201,7 +192,7 @@ class SparkPipelineHook(BaseHook):
         submit_hook: PipelineSubmitHook,
         application: str,
         environment: Mapping[str, str],
-        report_uri: str | None,
+        report_uri: str,
     ) -> dict[str, Any]:
         if self._killed:
             raise SparkJobError("The Spark job was killed before it began.")
@@ -218,45 +209,27 @@ class SparkPipelineHook(BaseHook):
         return self._result(submit_hook, failed, report_uri)
 
     def _result(
-        self, submit_hook: PipelineSubmitHook, failed: AirflowException | None, report_uri: str | None
+        self, submit_hook: PipelineSubmitHook, failed: AirflowException | None, report_uri: str
     ) -> dict[str, Any]:
-        from airflow_hive_federation.spark.failures import read_result
-
-        result = submit_hook.submit_result or self._reported(report_uri)
-        if result:
-            return read_result(result)
-        if self._killed:
-            raise SparkJobError("The Spark job was killed.", remedy="Run it again; it goes on from there.")
-        if failed is not None:
-            raise SparkJobError(
-                "spark-submit failed: " + "\n".join(submit_hook.tail),
-                remedy="Look further up in the task's log.",
-            ) from failed
-        return read_result("")
-
-    def _reported(self, report_uri: str | None) -> str:
-        from airflow_hive_federation.spark.failures import RESULT_MARK
+        from airflow_hive_federation.spark.failures import read_report
         from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 
-        if report_uri is None:
-            return ""
         filesystem, path = open_filesystem(report_uri, self._storage_options)
         try:
             with storage_errors(report_uri):
-                content: bytes = filesystem.cat_file(path)
+                report: bytes = filesystem.cat_file(path)
         except FileVanishedError:
-            return ""
-        return RESULT_MARK + content.decode()
-
-    def _forget_report(self, report_uri: str | None) -> None:
-        """Remove the report of an earlier run, which would otherwise be taken for the report of this one."""
-        from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
-
-        if report_uri is None:
-            return
-        filesystem, path = open_filesystem(report_uri, self._storage_options)
-        with suppress(FileVanishedError), storage_errors(report_uri):
-            filesystem.rm_file(path)
+            if self._killed:
+                raise SparkJobError(
+                    "The Spark job was killed.", remedy="Run it again; it goes on from there."
+                ) from None
+            raise SparkJobError(
+                "spark-submit failed: " + "\n".join(submit_hook.tail)
+                if failed
+                else "The Spark job reported no result.",
+                remedy="Look further up in the task's log.",
+            ) from failed
+        return read_report(report.decode())
 
 
 def spark_environment(

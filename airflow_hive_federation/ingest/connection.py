@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
@@ -45,7 +44,7 @@ from airflow_hive_federation.ingest.position import (
     fence,
     take_over,
 )
-from airflow_hive_federation.ingest.states import Call, ConnectionState, after
+from airflow_hive_federation.ingest.states import Call, ConnectionState, Outcome, after
 from airflow_hive_federation.ingest.statistics import ConnectionStats
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
@@ -121,9 +120,7 @@ class HiveStreamingConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self.close()
         except StreamingException as failure:
@@ -165,11 +162,11 @@ class HiveStreamingConnection:
                 # Without a thread, the next `write` looks at the state, and is refused.
                 self._thread = 0
                 if isinstance(error, StreamingException):
-                    self._state = ConnectionState.FAILED
+                    self._move(Outcome.NOT_BEGUN)
                     batch.abort()
-                    self._state = ConnectionState.ABORTED
+                    self._move(Outcome.ABORTED)
                 raise
-            self._state = ConnectionState.OPEN
+            self._move(Call.BEGIN)
 
     def write(self, data: bytes | str | Any) -> None:
         """Write one record, or all records of a stream.
@@ -255,8 +252,7 @@ class HiveStreamingConnection:
                 self._bad.flush()
             batch = self._current()
             batch.commit([partition_values(name) for name in partitions or ()], key_value)
-            self._state = ConnectionState.COMMITTED
-            self._thread = 0
+            self._move(Call.COMMIT)
             self.stats.committed_transactions += 1
             if key is not None and key == self._description.position_key:
                 self._position = value
@@ -273,11 +269,10 @@ class HiveStreamingConnection:
         with self._entered(Call.ABORT):
             if self._state is ConnectionState.FAILED:
                 return
-            self._drop_records()
-            self._thread = 0
-            self._state = ConnectionState.FAILED
+            # A transaction whose abort fails is one that has failed.
+            self._move(Outcome.LOST)
             self._current().abort()
-            self._state = ConnectionState.ABORTED
+            self._move(Outcome.ABORTED)
             self.stats.aborted_transactions += 1
             self._count()
 
@@ -308,9 +303,7 @@ class HiveStreamingConnection:
             was_open = self._state in {ConnectionState.OPEN, ConnectionState.FAILED}
             if self._state is ConnectionState.OPEN:
                 self.stats.aborted_transactions += 1
-            self._drop_records()
-            self._thread = 0
-            self._state = ConnectionState.CLOSED
+            self._move(Call.CLOSE)
             try:
                 self._close_batch(open_too=was_open)
                 with io_errors("Dead letters"):
@@ -377,7 +370,7 @@ class HiveStreamingConnection:
                 )
             yield
         except (StreamingIOFailure, HeartBeatFailure):
-            self._fail()
+            self._move(Outcome.LOST)
             raise
         finally:
             self._inside.release()
@@ -397,9 +390,10 @@ class HiveStreamingConnection:
                 remedy="Let one process move a position at a time; connect again to go on from there.",
             )
 
-    def _fail(self) -> None:
-        if self._state is ConnectionState.OPEN:
-            self._state = ConnectionState.FAILED
+    def _move(self, event: Call | Outcome) -> None:
+        """Change the state; records and the thread belong to an open transaction only."""
+        self._state = after(self._state, event)
+        if self._state is not ConnectionState.OPEN:
             self._thread = 0
             self._drop_records()
 

@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.errors import InvalidConnection
 from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, TlsSettings
-from airflow_hive_federation.metastore.doctor import parse_duration_s
 from airflow_hive_federation.metastore.grpc_settings import grpc_properties
+from airflow_hive_federation.runtime.durations import parse_duration_s
 
 logger = logging.getLogger(__name__)
 

@@ -1,19 +1,10 @@
 """Defines the states of a streaming connection and the legal calls of each state, without any I/O.
 
-::
-
-              begin            write · flush          commit / abort
-    READY ───────────▶ OPEN ◀──────────────▶ OPEN ───────────────────▶ COMMITTED / ABORTED ──begin──▶ OPEN
-                        │
-                        │ a lost transaction, or a file that could not be written
-                        ▼
-                      FAILED ──abort──▶ FAILED
-    (any) ──close──▶ CLOSED ──close──▶ CLOSED
-
-As in Hive's ``HiveStreamingConnection``, a batch that failed accepts no more records, since its files may
-end in the middle of a row; ``abort_transaction`` then has no effect, so that a caller's clean-up does not
-hide the first error. One rule is stricter: Hive's ``beginTransaction`` inside an open transaction drops that
-transaction's records silently; here it is refused.
+docs/streaming-ingest.md has the diagram. As in Hive's ``HiveStreamingConnection``, a batch that failed
+accepts no more records, since its files may end in the middle of a row; ``abort_transaction`` then has no
+effect, so that a caller's clean-up does not hide the first error. One rule is stricter: Hive's
+``beginTransaction`` inside an open transaction drops that transaction's records silently; here it is
+refused.
 """
 
 from __future__ import annotations
@@ -45,18 +36,30 @@ class Call(StrEnum):
     CLOSE = "close"
 
 
+class Outcome(StrEnum):
+    """An event of a streaming connection that no caller asks for."""
+
+    NOT_BEGUN = "transaction not begun"
+    LOST = "transaction lost, or file not written"
+    ABORTED = "aborted in the metastore"
+
+
 _READY, _OPEN, _COMMITTED, _ABORTED, _FAILED, _CLOSED = ConnectionState
 
-TRANSITIONS: dict[tuple[ConnectionState, Call], ConnectionState] = {
-    (_READY, Call.BEGIN): _OPEN,
-    (_COMMITTED, Call.BEGIN): _OPEN,
-    (_ABORTED, Call.BEGIN): _OPEN,
+_IDLE = (_READY, _COMMITTED, _ABORTED)
+
+TRANSITIONS: dict[tuple[ConnectionState, Call | Outcome], ConnectionState] = {
+    **{(state, Call.BEGIN): _OPEN for state in _IDLE},
+    **{(state, Outcome.NOT_BEGUN): _FAILED for state in _IDLE},
     (_OPEN, Call.WRITE): _OPEN,
     (_OPEN, Call.COMMIT): _COMMITTED,
     (_OPEN, Call.ABORT): _ABORTED,
     (_FAILED, Call.ABORT): _FAILED,
-    **{(state, Call.COMPACT): state for state in (_READY, _COMMITTED, _ABORTED)},
+    (_FAILED, Outcome.ABORTED): _ABORTED,
+    **{(state, Call.COMPACT): state for state in _IDLE},
     **{(state, Call.CLOSE): _CLOSED for state in ConnectionState},
+    **{(state, Outcome.LOST): state for state in ConnectionState},
+    (_OPEN, Outcome.LOST): _FAILED,
 }
 
 _REMEDIES = {
@@ -66,16 +69,16 @@ _REMEDIES = {
 }
 
 
-def after(state: ConnectionState, call: Call) -> ConnectionState:
-    """Return the state after a call that succeeds.
+def after(state: ConnectionState, event: Call | Outcome) -> ConnectionState:
+    """Return the state after an outcome, or after a call that succeeds.
 
     :raises InvalidTransactionState: the call is not legal in this state.
     """
     try:
-        return TRANSITIONS[state, call]
+        return TRANSITIONS[state, event]
     except KeyError:
         raise InvalidTransactionState(
-            f"{call} is not legal: the connection is {_described(state)}.",
+            f"{event} is not legal: the connection is {_described(state)}.",
             remedy=_REMEDIES.get(state, "Call begin_transaction first."),
             state=str(state),
         ) from None

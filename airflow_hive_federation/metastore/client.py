@@ -7,7 +7,6 @@ import random
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from airflow_hive_federation.errors import (
@@ -127,9 +126,7 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _streamed(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from airflow_hive_federation.errors import MetastoreError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import hidden_name
+from airflow_hive_federation.runtime.durations import parse_duration_s
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore.client import MetastoreClient
@@ -321,22 +322,6 @@ def _bit_vectors(facts: Facts) -> Finding:
         detail=f"{key} is {value}: column statistics are read, and so replicated, without bit vectors",
         remedy=f"Set {key} to true if distinct values are to be estimated over partitions on the replica.",
     )
-
-
-_UNITS_S = {
-    "ms": 1e-3, "msec": 1e-3, "us": 1e-6, "usec": 1e-6, "ns": 1e-9, "nsec": 1e-9,
-    "": 1, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "d": 86400, "day": 86400,
-}  # fmt: skip
-
-
-def parse_duration_s(text: str) -> float | None:
-    """Return the seconds of a Hive time setting (``10d``, ``86400s``); ``None`` for any other text."""
-    number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    unit = text.strip()[len(number) :].lower()
-    try:
-        return float(number) * _UNITS_S[unit if unit in _UNITS_S else unit.removesuffix("s")]
-    except (ValueError, KeyError):
-        return None
 
 
 def _acid_problem(client: MetastoreClient) -> str:

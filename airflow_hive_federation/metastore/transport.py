@@ -123,7 +123,7 @@ class SocketChannel:
     def __init__(self, sock: socket.socket | Wire) -> None:
         self._sock = sock
 
-    def send(self, request: bytes, deadline: Deadline) -> None:
+    def send(self, request: bytes | bytearray, deadline: Deadline) -> None:
         """See :meth:`Channel.send`."""
         try:
             _send_all(self._sock, request, deadline)
@@ -151,7 +151,7 @@ class SocketChannel:
         self._sock.close()
 
 
-class HttpChannel:
+class HttpChannel(SocketChannel):
     """A channel that sends Thrift in HTTP bodies (Hive's ``metastore.server.thrift.transport.mode=http``)."""
 
     needs_greeting = False
@@ -163,22 +163,19 @@ class HttpChannel:
         headers: Mapping[str, str],
         max_answer_bytes: int,
     ) -> None:
-        self._sock = sock
+        super().__init__(sock)
         self._endpoint = endpoint
         self._max_answer_bytes = max_answer_bytes
         self._headers = headers
         self._body = io.BytesIO()
 
-    def send(self, request: bytes, deadline: Deadline) -> None:
+    def send(self, request: bytes | bytearray, deadline: Deadline) -> None:
         """See :meth:`Channel.send`."""
         writer = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port)
         writer.sock = message = _Request()
         headers = {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE, **self._headers}
         writer.request("POST", self._endpoint.path, body=request, headers=headers)
-        try:
-            _send_all(self._sock, message, deadline)
-        except ConnectionError as error:
-            raise NotSent(*error.args) from error
+        super().send(message, deadline)
         self._body = io.BytesIO()
 
     def receive(self, size: int, deadline: Deadline) -> bytes:
@@ -191,18 +188,6 @@ class HttpChannel:
     def has_more(self) -> bool:
         """See :meth:`Channel.has_more`."""
         return bool(self._body.read(1))
-
-    def is_stale(self) -> bool:
-        """See :meth:`Channel.is_stale`."""
-        return _readable(self._sock)
-
-    def interrupt(self) -> None:
-        """End the wait of another thread, after which the connection is unusable; never fails."""
-        _interrupt(self._sock)
-
-    def close(self) -> None:
-        """See :meth:`Channel.close`."""
-        self._sock.close()
 
     def _read_answer(self, deadline: Deadline) -> bytes:
         file = _DeadlineFile(self._sock, deadline)

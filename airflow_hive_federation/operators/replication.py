@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import TaskGroup, TriggerRule
@@ -13,7 +12,6 @@ from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranc
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
-from airflow_hive_federation.hooks.probes import DrainProbe, observed
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
@@ -26,16 +24,13 @@ from airflow_hive_federation.operators.replication_base import ReplicationOperat
 from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
 from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.progress.events import CycleChosen
-from airflow_hive_federation.replication.policy import DRAIN_POLL, ReplicationPolicy
+from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
-from airflow_hive_federation.waiting import wait_until
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_hive_federation.metastore import MetastoreClient
     from airflow_hive_federation.replication.dump.bootstrap import DumpSummary
-    from airflow_hive_federation.replication.dump.drain import DrainStart
     from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
     from airflow_hive_federation.replication.load.bootstrap import LoadSummary
     from airflow_hive_federation.replication.repair import RepairResult
@@ -127,7 +122,7 @@ class BootstrapDumpOperator(ResultOperator):
 
     def perform(self, context: Context) -> DumpSummary:
         from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
-        from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain
+        from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain, drain
 
         hook = HiveMetastoreHook(self.source_conn_id)
         with as_airflow_error(), hook.pool(_DUMP_CONNECTIONS) as pool:
@@ -137,16 +132,8 @@ class BootstrapDumpOperator(ResultOperator):
             else:
                 with pool.client() as client:
                     start = begin_drain(client, policy.source_database)
-                    self._drain(client, start, policy.open_txn_timeout_s)
+                    drain(client, start, timeout_s=policy.open_txn_timeout_s, observer=self.observer)
             return dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, observer=self.observer)
-
-    def _drain(self, client: MetastoreClient, start: DrainStart, timeout_s: float) -> None:
-        """Wait as :class:`OpenTransactionsDrainSensor` does."""
-        from airflow_hive_federation.replication.dump.drain import abort_remaining
-
-        probe = DrainProbe(source_conn_id=self.source_conn_id, start=start.to_json())
-        if not wait_until(observed(probe, self.observer), replace(DRAIN_POLL, timeout_s=timeout_s)):
-            abort_remaining(client, start, observer=self.observer)
 
 
 class IncrementalDumpOperator(ReplicationOperator):

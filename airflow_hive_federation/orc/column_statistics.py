@@ -23,6 +23,7 @@ from airflow_hive_federation.orc.protobuf import (
     number_of,
     optional_number,
     unzigzag,
+    varint,
     zigzag,
 )
 
@@ -59,21 +60,23 @@ _Parts = Sequence[Sequence[Field]]
 
 
 def _integers(parts: _Parts) -> list[Field]:
-    return [*_bounds(parts, 1, 2, _signed, VARINT), *_sum(parts, 3)]
+    return [*_bounds(parts, 1, 2, unzigzag, VARINT), *_sum(parts, 3)]
 
 
 def _doubles(parts: _Parts) -> list[Field]:
     sums = [_float(value) for part in parts for value in _values(part, 3)]
     out = list(_bounds(parts, 1, 2, _float, FIXED64))
     if len(sums) == len(parts):
-        out.append((3, FIXED64, struct.pack("<d", math.fsum(sums) if _finite(sums) else sum(sums))))
+        out.append(
+            (3, FIXED64, struct.pack("<d", math.fsum(sums) if all(map(math.isfinite, sums)) else sum(sums)))
+        )
     return out
 
 
 def _strings(parts: _Parts) -> list[Field]:
     # Long strings have lower and upper bounds instead of a minimum and maximum; the merge then has no bounds.
     cut = any(_values(part, 4) or _values(part, 5) for part in parts)
-    bounds = [] if cut else _bounds(parts, 1, 2, _same, BYTES)
+    bounds = [] if cut else _bounds(parts, 1, 2, bytes, BYTES)
     return [*bounds, *_sum(parts, 3)]
 
 
@@ -83,7 +86,7 @@ def _buckets(parts: _Parts) -> list[Field]:
     for part in parts:
         for value in _values(part, 1):
             total += value if isinstance(value, int) else _varint_of(value)
-    return [(1, BYTES, _varint_text(total))]
+    return [(1, BYTES, varint(total))]
 
 
 def _decimals(parts: _Parts) -> list[Field]:
@@ -98,7 +101,7 @@ def _decimals(parts: _Parts) -> list[Field]:
 
 
 def _dates(parts: _Parts) -> list[Field]:
-    return _bounds(parts, 1, 2, _signed, VARINT)
+    return _bounds(parts, 1, 2, unzigzag, VARINT)
 
 
 def _binaries(parts: _Parts) -> list[Field]:
@@ -110,8 +113,8 @@ def _timestamps(parts: _Parts) -> list[Field]:
     # nanoseconds below them plus one.
     if not all(_values(part, 3) and _values(part, 4) for part in parts):
         return []
-    low = min(parts, key=lambda part: (_signed(_values(part, 3)[0]), number_of(part, 5, 1)))
-    high = max(parts, key=lambda part: (_signed(_values(part, 4)[0]), number_of(part, 6, 1_000_000)))
+    low = min(parts, key=lambda part: (unzigzag(_values(part, 3)[0]), number_of(part, 5, 1)))
+    high = max(parts, key=lambda part: (unzigzag(_values(part, 4)[0]), number_of(part, 6, 1_000_000)))
     kept = [field for field in low if field[0] in {1, 3, 5}]
     return sorted([*kept, *(field for field in high if field[0] in {2, 4, 6})], key=lambda field: field[0])
 
@@ -166,20 +169,8 @@ def _comparable(values: Sequence[Any]) -> bool:
     return not any(isinstance(value, float) and math.isnan(value) for value in values)
 
 
-def _finite(values: Sequence[float]) -> bool:
-    return all(math.isfinite(value) for value in values)
-
-
-def _signed(value: int) -> int:
-    return unzigzag(value)
-
-
 def _float(value: bytes) -> float:
     return float(struct.unpack("<d", value)[0])
-
-
-def _same(value: bytes) -> bytes:
-    return value
 
 
 def _decimal(value: bytes) -> Decimal:
@@ -197,8 +188,3 @@ def _varint_of(value: bytes) -> int:
             break
         shift += 7
     return number
-
-
-def _varint_text(value: int) -> bytes:
-    # This is a message of one field without the key.
-    return message_of([(1, VARINT, value)])[1:]

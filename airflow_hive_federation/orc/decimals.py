@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_hive_federation.orc.integers import RUN, exact_sum, steps
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, message_of
-from airflow_hive_federation.orc.row_groups import Encoded, Presence, row_index
+from airflow_hive_federation.orc.protobuf import BYTES
+from airflow_hive_federation.orc.row_groups import Encoded, Presence, column_statistics, row_index
 from airflow_hive_federation.orc.streams import DATA, SECONDARY, Stream
 
-# Fields of ColumnStatistics.
-_COUNT, _DECIMALS, _HAS_NULL = 1, 6, 10
+_DECIMALS = 6  # field of ColumnStatistics
 _MAX_DIGITS = 18
 
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -52,23 +51,20 @@ class Decimals:
 
     def part(self, start: int, end: int) -> Decimals:
         """Return the column of a range of rows."""
-        first, last = map(self.presence.values_before, (start, end))
-        return Decimals(self.values[first:last], self.presence.part(start, end), self.scale)
+        values = self.values[self.presence.values(start, end)]
+        return Decimals(values, self.presence.part(start, end), self.scale)
 
     def encoded(self, number: int, stride: int) -> Encoded:
         """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         pieces: list[bytes] = []
         entries = []
         offset = 0
-        for start, end in self.presence.groups(stride):
-            first, last = map(self.presence.values_before, (start, end))
-            run, inside = divmod(first, RUN)
+        for place, values, rows in self.presence.groups(stride):
+            run, inside = divmod(values.start, RUN)
             # All runs of one number have the same length in bytes, whatever their count.
             scales = run * len(steps(self.scale, 0, 1))
-            places = (*self.presence.place(start), offset, scales, inside)
-            values = self.values[first:last]
-            entries.append((places, self._statistics(values, end - start)))
-            pieces.append(_varints(values))
+            entries.append(((*place, offset, scales, inside), self._statistics(self.values[values], rows)))
+            pieces.append(_varints(self.values[values]))
             offset += len(pieces[-1])
         streams = [
             row_index(number, entries),
@@ -79,13 +75,9 @@ class Decimals:
         return Encoded(streams, self._statistics(self.values, self.presence.rows))
 
     def _statistics(self, values: _Numbers, rows: int) -> bytes:
-        total = exact_sum(values)
         bounds = [(1, int(values.min())), (2, int(values.max()))] if len(values) else []
-        details = message_of([(field, BYTES, self._text(value)) for field, value in [*bounds, (3, total)]])
-        has_null = int(len(values) < rows)
-        return message_of(
-            [(_COUNT, VARINT, len(values)), (_DECIMALS, BYTES, details), (_HAS_NULL, VARINT, has_null)]
-        )
+        details = [(field, BYTES, self._text(value)) for field, value in [*bounds, (3, exact_sum(values))]]
+        return column_statistics(len(values), rows, _DECIMALS, details)
 
     def _text(self, value: int) -> bytes:
         """Return the shortest text of a value as a decimal."""

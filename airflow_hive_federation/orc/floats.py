@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_hive_federation.orc.protobuf import BYTES, FIXED64, VARINT, message_of
-from airflow_hive_federation.orc.row_groups import Encoded, Presence, row_index
+from airflow_hive_federation.orc.protobuf import FIXED64
+from airflow_hive_federation.orc.row_groups import Encoded, Presence, column_statistics, row_index
 from airflow_hive_federation.orc.streams import DATA, Stream
 
-# Fields of ColumnStatistics.
-_COUNT, _DOUBLES, _HAS_NULL = 1, 3, 10
+_DOUBLES = 3  # field of ColumnStatistics
 _KINDS = {pa.float32(): 5, pa.float64(): 6}
 _DIRECT = b"\x08\x00"
 
@@ -52,16 +51,15 @@ class Floats:
 
     def part(self, start: int, end: int) -> Floats:
         """Return the column of a range of rows."""
-        first, last = map(self.presence.values_before, (start, end))
-        return Floats(self.values[first:last], self.presence.part(start, end), self.kind)
+        values = self.values[self.presence.values(start, end)]
+        return Floats(values, self.presence.part(start, end), self.kind)
 
     def encoded(self, number: int, stride: int) -> Encoded:
         """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         entries = []
-        for start, end in self.presence.groups(stride):
-            first, last = map(self.presence.values_before, (start, end))
-            places = (*self.presence.place(start), first * self.values.itemsize)
-            entries.append((places, _statistics(self.values[first:last], end - start)))
+        for place, values, rows in self.presence.groups(stride):
+            places = (*place, values.start * self.values.itemsize)
+            entries.append((places, _statistics(self.values[values], rows)))
         content = self.values.view(np.uint8).data
         streams = [row_index(number, entries), *self.presence.streams(number), Stream(DATA, number, content)]
         return Encoded(streams, _statistics(self.values, self.presence.rows), _DIRECT)
@@ -73,7 +71,4 @@ def _statistics(values: _Values, rows: int) -> bytes:
         # The two signs of zero are equal here, but not in Java's comparisons.
         numbers += [(1, -(0.0 - float(values.min()))), (2, float(values.max()) + 0.0)]
     bounds = [(field, FIXED64, struct.pack("<d", value)) for field, value in sorted(numbers)]
-    has_null = int(len(values) < rows)
-    return message_of(
-        [(_COUNT, VARINT, len(values)), (_DOUBLES, BYTES, message_of(bounds)), (_HAS_NULL, VARINT, has_null)]
-    )
+    return column_statistics(len(values), rows, _DOUBLES, bounds)

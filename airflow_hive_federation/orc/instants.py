@@ -15,12 +15,11 @@ import pyarrow as pa
 from airflow_hive_federation.orc.arrow_columns import in_one_piece
 from airflow_hive_federation.orc.integers import Numbers, has_shorter_form, runs_of
 from airflow_hive_federation.orc.nanosecond_times import NANOSECOND_TIME, parts
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, message_of, zigzag
-from airflow_hive_federation.orc.row_groups import Encoded, Presence, row_index
+from airflow_hive_federation.orc.protobuf import VARINT, Field, zigzag
+from airflow_hive_federation.orc.row_groups import Encoded, Presence, column_statistics, row_index
 from airflow_hive_federation.orc.streams import DATA, SECONDARY, Stream
 
-# Fields of ColumnStatistics.
-_COUNT, _TIMESTAMPS, _HAS_NULL = 1, 9, 10
+_TIMESTAMPS = 9  # field of ColumnStatistics
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Seconds from 1970 to 2015, the origin of ORC's count.
 _BASE_S = 1_420_070_400
@@ -68,11 +67,11 @@ class Instants:
 
     def part(self, start: int, end: int) -> Instants:
         """Return the column of a range of rows."""
-        first, last = map(self.presence.values_before, (start, end))
+        values = self.presence.values(start, end)
         return replace(
             self,
-            seconds=self.seconds[first:last],
-            fractions=self.fractions[first:last],
+            seconds=self.seconds[values],
+            fractions=self.fractions[values],
             presence=self.presence.part(start, end),
         )
 
@@ -81,22 +80,20 @@ class Instants:
         seconds = runs_of(self.seconds - _BASE_S)
         nanoseconds = runs_of(shortened(self.fractions, self.per_second), signed=False)
         entries = []
-        for start, end in self.presence.groups(stride):
-            first, last = map(self.presence.values_before, (start, end))
-            places = (*self.presence.place(start), *seconds.place(first), *nanoseconds.place(first))
-            entries.append((places, self._statistics(first, last, end - start)))
+        for place, values, rows in self.presence.groups(stride):
+            places = (*place, *seconds.place(values.start), *nanoseconds.place(values.start))
+            entries.append((places, self._statistics(self.seconds[values], self.fractions[values], rows)))
         streams = [
             row_index(number, entries),
             *self.presence.streams(number),
             Stream(DATA, number, seconds.content),
             Stream(SECONDARY, number, nanoseconds.content),
         ]
-        return Encoded(streams, self._statistics(0, len(self.seconds), self.presence.rows))
+        return Encoded(streams, self._statistics(self.seconds, self.fractions, self.presence.rows))
 
-    def _statistics(self, first: int, last: int, rows: int) -> bytes:
-        fields: list[tuple[int, int, int | bytes]] = []
-        if first < last:
-            seconds, fractions = self.seconds[first:last], self.fractions[first:last]
+    def _statistics(self, seconds: Numbers, fractions: Numbers, rows: int) -> bytes:
+        fields: list[Field] = []
+        if len(seconds):
             unit = 10**9 // self.per_second
             low, high = int(seconds.min()), int(seconds.max())
             below, above = int(fractions[seconds == low].min()), int(fractions[seconds == high].max())
@@ -105,9 +102,7 @@ class Instants:
             fields = [(3, VARINT, zigzag(low_ms)), (4, VARINT, zigzag(high_ms))]
             fields += [(5, VARINT, above_low + 1)] if above_low else []
             fields += [(6, VARINT, above_high + 1)] if above_high < _NANOSECONDS_PER_MS - 1 else []
-        details = (_TIMESTAMPS, BYTES, message_of(fields))
-        count = last - first
-        return message_of([(_COUNT, VARINT, count), details, (_HAS_NULL, VARINT, int(count < rows))])
+        return column_statistics(len(seconds), rows, _TIMESTAMPS, fields)
 
 
 def shortened(fractions: Numbers, per_second: int) -> Numbers:

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from airflow_hive_federation.orc.protobuf import BYTES, message_of, varint
+from airflow_hive_federation.orc.protobuf import BYTES, VARINT, Field, message_of, varint
 from airflow_hive_federation.orc.streams import PRESENT, ROW_INDEX, Stream
 
 _DIRECT_V2 = b"\x08\x02"
+# Fields of ColumnStatistics.
+_COUNT, _HAS_NULL = 1, 10
 # Most literal bytes of a run in the byte run length encoding.
 _LITERALS = 128
 
@@ -39,6 +41,18 @@ def row_index(column: int, entries: Iterable[tuple[Sequence[int], bytes]]) -> St
         packed = b"".join(map(varint, places))
         made.append((1, BYTES, message_of([(1, BYTES, packed), (2, BYTES, statistics)])))
     return Stream(ROW_INDEX, column, message_of(made))
+
+
+def column_statistics(count: int, rows: int, kind: int, details: Sequence[Field]) -> bytes:
+    """Encode a ``ColumnStatistics``.
+
+    :param count: number of values that are not null.
+    :param kind: number of the field for the details, such as minimum and maximum.
+    """
+    has_null = int(count < rows)
+    return message_of(
+        [(_COUNT, VARINT, count), (kind, BYTES, message_of(details)), (_HAS_NULL, VARINT, has_null)]
+    )
 
 
 @dataclass(frozen=True)
@@ -68,12 +82,18 @@ class Presence:
         """Return the number of values in the rows before a row."""
         return row if self.valid is None else int(np.count_nonzero(self.valid[:row]))
 
-    def groups(self, stride: int) -> Iterator[tuple[int, int]]:
-        """Yield the first row and the end of each row group.
+    def values(self, start: int, end: int) -> slice:
+        """Return the range of the values of a range of rows."""
+        return slice(self.values_before(start), self.values_before(end))
+
+    def groups(self, stride: int) -> Iterator[tuple[tuple[int, ...], slice, int]]:
+        """Yield the place, the range of the values, and the number of rows of each row group.
 
         :param stride: number of rows of a row group.
         """
-        return ((start, min(start + stride, self.rows)) for start in range(0, self.rows, stride))
+        for start in range(0, self.rows, stride):
+            end = min(start + stride, self.rows)
+            yield self.place(start), self.values(start, end), end - start
 
     def place(self, row: int) -> tuple[int, ...]:
         """Return a row's place in the stream: the run's offset, bytes to skip in it, and bits of a byte."""

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.orc.integers import runs_of
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, message_of, zigzag
-from airflow_hive_federation.orc.row_groups import Encoded, Presence, row_index
+from airflow_hive_federation.orc.protobuf import BYTES, VARINT, Field, zigzag
+from airflow_hive_federation.orc.row_groups import Encoded, Presence, column_statistics, row_index
 from airflow_hive_federation.orc.streams import DATA, LENGTH, Stream
 
 # Fields of ColumnStatistics.
-_COUNT, _STRINGS, _BINARIES, _HAS_NULL = 1, 4, 8, 10
+_STRINGS, _BINARIES = 4, 8
 # Longer texts have shortened bounds in Hive's statistics.
 _LONG_TEXT_BYTES = 1024
 _MAX_BYTES = 2**31 - 1
@@ -64,28 +64,26 @@ class Texts:
 
     def part(self, start: int, end: int) -> Texts:
         """Return the column of a range of rows."""
-        first, last = map(self.presence.values_before, (start, end))
-        return Texts(self.values.slice(first, last - first), self.presence.part(start, end))
+        values = self.presence.values(start, end)
+        return Texts(self.values[values], self.presence.part(start, end))
 
     def encoded(self, number: int, stride: int) -> Encoded:
         """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         lengths = runs_of(self.sizes, signed=False)
         entries, extremes = [], []
-        for start, end in self.presence.groups(stride):
-            first, last = map(self.presence.values_before, (start, end))
-            offset = int(self.bounds[first] - self.bounds[0])
-            group_extremes = self._extremes(first, last)
-            places = (*self.presence.place(start), offset, *lengths.place(first))
-            entries.append((places, self._statistics(group_extremes, first, last, end - start)))
+        for place, values, rows in self.presence.groups(stride):
+            offset = int(self.bounds[values.start] - self.bounds[0])
+            group_extremes = self._extremes(values)
+            places = (*place, offset, *lengths.place(values.start))
+            entries.append((places, self._statistics(group_extremes, values, rows)))
             extremes += group_extremes
         column_extremes = [min(extremes), max(extremes)] if extremes else []
-        statistics = self._statistics(column_extremes, 0, len(self.values), self.presence.rows)
+        statistics = self._statistics(column_extremes, self._all, self.presence.rows)
         return Encoded([row_index(number, entries), *self._streams(number, lengths.content)], statistics)
 
     def plain(self) -> Encoded:
         """Encode streams without an index, and statistics."""
-        count = len(self.values)
-        statistics = self._statistics(self._extremes(0, count), 0, count, self.presence.rows)
+        statistics = self._statistics(self._extremes(self._all), self._all, self.presence.rows)
         return Encoded(list(self._streams(0, runs_of(self.sizes, signed=False).content)), statistics)
 
     def _streams(self, number: int, lengths: bytes) -> Iterator[Stream]:
@@ -94,19 +92,21 @@ class Texts:
         yield Stream(DATA, number, content[int(self.bounds[0]) : int(self.bounds[-1])])
         yield Stream(LENGTH, number, lengths)
 
-    def _extremes(self, first: int, last: int) -> list[bytes]:
+    @property
+    def _all(self) -> slice:
+        return slice(0, len(self.values))
+
+    def _extremes(self, values: slice) -> list[bytes]:
         """Return the least and the greatest of a range of values."""
-        if first == last or pa.types.is_binary(self.values.type):
+        if values.start == values.stop or pa.types.is_binary(self.values.type):
             return []
-        extremes = pc.min_max(self.values.slice(first, last - first))
+        extremes = pc.min_max(self.values[values])
         return [extremes[name].as_buffer().to_pybytes() for name in ("min", "max")]
 
-    def _statistics(self, extremes: Sequence[bytes], first: int, last: int, rows: int) -> bytes:
-        total = zigzag(int(self.bounds[last] - self.bounds[first]))
+    def _statistics(self, extremes: Sequence[bytes], values: slice, rows: int) -> bytes:
+        count = values.stop - values.start
+        total = zigzag(int(self.bounds[values.stop] - self.bounds[values.start]))
         if pa.types.is_binary(self.values.type):
-            details = (_BINARIES, BYTES, message_of([(1, VARINT, total)]))
-        else:
-            bounds = [(field, BYTES, text) for field, text in enumerate(extremes, 1)]
-            details = (_STRINGS, BYTES, message_of([*bounds, (3, VARINT, total)]))
-        has_null = int(last - first < rows)
-        return message_of([(_COUNT, VARINT, last - first), details, (_HAS_NULL, VARINT, has_null)])
+            return column_statistics(count, rows, _BINARIES, [(1, VARINT, total)])
+        bounds: list[Field] = [(field, BYTES, text) for field, text in enumerate(extremes, 1)]
+        return column_statistics(count, rows, _STRINGS, [*bounds, (3, VARINT, total)])

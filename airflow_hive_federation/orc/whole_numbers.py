@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from airflow_hive_federation.orc.integers import Numbers, exact_sum, has_shorter_form, runs_of
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, message_of, zigzag
-from airflow_hive_federation.orc.row_groups import Encoded, Presence, row_index
+from airflow_hive_federation.orc.protobuf import VARINT, zigzag
+from airflow_hive_federation.orc.row_groups import Encoded, Presence, column_statistics, row_index
 from airflow_hive_federation.orc.streams import DATA, Stream
 
 # Fields of ColumnStatistics.
-_COUNT, _INTEGERS, _DATES, _HAS_NULL = 1, 2, 7, 10
+_INTEGERS, _DATES = 2, 7
 _DATE = 15
 _KINDS = {pa.int16(): 2, pa.int32(): 3, pa.int64(): 4, pa.date32(): _DATE}
 _MAX_SUM = 2**63 - 1
@@ -56,17 +56,16 @@ class WholeNumbers:
 
     def part(self, start: int, end: int) -> WholeNumbers:
         """Return the column of a range of rows."""
-        first, last = map(self.presence.values_before, (start, end))
-        return WholeNumbers(self.values[first:last], self.presence.part(start, end), self.kind)
+        values = self.values[self.presence.values(start, end)]
+        return WholeNumbers(values, self.presence.part(start, end), self.kind)
 
     def encoded(self, number: int, stride: int) -> Encoded:
         """Encode streams and statistics; see :class:`.encodable_columns.EncodableColumn`."""
         runs = runs_of(self.values)
         entries = []
-        for start, end in self.presence.groups(stride):
-            first, last = map(self.presence.values_before, (start, end))
-            places = (*self.presence.place(start), *runs.place(first))
-            entries.append((places, self._statistics(self.values[first:last], end - start)))
+        for place, values, rows in self.presence.groups(stride):
+            places = (*place, *runs.place(values.start))
+            entries.append((places, self._statistics(self.values[values], rows)))
         streams = [row_index(number, entries), *self._streams(number, runs.content)]
         return Encoded(streams, self._statistics(self.values, self.presence.rows))
 
@@ -85,9 +84,5 @@ class WholeNumbers:
             total = exact_sum(values)
             # A sum that does not fit is left out.
             bounds += [(3, total)] if ~_MAX_SUM <= total <= _MAX_SUM else []
-        details = message_of([(field, VARINT, zigzag(value)) for field, value in bounds])
-        kind = _DATES if self.kind == _DATE else _INTEGERS
-        has_null = int(len(values) < rows)
-        return message_of(
-            [(_COUNT, VARINT, len(values)), (kind, BYTES, details), (_HAS_NULL, VARINT, has_null)]
-        )
+        details = [(field, VARINT, zigzag(value)) for field, value in bounds]
+        return column_statistics(len(values), rows, _DATES if self.kind == _DATE else _INTEGERS, details)

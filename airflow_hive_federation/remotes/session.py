@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, singledispatchmethod
-from types import TracebackType
 from typing import Any, Self
 
 from airflow_hive_federation.catalog.breaker import CircuitBreaker
@@ -322,9 +321,7 @@ class Remotes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- parts ---------------------------------------------------------------------------------------------

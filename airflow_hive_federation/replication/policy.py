@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.runtime.durations import duration_s
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy
 
 if TYPE_CHECKING:
@@ -17,18 +18,6 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _TABLE_NAME = re.compile(r"\w+")
 _STORE_ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?)?/*")
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
-_UNITS_S = {
-    "": 1.0,
-    "ms": 0.001,
-    "msec": 0.001,
-    "s": 1.0,
-    "sec": 1.0,
-    "m": 60.0,
-    "min": 60.0,
-    "h": 3600.0,
-    "d": 86400.0,
-}
 
 #: Hive's settings, and the policy's field that each of them sets.
 HIVE_OPTIONS = {
@@ -328,19 +317,3 @@ def _check_pattern(policy: str, which: str, pattern: str) -> None:
             f"Policy {policy!r}: {which} is no regular expression: {error}.",
             remedy="Write it as for Hive: orders|order_items, tmp_.*",
         ) from error
-
-
-def duration_s(text: str) -> float:
-    """Return the seconds of a duration as Hive writes it.
-
-    Such durations are ``3600s``, ``5m`` or ``500ms``; a bare number is seconds.
-
-    :raises ConfigurationError: not a duration.
-    """
-    match = _DURATION.fullmatch(text.strip())
-    unit = match and _UNITS_S.get(match[2].lower())
-    if not match or unit is None:
-        raise ConfigurationError(
-            f"{text!r} is not a duration.", remedy="Write it as Hive does: 500ms, 30s, 5m, 1h."
-        )
-    return float(match[1]) * unit

@@ -7,7 +7,8 @@ from typing import Any
 
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.probes import LagProbe
-from airflow_hive_federation.replication.policy import ReplicationPolicy, duration_s
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.runtime.durations import duration_s
 from airflow_hive_federation.sensors.waiting import ProbeSensor
 
 

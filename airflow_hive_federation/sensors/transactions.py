@@ -9,7 +9,8 @@ from typing import Any
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.probes import DrainProbe, ProbeAnswer
 from airflow_hive_federation.hooks.progress import task_observer
-from airflow_hive_federation.replication.policy import DRAIN_POLL, duration_s
+from airflow_hive_federation.replication.policy import DRAIN_POLL
+from airflow_hive_federation.runtime.durations import duration_s
 from airflow_hive_federation.sensors.waiting import ProbeSensor
 from airflow_hive_federation.waiting import PollPolicy
 

@@ -1,4 +1,4 @@
-"""Writes this package's errors as text, and restores their types from another process's log."""
+"""Writes a job's result or error as a report, and restores both in another process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any
 
 from airflow_hive_federation import errors
 from airflow_hive_federation.errors import HiveFederationError, SparkJobError
-
-#: Beginning of the line in which a job reports its result or its error.
-RESULT_MARK = "HIVE_FEDERATION_RESULT "
 
 #: Greatest number of failed files that a combined error names.
 _NAMED_FAILURES = 100
@@ -36,38 +33,36 @@ def error_from_json(values: Mapping[str, Any]) -> HiveFederationError:
     return kind(str(values.get("message", "")), remedy=str(values.get("remedy", "")), **facts)
 
 
-def result_line(result: Mapping[str, Any]) -> str:
-    """Return the line that reports a job's result."""
-    return RESULT_MARK + json.dumps({"result": result}, sort_keys=True)
+def result_report(result: Mapping[str, Any]) -> str:
+    """Return the report of a job's result."""
+    return json.dumps({"result": result}, sort_keys=True)
 
 
-def error_line(error: HiveFederationError) -> str:
-    """Return the line that reports a job's error."""
-    return RESULT_MARK + json.dumps({"error": error_to_json(error)}, sort_keys=True)
+def error_report(error: HiveFederationError) -> str:
+    """Return the report of a job's error."""
+    return json.dumps({"error": error_to_json(error)}, sort_keys=True)
 
 
-def read_result(text: str) -> dict[str, Any]:
-    """Return the result from a text that holds a line of :func:`result_line` or :func:`error_line`.
+def read_report(text: str) -> dict[str, Any]:
+    """Return the result from a report of :func:`result_report` or :func:`error_report`.
 
-    :raises HiveFederationError: the line reports this error.
-    :raises SparkJobError: the text holds no such line, or a damaged one.
+    :raises HiveFederationError: this error is reported.
+    :raises SparkJobError: the report is damaged.
     """
-    start = text.rfind(RESULT_MARK)
     try:
-        report, _ = json.JSONDecoder().raw_decode(text, start + len(RESULT_MARK)) if start >= 0 else ({}, 0)
-    except ValueError as error:
-        raise SparkJobError("The job's result line is damaged.", remedy=_REMEDY) from error
-    if "error" in report:
-        raise error_from_json(report["error"])
-    if "result" not in report:
-        raise SparkJobError("The job reported no result.", remedy=_REMEDY)
-    result: dict[str, Any] = report["result"]
+        report = json.loads(text)
+        if "error" in report:
+            raise error_from_json(report["error"])
+        result: dict[str, Any] = report["result"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise SparkJobError("The job's report is damaged.", remedy=_REMEDY) from error
     return result
 
 
 def combined(failures: Sequence[HiveFederationError]) -> HiveFederationError:
     """Return one error for all failed files: the first of the gravest kind, with the number of the others."""
-    first = min(failures, key=_gravity)
+    # Errors that a retry cannot fix are graver.
+    first = min(failures, key=lambda error: error.retryable)
     if len(failures) == 1:
         return first
     kinds = sorted({type(failure).__name__ for failure in failures})
@@ -84,19 +79,8 @@ def combined(failures: Sequence[HiveFederationError]) -> HiveFederationError:
 
 
 def from_spark(error: Exception) -> HiveFederationError:
-    """Return the error that a task has reported, or else a SparkJobError with Spark's innermost cause."""
-    text = str(error)
-    if RESULT_MARK in text:
-        try:
-            read_result(text)
-        except HiveFederationError as reported:
-            return reported
-    return SparkJobError(f"Spark: {_innermost(text)}", remedy=_REMEDY)
-
-
-def _gravity(error: HiveFederationError) -> int:
-    # Errors that a retry cannot fix come first.
-    return int(error.retryable)
+    """Return a SparkJobError with Spark's innermost cause."""
+    return SparkJobError(f"Spark: {_innermost(str(error))}", remedy=_REMEDY)
 
 
 def _innermost(text: str) -> str:

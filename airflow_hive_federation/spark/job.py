@@ -24,7 +24,7 @@ from typing import Any, NoReturn, Protocol, cast
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.progress.lines import EventFormatter
-from airflow_hive_federation.spark.failures import RESULT_MARK, error_line, from_spark, result_line
+from airflow_hive_federation.spark.failures import error_report, from_spark, result_report
 from airflow_hive_federation.storage.publishing import write_atomically
 
 #: Name of each job → its module.
@@ -72,10 +72,10 @@ def run_job(
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``JOB ARGUMENTS…`` under spark-submit, print the result on standard output; return the exit code.
+    """Run ``JOB ARGUMENTS…`` under spark-submit, report the result or error, and return the exit code.
 
-    ``--report URI``, before the job's name, also writes the result to a file, for drivers without a readable
-    output.
+    ``--report URI``, before the job's name, is the file of the report. Without it, the report is the last
+    line on standard output.
     """
     output = logging.StreamHandler(sys.stdout)
     output.setFormatter(EventFormatter("%(message)s"))
@@ -85,14 +85,14 @@ def main(argv: Sequence[str]) -> int:
     report, job, arguments = _split(argv)
     code = 0
     try:
-        line = result_line(_run_in_new_context(job, arguments, options))
+        text = result_report(_run_in_new_context(job, arguments, options))
     except HiveFederationError as error:
-        line, code = error_line(error), 1
+        text, code = error_report(error), 1
     except Exception as error:
-        # Report the error before it propagates: the log gets the traceback, and the submitter reads the line.
-        _report(error_line(from_spark(error)), report, options)
+        # Report the error before it propagates: the log gets the traceback, and the submitter the report.
+        _deliver(error_report(from_spark(error)), report, options)
         raise
-    _report(line, report, options)
+    _deliver(text, report, options)
     return code
 
 
@@ -135,11 +135,11 @@ def _take_options() -> dict[str, Any] | None:
     return json.loads(text) if text else None
 
 
-def _report(line: str, report: str | None, options: Mapping[str, Any] | None) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+def _deliver(text: str, report: str | None, options: Mapping[str, Any] | None) -> None:
     if report is not None:
-        write_atomically(report, [line.removeprefix(RESULT_MARK).encode()], options)
+        write_atomically(report, [text.encode()], options)
+    else:
+        sys.stdout.write(f"{text}\n")
 
 
 class _Parser(argparse.ArgumentParser):

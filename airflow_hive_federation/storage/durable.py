@@ -64,17 +64,6 @@ def sync_directories(uris: Iterable[str]) -> None:
                 sync_directory(path)
 
 
-def sync_tree(path: str | Path) -> None:
-    """Wait until all files and directories of a local tree are on the disk, each directory after its content.
-
-    :raises OSError: as :func:`sync_open_file`.
-    """
-    for folder, _, files in os.walk(path, topdown=False, onerror=_raise):
-        for name in sorted(files):
-            sync_file(Path(folder, name))
-        sync_directory(folder)
-
-
 def make_directories(path: str | Path, mode: int = 0o777) -> None:
     """Create a local directory and its missing parents, so that their names are on the disk.
 
@@ -110,7 +99,7 @@ def missing_directories(path: str | Path) -> Iterator[Path]:
 def rename(source: str | Path, target: str | Path) -> None:
     """Rename a local file or directory, and wait until the new name is on the disk.
 
-    Its bytes must be on the disk already; see :func:`sync_open_file` and :func:`sync_tree`.
+    Its bytes must be on the disk already; see :func:`sync_open_file`.
 
     :raises OSError: if it cannot be renamed.
     """
@@ -126,7 +115,3 @@ def _sync(path: str | Path, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _raise(error: OSError) -> None:
-    raise error

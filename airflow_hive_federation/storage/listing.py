@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def list_files(
             listed = (
                 entries if empty_directories else (entry for entry in entries if not entry.path.endswith("/"))
             )
-            return sorted(listed, key=_path_of)
+            return sorted(listed, key=attrgetter("path"))
         except FileVanishedError as error:
             # The error also has the directory's URI if a file directly in the directory vanished.
             is_gone = error.facts.get("path") == uri and not is_there(uri, options=options)
@@ -189,10 +190,6 @@ def _listed(uri: str, options: Mapping[str, Any] | None, threads: int) -> list[F
     if parse_location(uri).scheme in OBJECT_STORES:
         return _list_keys(uri, options)
     return _list_tree(uri, options, threads)
-
-
-def _path_of(entry: FileEntry) -> str:
-    return entry.path
 
 
 def _is_listed(name: str) -> bool:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import TracebackType
 from typing import Self
 
 from airflow_hive_federation.errors import (
@@ -28,8 +27,8 @@ from airflow_hive_federation.errors import (
     TransactionAbortedError,
 )
 from airflow_hive_federation.metastore.client import MetastoreClient
-from airflow_hive_federation.metastore.doctor import parse_duration_s
 from airflow_hive_federation.metastore.settings import MetastoreSettings
+from airflow_hive_federation.runtime.durations import parse_duration_s
 from airflow_hive_federation.waiting import boot_time_s
 
 log = logging.getLogger(__name__)
@@ -147,9 +146,7 @@ class Heartbeat:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

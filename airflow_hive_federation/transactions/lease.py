@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from airflow_hive_federation.errors import (
@@ -105,9 +104,7 @@ class LeaseKeeper:
         self._heart.start(at_once=True)  # the dump may have ended minutes ago
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._heart.stop()
 
     def check(self) -> None:

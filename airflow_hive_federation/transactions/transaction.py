@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from types import TracebackType
 from typing import Self
 
 from airflow_hive_federation.errors import (
@@ -117,9 +116,7 @@ class Transaction:
         ).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._state is not TransactionState.OPEN:
             return
         if error is None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_hive_federation.clusters.acid_snapshots import brought_up
@@ -84,10 +84,6 @@ class CopyReport:
     files: int = 0
     size_bytes: int = 0
     removed: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return asdict(self)
 
 
 def copy_to_cluster(

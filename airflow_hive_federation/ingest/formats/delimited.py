@@ -20,6 +20,7 @@ from airflow_hive_federation.ingest.formats.writers import (
     AbstractRecordWriter,
     Malformed,
     Parsed,
+    WriterBuilder,
     check_names,
 )
 from airflow_hive_federation.model.types import Column, HiveType
@@ -154,14 +155,13 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
         return self.columns[place].name if place < len(self.columns) else ""
 
 
-class StrictDelimitedInputWriterBuilder:
+class StrictDelimitedInputWriterBuilder(WriterBuilder):
     """A builder of :class:`StrictDelimitedInputWriter`, with the method names of Hive's builder."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._field, self._collection, self._map_key = _DEFAULTS
-        self._line: str | bytes | None = None
         self._columns: Sequence[str] | None = None
-        self._malformed: Malformed = "raise"
 
     def with_field_delimiter(self, delimiter: str) -> Self:
         """Set the character between fields (``\\x01``)."""
@@ -178,19 +178,9 @@ class StrictDelimitedInputWriterBuilder:
         self._map_key = delimiter
         return self
 
-    def with_line_delimiter(self, delimiter: str | bytes) -> Self:
-        """Set the literal delimiter, not a pattern, that ends a record of a stream (a line feed)."""
-        self._line = delimiter
-        return self
-
     def with_columns(self, names: Sequence[str]) -> Self:
         """Set the names of the record columns, for instance from a header; connecting checks them."""
         self._columns = names
-        return self
-
-    def with_malformed(self, malformed: Malformed) -> Self:
-        """Set the treatment of malformed records: ``raise``, or ``null`` for the behavior of Hive's SerDe."""
-        self._malformed = malformed
         return self
 
     def build(self) -> StrictDelimitedInputWriter:

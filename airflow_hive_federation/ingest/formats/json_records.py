@@ -11,7 +11,7 @@ import base64
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import json as arrow_json
@@ -21,8 +21,8 @@ from airflow_hive_federation.ingest.formats.lazy_values import INTEGER_BITS, val
 from airflow_hive_federation.ingest.formats.writers import (
     MAX_RECORD_VALUES,
     AbstractRecordWriter,
-    Malformed,
     Parsed,
+    WriterBuilder,
 )
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.types import HiveType
@@ -114,22 +114,8 @@ class StrictJsonWriter(AbstractRecordWriter):
         return self.without_bad(arrays, bad)
 
 
-class StrictJsonWriterBuilder:
-    """A builder of :class:`StrictJsonWriter`, with the method names of Hive's builder."""
-
-    def __init__(self) -> None:
-        self._line: str | bytes | None = None
-        self._malformed: Malformed = "raise"
-
-    def with_line_delimiter(self, delimiter: str | bytes) -> Self:
-        """Set the literal delimiter, not a pattern, that ends a record of a stream (a line feed)."""
-        self._line = delimiter
-        return self
-
-    def with_malformed(self, malformed: Malformed) -> Self:
-        """Set the treatment of unreadable values: ``raise`` or ``null``."""
-        self._malformed = malformed
-        return self
+class StrictJsonWriterBuilder(WriterBuilder):
+    """A builder of :class:`StrictJsonWriter`."""
 
     def build(self) -> StrictJsonWriter:
         """Make the writer."""

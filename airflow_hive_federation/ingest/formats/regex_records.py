@@ -21,7 +21,12 @@ from airflow_hive_federation.ingest.errors import InvalidColumn, InvalidConnecti
 from airflow_hive_federation.ingest.formats import regex_child
 from airflow_hive_federation.ingest.formats.columns import BadRecord
 from airflow_hive_federation.ingest.formats.lazy_values import INTEGER_BITS, value_of
-from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter, Malformed, Parsed
+from airflow_hive_federation.ingest.formats.writers import (
+    AbstractRecordWriter,
+    Malformed,
+    Parsed,
+    WriterBuilder,
+)
 from airflow_hive_federation.model.types import Column, HiveType
 from airflow_hive_federation.runtime.environment import without_secrets
 
@@ -130,28 +135,17 @@ class StrictRegexWriter(AbstractRecordWriter):
         return answer
 
 
-class StrictRegexWriterBuilder:
+class StrictRegexWriterBuilder(WriterBuilder):
     """A builder of :class:`StrictRegexWriter`, with the method names of Hive's builder."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._regex = ""
         self._limit_s = LIMIT_S
-        self._line: str | bytes | None = None
-        self._malformed: Malformed = "raise"
 
     def with_regex(self, regex: str) -> Self:
         """Set the regular expression."""
         self._regex = regex
-        return self
-
-    def with_line_delimiter(self, delimiter: str | bytes) -> Self:
-        """Set the literal delimiter, not a pattern, that ends a record of a stream (a line feed)."""
-        self._line = delimiter
-        return self
-
-    def with_malformed(self, malformed: Malformed) -> Self:
-        """Set the treatment of records that do not match and of unreadable values: ``raise`` or ``null``."""
-        self._malformed = malformed
         return self
 
     def with_limit_s(self, seconds: float) -> Self:

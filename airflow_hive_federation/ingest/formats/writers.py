@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
@@ -170,3 +170,21 @@ def _refused(array: pa.Array, first: int) -> Iterator[tuple[int, str]]:
         half = len(array) // 2
         yield from _refused(array.slice(0, half), first)
         yield from _refused(array.slice(half), first + half)
+
+
+class WriterBuilder:
+    """Base of the writers' builders, with the method names of Hive's builders."""
+
+    def __init__(self) -> None:
+        self._line: str | bytes | None = None
+        self._malformed: Malformed = "raise"
+
+    def with_line_delimiter(self, delimiter: str | bytes) -> Self:
+        """Set the literal delimiter, not a pattern, that ends a record of a stream (a line feed)."""
+        self._line = delimiter
+        return self
+
+    def with_malformed(self, malformed: Malformed) -> Self:
+        """Set the treatment of malformed records: ``raise``, or ``null`` for the behavior of Hive's SerDe."""
+        self._malformed = malformed
+        return self

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
@@ -145,7 +146,10 @@ with DAG(
     @task
     def spark_fails() -> None:
         options = HiveMetastoreHook("source").storage_options
-        SparkPipelineHook(storage_options=options).submit("copy-files", ["--plan", "file:/no/such/plan"])
+        with TemporaryDirectory() as directory:
+            SparkPipelineHook(storage_options=options).submit(
+                "copy-files", ["--plan", "file:/no/such/plan"], report_uri=f"file:{directory}/report.json"
+            )
 
     @task
     def secret_in_a_statement() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.catalog.factories import Factory
-from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.catalog.open import Catalogs
 from airflow_hive_federation.compaction.tables import compacted_table
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -41,6 +40,7 @@ from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.tables.write.plan import table_layout
 from tests.support import catalog_contract
+from tests.support.memory_catalog import MemoryCatalog
 from tests.support.small_source import connected
 from tests.support.text_tables import add_partition, storage, text_table
 

@@ -63,7 +63,8 @@ def test_copy_on_two_workers(master: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert len(read_outcomes(outcomes)) == FILES - 1
 
     lost.write_bytes(content)
-    result = hook.submit("copy-files", ["--plan", plan, "--outcomes", outcomes])
+    arguments = ["--plan", plan, "--outcomes", outcomes]
+    result = hook.submit("copy-files", arguments, report_uri=f"{outcomes}/_report.json")
     assert (result["recorded"], result["copied"]) == (FILES - 1, 1)
     recorded = read_outcomes(outcomes)
     for item in items:

@@ -29,8 +29,6 @@ from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.probes import LagProbe, ProbeAnswer, RemoteProbe, probe_of
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.operators import replication
-from airflow_hive_federation.operators.replication import BootstrapDumpOperator
 from airflow_hive_federation.progress.events import TransactionsEnded, TransactionsOpen
 from airflow_hive_federation.remotes import probes as remote_probes
 from airflow_hive_federation.remotes.statement import Kind
@@ -296,9 +294,8 @@ DRAINS: Mapping[str, tuple[list[str], float, Any]] = {
 
 
 def by_operator(conn_id: str, timeout_s: float) -> None:
-    task = BootstrapDumpOperator(task_id="dump", policy=POLICY, source_conn_id=conn_id)
     with as_airflow_error(), HiveMetastoreHook(conn_id).client() as client:
-        task._drain(client, START, timeout_s)
+        drain.drain(client, START, timeout_s=timeout_s)
 
 
 def by_sensor(place: Place) -> Callable[[str, float], None]:
@@ -360,7 +357,7 @@ def test_a_drain_whose_metastore_stays_away_is_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(drain, "begin_drain", lambda *_: START)
-    monkeypatch.setattr(replication, "DRAIN_POLL", replace(DRAIN_POLL, patience_s=0.2))
+    monkeypatch.setattr(drain, "DRAIN_POLL", replace(DRAIN_POLL, patience_s=0.2))
     draining, peer = metastore(["open", "away"])
     conn_id = connection(extra={"uris": peer.uri})
     with pytest.raises(AirflowException, match="Error: ") as caught:

@@ -10,12 +10,12 @@ import pytest
 from airflow_hive_federation.catalog.factories import HIDDEN, Factory, Opening, shown_properties
 from airflow_hive_federation.catalog.grpc import grpc_catalog_settings
 from airflow_hive_federation.catalog.hive import HiveCatalog
-from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.catalog.open import FACTORIES, Catalogs
 from airflow_hive_federation.catalog.thrift import metastore_settings, tunnel_settings
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
+from tests.support.memory_catalog import MemoryCatalog
 
 URIS = {"hive.metastore.uris": "thrift://far:9083"}
 ROUTE = {**URIS, "ssh.tunnel.route": "a@b -> c@d:2222"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.catalog.roles import EventSource, MetastoreOwner, Reader
 from airflow_hive_federation.metastore.idl import types
 from tests.support.catalog_contract import DATABASE, check_reader, tables
+from tests.support.memory_catalog import MemoryCatalog
 
 
 def test_the_contract() -> None:

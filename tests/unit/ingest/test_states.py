@@ -17,7 +17,7 @@ from airflow_hive_federation.errors import (
     StorageFullError,
 )
 from airflow_hive_federation.ingest import errors
-from airflow_hive_federation.ingest.states import TRANSITIONS, Call, ConnectionState, after
+from airflow_hive_federation.ingest.states import TRANSITIONS, Call, ConnectionState, Outcome, after
 
 
 def test_a_life() -> None:
@@ -50,6 +50,14 @@ def test_what_is_not_in_the_table_is_refused(state: ConnectionState, call: Call)
 def test_write_and_commit_are_legal_only_inside_a_transaction() -> None:
     legal = {state for state, call in TRANSITIONS if call in {Call.WRITE, Call.COMMIT}}
     assert legal == {ConnectionState.OPEN}
+
+
+def test_a_transaction_that_does_not_begin_or_is_lost_ends_as_failed_until_the_metastore_aborted_it() -> None:
+    for state in (ConnectionState.READY, ConnectionState.COMMITTED, ConnectionState.ABORTED):
+        failed = after(state, Outcome.NOT_BEGUN)
+        assert after(failed, Outcome.ABORTED) == "aborted"
+    assert after(ConnectionState.OPEN, Outcome.LOST) == "failed"
+    assert after(ConnectionState.COMMITTED, Outcome.LOST) == "committed"
 
 
 def test_errors_are_of_the_tree_and_travel() -> None:
@@ -117,10 +125,26 @@ def test_every_state_is_documented_with_its_calls() -> None:
     documented = {
         (state, call) for states, calls in rows[:4] for state in names(states) for call in names(calls)
     }
-    legal = {(str(state), str(call)) for state, call in TRANSITIONS}
+    legal = {(str(state), str(call)) for state, call in TRANSITIONS if isinstance(call, Call)}
     # What writes is one call for the table.
     writing = {"write_records", "write_batch", "flush"}
     assert {pair for pair in documented if pair[1] not in writing} == legal
+
+
+def test_the_documented_diagram_is_the_table() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "streaming-ingest.md").read_text(encoding="utf-8")
+    drawn = text.partition("```mermaid\n")[2].partition("```")[0]
+    assert drawn == diagram()
+
+
+def diagram() -> str:
+    """Draw the table, but for what leaves a state as it is without a caller's call."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for (state, event), following in TRANSITIONS.items():
+        if state is not following or isinstance(event, Call):
+            arrows.setdefault((state, following), []).append(event)
+    lines = [f"    {start} --> {end}: {' · '.join(events)}" for (start, end), events in arrows.items()]
+    return "\n".join(["stateDiagram-v2", f"    [*] --> {next(iter(ConnectionState))}", *lines, ""])
 
 
 def names(text: str) -> list[str]:

@@ -12,7 +12,6 @@ from airflow_hive_federation.metastore.doctor import (
     Facts,
     Finding,
     assess,
-    parse_duration_s,
 )
 
 SOUND = Facts(
@@ -119,19 +118,3 @@ def test_missing_settings_are_unknown() -> None:
         "statistics",
         "warehouse",
     }
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("86400s", 86400),
-        ("10d", 864000),
-        ("2 hours", 7200),
-        ("90", 90),
-        ("500ms", 0.5),
-        ("x", None),
-        ("1y", None),
-    ],
-)
-def test_durations(text: str, seconds: float | None) -> None:
-    assert parse_duration_s(text) == seconds

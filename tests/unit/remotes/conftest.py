@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_hive_federation.catalog.factories import Factory
-from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.catalog.open import FACTORIES, Catalogs
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.session import Remotes
 from tests.support.catalog_contract import DATABASE, tables
+from tests.support.memory_catalog import MemoryCatalog
 from tests.support.memory_metastore import MemoryMetastore
 
 

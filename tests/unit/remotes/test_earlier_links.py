@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.errors import ConfigurationError, RemoteError, RemoteUnsupportedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import probes
@@ -16,6 +15,7 @@ from airflow_hive_federation.remotes.links import EVENT, PROPERTIES, VIA
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 from tests.support.catalog_contract import DATABASE, tables
+from tests.support.memory_catalog import MemoryCatalog
 from tests.support.memory_metastore import MemoryMetastore
 
 OLD = Name(database="default", table="old")

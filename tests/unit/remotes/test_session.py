@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.catalog.factories import Factory
-from airflow_hive_federation.catalog.memory import MemoryCatalog
 from airflow_hive_federation.catalog.open import Catalogs
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -29,6 +28,7 @@ from airflow_hive_federation.remotes.refresh import OnDropped
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 from tests.support.catalog_contract import DATABASE, tables
+from tests.support.memory_catalog import MemoryCatalog
 from tests.support.memory_metastore import MemoryMetastore
 
 PLAIN = Name(database="default", table="plain")

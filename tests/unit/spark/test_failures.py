@@ -11,11 +11,11 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.spark.failures import (
     combined,
     error_from_json,
-    error_line,
+    error_report,
     error_to_json,
     from_spark,
-    read_result,
-    result_line,
+    read_report,
+    result_report,
 )
 
 VANISHED = FileVanishedError("gone é", remedy="list again", path="file:/x", count=3)
@@ -23,18 +23,18 @@ VANISHED = FileVanishedError("gone é", remedy="list again", path="file:/x", cou
 
 def test_errors_come_back_with_class_and_facts() -> None:
     with pytest.raises(FileVanishedError, match="gone é Remedy: list again") as caught:
-        read_result(f"26/01/01 INFO x: {error_line(VANISHED)}\n and more")
+        read_report(error_report(VANISHED))
     assert (caught.value.path, caught.value.count) == ("file:/x", 3)
 
 
 def test_result_comes_back() -> None:
-    assert read_result(result_line({"files": 2})) == {"files": 2}
+    assert read_report(result_report({"files": 2})) == {"files": 2}
 
 
-@pytest.mark.parametrize("text", ["", "nothing of ours", result_line({"files": 2})[:-3]])
-def test_no_result_is_an_error(text: str) -> None:
-    with pytest.raises(SparkJobError):
-        read_result(text)
+@pytest.mark.parametrize("text", ["", "[]", "{}", "null", result_report({"files": 2})[:-3]])
+def test_a_damaged_report_is_an_error(text: str) -> None:
+    with pytest.raises(SparkJobError, match="damaged"):
+        read_report(text)
 
 
 @pytest.mark.parametrize("name", ["NoSuchErrorHere", "annotations", "Any", None])
@@ -75,8 +75,3 @@ def test_sparks_own_failures_have_their_cause() -> None:
     assert type(error) is SparkJobError
     assert error.message == "Spark: ZeroDivisionError: division by zero"
     assert from_spark(RuntimeError("")).message == "Spark: no message"
-
-
-def test_a_marked_error_inside_sparks_text_is_found() -> None:
-    error = from_spark(RuntimeError(f"Job aborted\nSparkJobError: {error_line(VANISHED)}\n\tat x"))
-    assert type(error) is FileVanishedError

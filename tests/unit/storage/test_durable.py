@@ -16,7 +16,6 @@ from airflow_hive_federation.ingest.dead_letters import DeadLetter, DeadLetterFi
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.load.copying import TableCopy, place_staged
-from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.publishing import make_directory, write_atomically
 from tests.support.dumps import manifest
@@ -196,15 +195,3 @@ def test_a_disk_that_fails_publishes_nothing(
         publish(tmp_path)
     assert target.read_bytes() == b"before"
     assert [path.name for path in target.parent.iterdir()] == ["f"]
-
-
-def test_a_tree(recorder: Recorder, tmp_path: Path) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    (tmp_path / "a" / "b" / "f").write_bytes(b"x")
-    durable.sync_tree(tmp_path)
-    assert [path for call, path in recorder.calls if call == "fsync"] == [
-        f"{tmp_path}/a/b/f",
-        f"{tmp_path}/a/b",
-        f"{tmp_path}/a",
-        str(tmp_path),
-    ]
