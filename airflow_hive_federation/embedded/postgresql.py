@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,12 +21,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from airflow_hive_federation.embedded import guard
 from airflow_hive_federation.embedded.configuration import POSTGRESQLS_USER
-from airflow_hive_federation.embedded.jvm import LAUNCHER, free_port
+from airflow_hive_federation.embedded.jvm import LAUNCHER
 from airflow_hive_federation.embedded.postgresql_programs import (
     ServerUser,
     reachable_home,
@@ -212,9 +212,7 @@ class EmbeddedPostgresql:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
@@ -270,7 +268,7 @@ def _started(
     _prepare(java, home, folder, user)
     attempts = 1 if options.port else _PORT_ATTEMPTS
     for attempt in range(1, attempts + 1):
-        asked = replace(options, port=options.port or free_port())
+        asked = replace(options, port=options.port or _free_port())
         try:
             process, pid = _start(asked, folder, user)
         except MetastoreStartError:
@@ -368,6 +366,13 @@ def _start(options: _Options, folder: Path, user: ServerUser) -> tuple[subproces
         timeout_s=_START_TIMEOUT_S,
     )
     return process, pid
+
+
+def _free_port() -> int:
+    """Return a port of 127.0.0.1 that was free a moment ago: PostgreSQL cannot choose one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 def _port_was_taken(home: Path) -> bool:
