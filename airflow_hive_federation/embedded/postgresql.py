@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from typing import Self
 
 from airflow_hive_federation.embedded import guard
 from airflow_hive_federation.embedded.configuration import POSTGRESQLS_USER
-from airflow_hive_federation.embedded.jvm import LAUNCHER
+from airflow_hive_federation.embedded.jvm import LAUNCHER, free_port
 from airflow_hive_federation.embedded.postgresql_programs import (
     ServerUser,
     reachable_home,
@@ -268,7 +267,7 @@ def _started(
     _prepare(java, home, folder, user)
     attempts = 1 if options.port else _PORT_ATTEMPTS
     for attempt in range(1, attempts + 1):
-        asked = replace(options, port=options.port or _free_port())
+        asked = replace(options, port=options.port or free_port())
         try:
             process, pid = _start(asked, folder, user)
         except MetastoreStartError:
@@ -366,13 +365,6 @@ def _start(options: _Options, folder: Path, user: ServerUser) -> tuple[subproces
         timeout_s=_START_TIMEOUT_S,
     )
     return process, pid
-
-
-def _free_port() -> int:
-    """Return a port of 127.0.0.1 that was free a moment ago: PostgreSQL cannot choose one."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def _port_was_taken(home: Path) -> bool:
