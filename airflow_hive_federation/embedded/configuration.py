@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from airflow_hive_federation.embedded.derby import USER
+from airflow_hive_federation.embedded.derby import USER as DERBYS_USER
 
 _LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"
 # Hive's default also lists Iceberg's optimizer, whose classes are not in hive-exec: without them, the thread
@@ -41,6 +41,14 @@ _CAPABILITIES = ",".join(
         "HIVEONLYMQTWRITE",
     )
 )
+#: The role of our PostgreSQL servers.
+POSTGRESQLS_USER = "hive"
+#: Driver and user of a database, by the beginning of its URL.
+_LOGINS = {
+    "jdbc:derby://": ("org.apache.derby.jdbc.ClientDriver", DERBYS_USER),
+    "jdbc:derby:": ("org.apache.derby.jdbc.EmbeddedDriver", DERBYS_USER),
+    "jdbc:postgresql:": ("org.postgresql.Driver", POSTGRESQLS_USER),
+}
 FILE_SYSTEM = {"fs.defaultFS": "file:///", "fs.file.impl": "ForklessFiles"}
 
 
@@ -131,12 +139,18 @@ def minimum_history(kept: bool) -> dict[str, str]:
 
 
 def metastore_settings(
-    directory: Path, overrides: Mapping[str, str] | None = None, *, password: str | None = None
+    directory: Path,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    jdbc_url: str | None = None,
+    password: str | None = None,
 ) -> dict[str, str]:
     """Return the settings of a metastore in ``directory``; ``overrides`` take precedence.
 
+    :param jdbc_url: its database; by default one of Derby, inside of the metastore's process.
     :param password: password of its database; ``None`` for a database without one.
     """
+    url = jdbc_url or f"jdbc:derby:;databaseName={directory}/metastore_db"
     return {
         **FILE_SYSTEM,
         # Without a batch size, Derby's time grows with the square of the number of partitions in a call.
@@ -146,9 +160,7 @@ def metastore_settings(
         "hive.stats.fetch.bitvector": "true",
         **warehouse_settings(directory),
         **transaction_settings(),
-        "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={directory}/metastore_db",
-        "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
-        **_login(password),
+        **_database(url, password),
         "metastore.thrift.bind.host": "127.0.0.1",
         "metastore.server.min.threads": "4",
         "hive.metastore.schema.verification": "true",
@@ -191,9 +203,7 @@ def sql_settings(
         **transaction_settings(),
         "hive.metastore.uris": metastore_uri,
         "metastore.thrift.uris": metastore_uri,
-        "javax.jdo.option.ConnectionURL": jdbc_url,
-        "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.ClientDriver",
-        **_login(password),
+        **_database(jdbc_url, password),
         "hive.metastore.client.capabilities": _CAPABILITIES,
         "metastore.client.capabilities": _CAPABILITIES,
         "hive.exec.dynamic.partition.mode": "nonstrict",
@@ -216,9 +226,15 @@ def sql_settings(
     }
 
 
-def _login(password: str | None) -> dict[str, str]:
+def _database(url: str, password: str | None) -> dict[str, str]:
+    driver, user = next(login for prefix, login in _LOGINS.items() if url.startswith(prefix))
     known = {} if password is None else {"javax.jdo.option.ConnectionPassword": password}
-    return {"javax.jdo.option.ConnectionUserName": USER, **known}
+    return {
+        "javax.jdo.option.ConnectionURL": url,
+        "javax.jdo.option.ConnectionDriverName": driver,
+        "javax.jdo.option.ConnectionUserName": user,
+        **known,
+    }
 
 
 def site_xml(settings: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -74,6 +75,13 @@ def launcher_classes(java: Java, jars: Sequence[Path]) -> Path:
             if not classes.is_dir():
                 _compile(java, jars, sources, classes)
     return classes
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that was free a moment ago, for servers that cannot choose one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 def clean_environment() -> dict[str, str]:

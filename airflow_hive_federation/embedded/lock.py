@@ -16,6 +16,7 @@ METASTORE = "metastore"
 SQL = "sql"
 SCHEMA = "schema"
 HDFS = "hdfs"
+POSTGRESQL = "postgresql"
 LOCK_NAME = "jars.lock"
 _CHUNK_BYTES = 1 << 20
 
@@ -24,7 +25,8 @@ _CHUNK_BYTES = 1 << 20
 class Artifact:
     """One file of a Maven repository.
 
-    :param jar_set: its purpose: ``metastore``, ``sql`` (in addition to metastore), ``schema`` or ``hdfs``.
+    :param jar_set: its purpose: ``metastore``, ``sql`` (in addition to metastore), ``schema``, ``hdfs``
+        or ``postgresql``.
     :param sha256: hex digest that its bytes must have; empty while the lock is being created.
     :param size_bytes: its size.
     """

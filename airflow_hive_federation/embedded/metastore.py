@@ -21,15 +21,22 @@ from airflow_hive_federation.embedded.configuration import (
     site_xml,
     warehouse_settings,
 )
-from airflow_hive_federation.embedded.derby import put_password, read_password
+from airflow_hive_federation.embedded.database import (
+    OpenDatabase,
+    jdbc_password,
+    jdbc_url,
+    kind_of,
+    open_database,
+    server_directory,
+)
 from airflow_hive_federation.embedded.jars import metastore_jars
 from airflow_hive_federation.embedded.jvm import (
     METASTORE_MAIN,
     java_command,
     launcher_classes,
 )
+from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql, await_end
 from airflow_hive_federation.embedded.process import end_server, start_server
-from airflow_hive_federation.embedded.schema import put_database
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.runtime.cache import (
     DATA_VARIABLE,
@@ -38,7 +45,7 @@ from airflow_hive_federation.runtime.cache import (
     short_digest,
     write_atomically,
 )
-from airflow_hive_federation.runtime.java import find_java
+from airflow_hive_federation.runtime.java import Java, find_java
 from airflow_hive_federation.storage.filesystem import refuse_hidden
 
 _START_TIMEOUT_S = 90.0
@@ -55,7 +62,7 @@ class RunningMetastore:
 
     :param name: the name that it was started with.
     :param port: its Thrift port on 127.0.0.1.
-    :param jdbc_port: the port of its Derby database on 127.0.0.1.
+    :param jdbc_port: the port of its database on 127.0.0.1.
     :param pid: process id of its JVM.
     :param directory: directory of its database, warehouse and log.
     """
@@ -73,8 +80,8 @@ class RunningMetastore:
 
     @property
     def jdbc_url(self) -> str:
-        """Return the JDBC URL of its database (user ``APP``)."""
-        return f"jdbc:derby://127.0.0.1:{self.jdbc_port}/{self.directory}/metastore_db"
+        """Return the JDBC URL of its database (user ``APP`` of Derby, ``hive`` of PostgreSQL)."""
+        return jdbc_url(self.directory, self.jdbc_port)
 
     @property
     def jdbc_password(self) -> str:
@@ -82,7 +89,12 @@ class RunningMetastore:
 
         :raises ConfigurationError: if it cannot be read, by another user of the machine for instance.
         """
-        return read_password(self.directory)
+        return jdbc_password(self.directory)
+
+    @property
+    def database(self) -> str:
+        """Return the kind of its database: ``derby`` or ``postgresql``."""
+        return kind_of(self.directory)
 
     @property
     def warehouse(self) -> Path:
@@ -101,7 +113,7 @@ class RunningMetastore:
 
 
 class EmbeddedMetastore:
-    """A real Hive 4.2 metastore with its own port, Derby database, warehouse and log.
+    """A real Hive 4.2 metastore with its own port, database, warehouse and log.
 
     It has transactions, notification events, and the compactor's initiator and cleaner, but no compaction
     worker. It listens on 127.0.0.1 only. As a context manager it stops at the end::
@@ -111,10 +123,16 @@ class EmbeddedMetastore:
     """
 
     def __init__(
-        self, running: RunningMetastore, process: subprocess.Popen[bytes], *, options: _StartOptions
+        self,
+        running: RunningMetastore,
+        process: subprocess.Popen[bytes],
+        server: EmbeddedPostgresql | None,
+        *,
+        options: _StartOptions,
     ) -> None:
         self._running = running
         self._process = process
+        self._server = server
         self._options = options
 
     @classmethod
@@ -127,6 +145,7 @@ class EmbeddedMetastore:
         tied_to_parent: bool = True,
         port: int = 0,
         settings: Mapping[str, str] | None = None,
+        database: str | EmbeddedPostgresql | None = None,
     ) -> EmbeddedMetastore:
         """Start a metastore and return when it answers (3 to 5 s; the very first start also fetches jars).
 
@@ -136,8 +155,11 @@ class EmbeddedMetastore:
         :param tied_to_parent: end the metastore when this process ends, even if it is killed.
         :param port: the Thrift port; 0 takes a free one.
         :param settings: Hive settings that replace ours.
-        :raises ConfigurationError: if the name cannot be a file name, the directory is in use, or the
-            password of its database cannot be read.
+        :param database: ``derby``, ``postgresql`` (a server that ends with the metastore), or a running
+            server, in which the metastore has a database of its name. By default, that of an existing
+            metastore in the directory continues, and a new one is on Derby.
+        :raises ConfigurationError: if the name cannot be a file name, the directory is in use or has its data
+            in another database, the password of its database cannot be read, or PostgreSQL cannot run here.
         :raises HiddenLocationError: if Hive would read tables in that directory as empty.
         :raises EmbeddedError: if the launchers do not compile against the jars.
         :raises JavaNotFoundError: if no Java runtime fits.
@@ -158,14 +180,15 @@ class EmbeddedMetastore:
             delete=temporary and not keep,
             tied_to_parent=tied_to_parent,
             settings=dict(settings or {}),
+            database=database,
         )
         try:
-            running, process = _start(options, port, 0)
+            running, process, server = _start(options, port, 0)
         except HiveFederationError:
             if options.delete and not (options.directory / _LOG).exists():
                 shutil.rmtree(options.directory, ignore_errors=True)
             raise
-        return cls(running, process, options=options)
+        return cls(running, process, server, options=options)
 
     @property
     def name(self) -> str:
@@ -184,7 +207,7 @@ class EmbeddedMetastore:
 
     @property
     def jdbc_url(self) -> str:
-        """Return the JDBC URL of its database (user ``APP``)."""
+        """Return the JDBC URL of its database (user ``APP`` of Derby, ``hive`` of PostgreSQL)."""
         return self._running.jdbc_url
 
     @property
@@ -194,6 +217,11 @@ class EmbeddedMetastore:
         :raises ConfigurationError: if its file was removed.
         """
         return self._running.jdbc_password
+
+    @property
+    def database(self) -> str:
+        """Return the kind of its database: ``derby`` or ``postgresql``."""
+        return self._running.database
 
     @property
     def pid(self) -> int:
@@ -231,12 +259,21 @@ class EmbeddedMetastore:
         A second call does nothing.
         """
         end_server(self._process)
+        if self._server is not None and self._options.delete:
+            self._server.remove()
+        elif self._server is not None:
+            self._server.stop()
         if self._options.delete:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def kill(self) -> None:
-        """Kill the metastore, as a crash would; its directory stays, for :meth:`restart`."""
+        """Kill the metastore, as a crash would; its directory stays, for :meth:`restart`.
+
+        A PostgreSQL server of its own ends, too.
+        """
         end_server(self._process, signal.SIGKILL)
+        if self._server is not None:
+            self._server.stop()
 
     def restart(self) -> None:
         """Stop the metastore if it runs, and start it again in the same directory and on the same port.
@@ -244,7 +281,10 @@ class EmbeddedMetastore:
         :raises MetastoreStartError: as :meth:`start`.
         """
         end_server(self._process)
-        self._running, self._process = _start(self._options, self.port, self._running.jdbc_port)
+        if self._server is not None:
+            self._server.stop()
+        started = _start(self._options, self.port, self._running.jdbc_port)
+        self._running, self._process, self._server = started
 
     def __enter__(self) -> Self:
         return self
@@ -266,7 +306,11 @@ def running_metastores() -> list[RunningMetastore]:
 
 
 def stop_metastore(metastore: RunningMetastore) -> None:
-    """Stop a metastore that any process of this user has started, and wait for its end."""
+    """Stop a metastore that any process of this user has started, and wait for its end.
+
+    A PostgreSQL server of its own stops, too.
+    """
+    server = server_directory(metastore.directory)
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         # Another process may have the id by now; the lock shows that the metastore still runs.
@@ -277,7 +321,9 @@ def stop_metastore(metastore: RunningMetastore) -> None:
                 break
             time.sleep(_POLL_S)
         else:
-            return
+            break
+    if server is not None:
+        await_end(server)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,11 +333,13 @@ class _StartOptions:
     delete: bool
     tied_to_parent: bool
     settings: Mapping[str, str]
+    database: str | EmbeddedPostgresql | None
 
 
-def _start(
-    options: _StartOptions, port: int, jdbc_port: int
-) -> tuple[RunningMetastore, subprocess.Popen[bytes]]:
+_Started = tuple[RunningMetastore, subprocess.Popen[bytes], EmbeddedPostgresql | None]
+
+
+def _start(options: _StartOptions, port: int, jdbc_port: int) -> _Started:
     directory = options.directory
     if is_locked(directory / _LOCK):
         raise ConfigurationError(
@@ -308,16 +356,36 @@ def _start(
             "temporary ones.",
         )
     java = find_java()
-    jars = metastore_jars(java)
     for folder in ("conf", "warehouse", "external", "repl", "cmroot", "scratch"):
         (directory / folder).mkdir(parents=True, exist_ok=True)
-    put_database(java, directory / "metastore_db")
-    secured = metastore_settings(directory, options.settings, password=put_password(directory))
-    write_atomically(
-        directory / "conf" / "metastore-site.xml",
-        site_xml(secured).encode(),
-        private=True,
+    database = open_database(
+        java,
+        directory,
+        options.database,
+        name=options.name,
+        port=jdbc_port,
+        temporary=options.delete,
     )
+    try:
+        command, announcement = _command(java, options, database, port)
+        running, process = _spawn(command, options, announcement)
+        if database.server is not None:
+            database.server.follow(process.pid)
+    except BaseException:
+        # An interrupt, too, must leave no server behind.
+        database.undo(directory)
+        raise
+    return running, process, database.server
+
+
+def _command(java: Java, options: _StartOptions, database: OpenDatabase, port: int) -> tuple[list[str], Path]:
+    """Write the metastore's configuration; return its command and the path of its announcement."""
+    directory = options.directory
+    settings = metastore_settings(
+        directory, options.settings, jdbc_url=database.jdbc_url, password=database.password
+    )
+    write_atomically(directory / "conf" / "metastore-site.xml", site_xml(settings).encode(), private=True)
+    jars = [*metastore_jars(java), *database.jars]
     announcement = _register() / f"{options.name}-{short_digest(str(directory).encode())}.json"
     announcement.parent.mkdir(parents=True, exist_ok=True)
     announcement.unlink(missing_ok=True)
@@ -326,12 +394,13 @@ def _start(
         METASTORE_MAIN,
         [
             str(port),
-            str(jdbc_port),
+            str(database.jdbc_port),
             str(directory / _LOCK),
             str(announcement),
             options.name,
             str(directory),
             str(os.getpid()) if options.tied_to_parent else "0",
+            database.kind,
         ],
         class_path=[directory / "conf", launcher_classes(java, jars), *jars],
         argument_file=directory / "conf" / "java.args",
@@ -343,7 +412,7 @@ def _start(
             "derby.locks.deadlockTimeout": "1",
         },
     )
-    return _spawn(command, options, announcement)
+    return command, announcement
 
 
 def _spawn(

@@ -85,12 +85,14 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     close_pipes(process)
 
 
-def end_server(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> None:
+def end_server(
+    process: subprocess.Popen[bytes], number: int = signal.SIGTERM, *, timeout_s: float = _STOP_TIMEOUT_S
+) -> None:
     """Send a signal to a server, wait for its end, and kill it if it does not end in time."""
     if process.poll() is None:
         process.send_signal(number)
         try:
-            process.wait(_STOP_TIMEOUT_S)
+            process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -111,5 +113,5 @@ def telling_line(log_text: str) -> str:
         for line in lines:
             if re.search(pattern, line):
                 return line
-    causes = [line for line in lines if re.match(r"Caused by:|FATAL|Error:|.* ERROR ", line)]
+    causes = [line for line in lines if re.match(r"Caused by:|FATAL|Error:|.* ERROR |.* FATAL:", line)]
     return causes[-1] if causes else (lines[-1] if lines else "its log is empty")

@@ -1,7 +1,8 @@
-"""Builds the metastore's schema in Derby once per cache, and copies it for each metastore."""
+"""Reads Hive's schema scripts; builds the schema in Derby once per cache, and copies it per metastore."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tarfile
@@ -22,6 +23,7 @@ from airflow_hive_federation.runtime.cache import cache_directory, exclusively, 
 from airflow_hive_federation.runtime.java import Java
 
 _BASE_SCRIPT = "hive-schema-4.0.0.derby.sql"
+_STATEMENT_END = re.compile(r";\s*(?:\n|$)")
 _DIFFERENCE = LAUNCHER / "schema-4.2.0.derby.sql"
 _BUILD_TIMEOUT_S = 120
 
@@ -43,6 +45,21 @@ def put_database(java: Java, database: Path) -> None:
     partial.rename(database)
 
 
+def schema_script(java: Java, name: str) -> str:
+    """Return a script of Hive's schema.
+
+    :raises JarDownloadError: if the archive of the scripts could not be fetched.
+    :raises MetastoreStartError: if it lacks the script.
+    """
+    return _script(schema_archive(java), name).decode()
+
+
+def statements(script: str) -> list[str]:
+    """Return the statements of a script, without comments and semicolons."""
+    lines = (line for line in script.splitlines() if not line.lstrip().startswith("--"))
+    return [sql.strip() for sql in _STATEMENT_END.split("\n".join(lines)) if sql.strip()]
+
+
 def _template(java: Java) -> Path:
     version = short_digest(_DIFFERENCE.read_bytes(), lock_text().encode())
     template = cache_directory() / "schema" / version
@@ -58,7 +75,7 @@ def _build(java: Java, template: Path) -> None:
     template.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=template.parent) as folder:
         database, base = Path(folder, "metastore_db"), Path(folder, _BASE_SCRIPT)
-        base.write_bytes(_base_script(archive))
+        base.write_bytes(_script(archive, _BASE_SCRIPT))
         command = java_command(
             java,
             SCHEMA_MAIN,
@@ -88,13 +105,13 @@ def _build(java: Java, template: Path) -> None:
         database.rename(template)
 
 
-def _base_script(archive: Path) -> bytes:
+def _script(archive: Path, name: str) -> bytes:
     with tarfile.open(archive) as packed:
         for member in packed:
-            if member.name.endswith(f"/{_BASE_SCRIPT}"):
+            if member.name.endswith(f"/{name}"):
                 extracted = packed.extractfile(member)
                 if extracted is not None:
                     return extracted.read()
     raise MetastoreStartError(
-        f"{archive} lacks {_BASE_SCRIPT}.", remedy=f"remove {archive} and start again.", log_path=""
+        f"{archive} lacks {name}.", remedy=f"remove {archive} and start again.", log_path=""
     )

@@ -14,6 +14,7 @@ from typing import IO, Any, Protocol, Self
 from airflow_hive_federation.embedded.configuration import site_xml, sql_settings
 from airflow_hive_federation.embedded.jars import sql_jars
 from airflow_hive_federation.embedded.jvm import SQL_MAIN, clean_environment, java_command, launcher_classes
+from airflow_hive_federation.embedded.postgresql_programs import driver_jars
 from airflow_hive_federation.embedded.process import telling_line
 from airflow_hive_federation.errors import EmbeddedError
 from airflow_hive_federation.runtime.cache import write_atomically
@@ -38,7 +39,7 @@ class SqlMetastore(Protocol):
 
     @property
     def jdbc_password(self) -> str:
-        """Return the password of the database's user ``APP``."""
+        """Return the password of the database's user."""
 
     @property
     def directory(self) -> Path:
@@ -147,6 +148,8 @@ class HiveSql:
         conf = directory / "sql-conf"
         java = find_java()
         jars = sql_jars(java)
+        if self._metastore.jdbc_url.startswith("jdbc:postgresql:"):
+            jars = [*jars, *driver_jars(java)]
         settings = sql_settings(
             directory,
             self._metastore.uri,

@@ -1,4 +1,4 @@
-"""The Groovy scripts beside this file: with Hive's classes, Derby's and ours."""
+"""The Groovy scripts beside this file: with Hive's classes, those of Derby and PostgreSQL, and ours."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 
 from airflow_hive_federation.embedded.jars import sql_jars
 from airflow_hive_federation.embedded.jvm import java_command, launcher_classes
+from airflow_hive_federation.embedded.postgresql_programs import driver_jars
 from airflow_hive_federation.runtime.java import find_java
 
 
 def run_groovy(script: str, *arguments: str, scratch: Path) -> str:
     """Run a script and return the last word of its output."""
     java = find_java()
-    jars = sql_jars(java)
+    jars = [*sql_jars(java), *driver_jars(java)]
     command = java_command(
         java,
         "groovy.ui.GroovyMain",

@@ -1,6 +1,6 @@
 // Runs Hive's metastore and writes its ports to the announcement file.
-// Arguments: Thrift port and Derby's port (0: any free one), lock file, announcement file, name, directory,
-// parent's process id or 0.
+// Arguments: Thrift port and the database's port (0: any free one, for Derby), lock file, announcement file,
+// name, directory, parent's process id or 0, kind of the database (derby or postgresql).
 import groovy.json.JsonOutput
 import java.lang.management.ManagementFactory
 import java.nio.channels.FileChannel
@@ -8,11 +8,12 @@ import java.nio.file.Files
 import java.nio.file.Paths
 import java.nio.file.StandardCopyOption
 import java.nio.file.StandardOpenOption
+import java.sql.SQLException
 import org.apache.derby.drda.NetworkServerControl
 import org.apache.hadoop.hive.metastore.HiveMetaStore
 import org.apache.thrift.server.TServer
 
-def (port, jdbcPort, lockFile, announcementFile, name, directory, parent) = args
+def (port, jdbcPort, lockFile, announcementFile, name, directory, parent, database) = args
 if (parent != '0') {
     Lifetime.tieToInput(System.in)
     Lifetime.tieTo(parent as long)
@@ -30,6 +31,15 @@ for (int attempt = 0; lock == null && attempt < 20; attempt++) {
 if (lock == null) {
     System.err.println("FATAL another metastore is running on ${directory}")
     Runtime.runtime.halt(3)
+}
+
+if (database == 'postgresql') {
+    try {
+        Postgresql.createDatabase()
+    } catch (SQLException failure) {
+        System.err.println("FATAL ${failure}")
+        Runtime.runtime.halt(4)
+    }
 }
 
 def server = HiveMetaStore.getDeclaredField('thriftServer')
@@ -75,9 +85,9 @@ while (server.get(null) == null || !server.get(null).isRunning()) {
 }
 def announcement = Paths.get(announcementFile)
 def partial = announcement.resolveSibling(".${announcement.fileName}.partial".toString())
-def derby = startDerbyServer(jdbcPort as int)
+def bound = database == 'derby' ? startDerbyServer(jdbcPort as int) : jdbcPort as int
 def pid = ManagementFactory.runtimeMXBean.name.split('@')[0] as long
-def facts = [name: name, directory: directory, pid: pid, port: boundPort(server.get(null)), jdbc_port: derby]
+def facts = [name: name, directory: directory, pid: pid, port: boundPort(server.get(null)), jdbc_port: bound]
 partial.toFile().setText(JsonOutput.toJson(facts), 'UTF-8')
 Files.move(partial, announcement, StandardCopyOption.ATOMIC_MOVE)
 Runtime.runtime.addShutdownHook(new Thread({ Files.deleteIfExists(announcement) }))
