@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, cast
 
 from airflow_hive_federation.errors import NoSuchLockError
@@ -15,11 +16,13 @@ class OneTable:
 
     :param table: the table, without partitions.
     :param checks: the number of times that a lock is found before it has expired.
+    :param writers: the waiting locks of writers, per time that they are asked for; the last ones stay.
     """
 
-    def __init__(self, table: types.Table, *, checks: int = 9) -> None:
+    def __init__(self, table: types.Table, *, checks: int = 9, writers: Sequence[int] = (0,)) -> None:
         self.table = table
         self.checks = checks
+        self.writers = list(writers)
 
     @property
     def client(self) -> MetastoreClient:
@@ -36,6 +39,18 @@ class OneTable:
     def lock(self, components: list[types.LockComponent]) -> types.LockResponse:
         assert components
         return types.LockResponse(lockid=1, state=types.LockState.ACQUIRED)
+
+    def show_locks(self, *, database: str, table: str) -> list[types.ShowLocksResponseElement]:
+        """Return our lock, that of a waiting reader, and those of waiting writers."""
+        assert (database, table) == (self.table.dbName, self.table.tableName)
+        number = self.writers.pop(0) if self.writers[1:] else self.writers[0]
+        states, kinds = types.LockState, types.LockType
+        locks = [(states.ACQUIRED, kinds.EXCLUSIVE), (states.WAITING, kinds.SHARED_READ)]
+        locks += [(states.WAITING, kinds.EXCL_WRITE)] * number
+        return [
+            types.ShowLocksResponseElement(lockid=lock, state=state, type=kind, user="u", hostname="h")
+            for lock, (state, kind) in enumerate(locks)
+        ]
 
     def check_lock(self, lock_id: int) -> types.LockResponse:
         self.checks -= 1
