@@ -66,7 +66,7 @@ def _remove(uri: str, cluster: Cluster, table: types.Table, options: Mapping[str
         return remove_noted(cluster, former, options)
     copy = note_of(cluster, Kind.COPY, uri, options)
     if copy is None or not copy.is_of(table):
-        log.warning("%s is left, because no note says that it is a copy of %s", uri, full_name(table))
+        log.warning("%s is left, because it has no note of a copy of %s", uri, full_name(table))
         return False
     removed = remove_copy_directory(uri, home_of(cluster, table), options)
     if removed:
