@@ -12,7 +12,7 @@ from airflow_hive_federation.metastore.idl import types
 
 
 class OneTable:
-    """As much of a client as changes of cluster metadata and sweeps ask for; its locks are always free.
+    """As much of a client as changes of cluster metadata and sweeps ask for; its locks are free, or not.
 
     :param table: the table, without partitions.
     :param checks: the number of times that a lock is found before it has expired.
@@ -23,6 +23,8 @@ class OneTable:
         self.table = table
         self.checks = checks
         self.writers = list(writers)
+        #: False if other processes hold the locks that are asked for.
+        self.free = True
 
     @property
     def client(self) -> MetastoreClient:
@@ -38,7 +40,8 @@ class OneTable:
 
     def lock(self, components: list[types.LockComponent]) -> types.LockResponse:
         assert components
-        return types.LockResponse(lockid=1, state=types.LockState.ACQUIRED)
+        state = types.LockState.ACQUIRED if self.free else types.LockState.WAITING
+        return types.LockResponse(lockid=1, state=state)
 
     def show_locks(self, *, database: str, table: str) -> list[types.ShowLocksResponseElement]:
         """Return our lock, that of a waiting reader, and those of waiting writers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -252,3 +253,101 @@ def test_a_transactional_table_is_read_for_each_statement(
         placement = placements(facts, "acid")[0] if days else table.placement
         assert placement is not None
         assert placement.readable == readable
+
+
+def test_copies_in_the_primary_cluster_and_in_unknown_clusters_are_left_out(
+    metastore: Metastore, facts: MetastoreFacts
+) -> None:
+    described = types.Table(sd=None, parameters={})
+    copy = Secondary(location="/c", source=mark(metadata_mark(described)))
+    copies = dict.fromkeys(("C1", "C2", "C9"), copy)
+    metastore.add("copied", parameters=write_metadata({}, ClusterMetadata(secondaries=copies)))
+    table = facts.table("d", "copied")
+    assert table is not None
+    assert table.placement is not None
+    assert [place.cluster for place in table.placement.secondaries] == ["C2"]
+    assert table.placement.readable == ("C1", "C2")
+
+
+def test_sizes_that_are_no_numbers_are_not_known(metastore: Metastore, facts: MetastoreFacts) -> None:
+    for name, size in (("sized", "7"), ("unsized", "-1"), ("without", None)):
+        metastore.add(name, parameters={} if size is None else {"totalSize": size})
+        table = facts.table("d", name)
+        assert table is not None
+        assert table.bytes == (7 if size == "7" else None)
+
+
+def test_only_objects_with_a_copy_in_the_cluster_are_compared(
+    metastore: Metastore, facts: MetastoreFacts, tmp_path: Path
+) -> None:
+    assert facts.check_files("d", "none", "C2") == []
+    metastore.add("plain")
+    assert facts.check_files("d", "plain", "C2") == []
+    (first, second) = metastore.partitions["parted"]
+    for partition in (first, second):
+        # Neither has a primary's directory that could be listed; the second has no location at all.
+        copy = Secondary(location=str(tmp_path), source=mark(metadata_mark(partition)))
+        partition.parameters = write_metadata({}, ClusterMetadata(secondaries={"C2": copy}))
+    first.sd = types.StorageDescriptor(location=str(tmp_path / "gone"))
+    assert facts.check_files("d", "parted", "C1") == []
+    assert facts.check_files("d", "parted", "C2", values=[("3",)]) == []
+    assert facts.check_files("d", "parted", "C2", values=[("2",)]) == []
+    assert facts.check_files("d", "parted", "C2") == ["d.parted/ds=1"]
+
+
+def test_files_of_a_transactional_copy_are_compared_and_not_those_of_its_primary(
+    metastore: Metastore, facts: MetastoreFacts, tmp_path: Path
+) -> None:
+    """A compaction changes the primary's files, and no rows."""
+    for place in ("primary", "copy"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "f").write_text("1")
+    metastore.add("acid", parameters={"transactional": "true"})
+    table = metastore.tables["acid"]
+    table.sd = types.StorageDescriptor(location=str(tmp_path / "primary"))
+    source = replace(source_mark(table, list_files(str(tmp_path / "copy"))), metadata=place_mark(table))
+    write_ids = ValidWriteIds.of("d.acid", high_watermark=1, invalid_ids=[], aborted_bits=b"")
+    copy = Secondary(location=str(tmp_path / "copy"), source=source, snapshot=write_ids)
+    table.parameters = write_metadata(table.parameters, ClusterMetadata(secondaries={"C2": copy}))
+    (tmp_path / "primary" / "f").rename(tmp_path / "primary" / "compacted")
+    assert facts.check_files("d", "acid", "C2") == []
+    (tmp_path / "copy" / "f").write_text("12")
+    assert facts.check_files("d", "acid", "C2") == ["d.acid"]
+    described = facts.table("d", "acid")
+    assert described is not None
+    assert described.placement is not None
+    assert described.placement.stale == ("C2",)
+
+
+@pytest.mark.parametrize(
+    ("parts", "text", "database"),
+    [
+        (None, "SELECT a FROM d.t", None),
+        (("spark_catalog", "Other"), "SELECT a FROM d.t", "other"),
+        (("hive", "Other"), "SELECT a FROM d.t", "other"),
+        (("iceberg", "other"), "", ""),
+        (("spark_catalog", "other", "deep"), "", ""),
+    ],
+)
+def test_unqualified_names_in_a_view_are_of_its_own_catalog_and_database(
+    metastore: Metastore,
+    facts: MetastoreFacts,
+    parts: tuple[str, ...] | None,
+    text: str,
+    database: str | None,
+) -> None:
+    parameters = {"hive.cluster.secondary.C2.location": "damage that no reader of a view meets"}
+    for number, part in enumerate(parts or ()):
+        parameters[f"view.catalogAndNamespace.part.{number}"] = part
+    if parts is not None:
+        parameters["view.catalogAndNamespace.numParts"] = str(len(parts))
+    metastore.add("v", "1", parameters=parameters)
+    view = metastore.tables["v"]
+    view.tableType, view.viewOriginalText = "VIRTUAL_VIEW", "SELECT a FROM t"
+    view.viewExpandedText = "SELECT a FROM d.t"
+    view.sd = types.StorageDescriptor(cols=[types.FieldSchema(name="A", type="int")])
+    facts_of_view = facts.table("d", "v")
+    assert facts_of_view is not None
+    assert (facts_of_view.view_text, facts_of_view.view_database) == (text, database)
+    assert (facts_of_view.columns, facts_of_view.partition_keys) == (("a", "ds"), ())
+    assert facts_of_view.placement is None

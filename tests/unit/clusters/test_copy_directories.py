@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.clusters.copies.copying import _dropped, _remove_former
+from airflow_hive_federation.clusters.copies.directories import remove_copy_directory
 from airflow_hive_federation.clusters.copies.objects import CopyObject
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
@@ -108,3 +109,21 @@ def test_a_former_primary_is_removed_with_its_copy_unless_others_have_written_th
     assert [note.directory for note in notes_of(cluster, kind=Kind.FORMER_PRIMARY)] == (
         [f"file:{place}"] if others_wrote else []
     )
+
+
+@pytest.mark.parametrize(
+    "parts", [("C1", "d.db", "t", "copy-1"), ("C2", "d.db", "u", "copy-1"), ("C2", "d.db", "t")]
+)
+def test_directories_elsewhere_are_left(cluster: Cluster, tmp_path: Path, parts: tuple[str, ...]) -> None:
+    """Every user who may alter a table may name any directory in its parameters."""
+    place = tmp_path.joinpath(*parts)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "theirs").write_text("x", encoding="utf-8")
+    table = table_at("file:/c1/t", copy=f"file:{place}", former="")
+    if parts[0] == "C2" and len(parts) > 3:
+        take_note(cluster, Note.of(table, Kind.COPY, f"file:{place}"))
+    store = OneTable(table)
+    report = _dropped(store.client, cluster, store.get_table("d", "t"), None, None, options=None)
+    assert report.removed == []
+    assert (place / "theirs").is_file()
+    assert not remove_copy_directory(f"file:{tmp_path}/C2/d.db/t/copy-3", f"file:{tmp_path}/C2/d.db/t")

@@ -178,6 +178,11 @@ def test_a_former_primary_is_removed_when_its_readers_have_ended(
     assert former_primaries(store, registry, -60.0) == ([], {f"file:{former}": reason})
     store.table.createTime = 1
     (former / "more").unlink()
+    other = types.Table(dbName="d", tableName="other", createTime=1)
+    (tmp_path / "C1" / "other").mkdir()
+    take_note(
+        registry.cluster("C1"), Note.of(other, Kind.FORMER_PRIMARY, f"file:{tmp_path}/C1/other", files={})
+    )
     assert former_primaries(store, registry, -60.0) == ([f"file:{former}"], {})
     assert not former.exists()
     assert former_primaries(store, registry, -60.0) == ([], {})

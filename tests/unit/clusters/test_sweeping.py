@@ -9,7 +9,7 @@ import pytest
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
-from airflow_hive_federation.errors import NoSuchLockError
+from airflow_hive_federation.errors import NoSuchLockError, NoSuchObjectError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
 from tests.support.one_table import OneTable
@@ -128,3 +128,37 @@ def test_a_later_table_of_the_same_name_has_no_right_to_the_directories(
     first.id = None
     report = sweep_cluster(OneTable(first).client, registry, "C1", former_older_than_s=-60.0)
     assert report.removed == [f"file:{place}"]
+
+
+def test_directories_that_a_sweep_leaves_have_their_reasons(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t" / "copy-1"
+    statement = tmp_path / "C1" / "_hive_federation" / "sql-1"
+    for place in (copy, statement):
+        place.mkdir(parents=True)
+    store = OneTable(described("C2"))
+    take_note(cluster, Note.of(store.table, Kind.COPY, f"file:{copy}"))
+    take_note(cluster, Note(kind=Kind.STATEMENT, directory=f"file:{statement}"))
+
+    def gone(database: str, name: str) -> types.Table:
+        raise NoSuchObjectError(f"{database}.{name}")
+
+    left = {f"file:{statement}": "it is too young"}
+    monkeypatch.setattr(store, "get_table", gone)
+    report = sweep_cluster(store.client, registry, "C1")
+    reason = "the table is gone, or has another name"
+    assert report.to_json() == {
+        "cluster": "C1",
+        "removed": [],
+        "used": 0,
+        "left": {f"file:{copy}": reason, **left},
+    }
+    monkeypatch.undo()
+    store.free = False
+    report = sweep_cluster(store.client, registry, "C1")
+    assert (report.removed, report.left) == ([], {f"file:{copy}": "a copy of it is being made", **left})
+    store.free = True
+    report = sweep_cluster(store.client, registry, "C1", statements_older_than_s=-60.0)
+    assert (sorted(report.removed), report.left) == ([f"file:{statement}", f"file:{copy}"], {})
