@@ -162,6 +162,7 @@ def test_clusters_that_are_not_configured_are_refused(tables: Tables) -> None:
     with pytest.raises(UnknownClusterError, match="No cluster is configured"):
         router(tables, registry=ClusterRegistry()).route(JOIN, Session())
     assert first_session(REGISTRY, database="D", cluster="c2") == Session(database="d", cluster="C2")
+    assert first_session(REGISTRY, database="D", cluster=None) == Session(database="d")
 
 
 def test_temporary_tables_are_refused(tables: Tables) -> None:
@@ -219,6 +220,9 @@ def test_a_routed_statement_names_its_route(tables: Tables) -> None:
     (routed,) = router(tables).script(JOIN, Session())
     assert routed.cluster == "C2"
     assert sorted(routed.reads) == ["default.t1", "default.t2"]
+    sql = "SELECT * FROM t1 JOIN default.t2 ON t1.a = t2.a"
+    (of_two,) = router(tables, check_files=False).script(sql, Session(database="other"))
+    assert sorted(of_two.reads) == ["default.t2", "other.t1"]
     assert "C2 is the primary cluster of" in routed.explained()
     assert (routed.to_json()["sql"], routed.to_json()["cluster"]) == (JOIN, "C2")
 
