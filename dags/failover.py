@@ -17,6 +17,10 @@ First pause the DAG that replicates the database, and stop all writers to the so
 changes nothing, if the source was written to since the last cycle. In that case clear **increment** and the
 tasks after it. Afterwards, run the replicating DAG with the policy that **switch** returned (its name,
 databases, directories), and with the two connections exchanged.
+
+If a task before **switch** fails, the approval too, the source stays marked, and its writers stay stopped,
+until a person decides: clear the failed task to go on, or give up by
+`hive-federation replicate failover policy.toml --roll-back`.
 """
 
 from __future__ import annotations

@@ -24,6 +24,9 @@ No call of a metastore writes a database's parameters, or drops a table, on the 
 So one gap remains: a holder that is suspended between the proof and the sending of that one call, for longer
 than 45 s, sends the call when it wakes up. That call is its last, and the holder reports
 :class:`CycleLostError` after it.
+
+Reads are not guarded. A holder that wakes up may therefore read a target that its successor has changed, and
+fail by what it reads; it reports :class:`CycleLostError`, with that error as the cause.
 """
 
 from __future__ import annotations
@@ -91,6 +94,7 @@ class CycleLock:
     :param fences: stop copy jobs of the cycles before, by the policy's fence of copies.
     :param progress: receives one line per wait for another holder.
     :raises CycleRunningError: another cycle is at work.
+    :raises CycleLostError: the block failed, and the lock is lost. The block's error is the cause.
     :raises LocationConflictError: the policy's dumps are those of a target of another metastore.
     :raises StorageError: the fence of copies cannot be raised.
     """
@@ -153,7 +157,12 @@ class CycleLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         heart, self._heart = self._heart, None
+        loss: Loss | None = None
         if heart is not None:
+            if isinstance(error, Exception) and not isinstance(error, CycleLostError):
+                # A holder that was suspended meets its successor's target and reports something else.
+                heart.send()
+                loss = heart.loss
             heart.stop()
         try:
             with self._pool.client() as client:
@@ -161,6 +170,8 @@ class CycleLock:
         except MetastoreError as failed:
             # The block's own error matters more, and without heartbeats the lock does not last.
             logger.warning("The lock of %s was not released: %s", self._policy.target_database, failed)
+        if loss is not None:
+            raise self._lost(loss.reason.value, loss.description) from error
 
     def check(self) -> None:
         """Make sure that this cycle still holds the lock, by the age of its last heartbeat or by a call.

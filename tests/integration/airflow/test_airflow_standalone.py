@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -325,22 +324,27 @@ def answer(server: AirflowServer, run: str, option: str) -> None:
     """Answer whenever a run asks for approval, and wait for its end.
 
     Answered before its scheduler has noticed that the task waits, Airflow 3.3 takes the pause for a failure,
-    and asks again.
+    and asks again. So the answer waits for the scheduler's line about the process that has ended.
     """
     asked = f"{run}/taskInstances/approve"
-    answered: set[int] = set()
+    answered: set[str] = set()
 
     def has_ended() -> bool:
         approval = details(server, asked)
-        if approval.get("state") in WAITING and approval["try_number"] not in answered:
-            # No person is quicker.
-            time.sleep(5)
+        instance = approval.get("id", "")
+        if approval.get("state") in WAITING and instance not in answered and is_noticed(server, instance):
             server._insist(f"{asked}/-1/hitlDetails", {"chosen_options": [option]}, "PATCH")
-            answered.add(approval["try_number"])
+            answered.add(instance)
         return state(server, run) in ENDED
 
     server.wait(has_ended, "the failover did not end")
     assert answered
+
+
+def is_noticed(server: AirflowServer, instance: str) -> bool:
+    """Return whether the scheduler has noticed the end of a task instance's process."""
+    lines = Path(server._log_path).read_text(encoding="utf-8", errors="replace").splitlines()
+    return any("TaskInstance Finished" in line and f"ti_id={instance}," in line for line in lines)
 
 
 def state(server: AirflowServer, path: str) -> str:

@@ -162,6 +162,22 @@ def test_a_cycle_that_was_overtaken_at_its_end_says_so_and_removes_no_dump(site:
     assert not site.forgotten
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_cycle_that_fails_reports_the_loss_of_its_lock_before_the_failure(site: Site, lost: bool) -> None:
+    """A cycle that wakes up beside its successor reads a target that is not as it left it."""
+    failure = TargetChangedError("Target t stands elsewhere.", remedy="Dump anew.", differences=[])
+
+    def failing(_: object) -> None:
+        if lost:
+            site.lose_the_lock()
+        raise failure
+
+    site.during = failing
+    with pytest.raises(CycleLostError if lost else TargetChangedError) as caught:
+        site.run()
+    assert failure in (caught.value, caught.value.__cause__)
+
+
 def test_copies_of_a_cycle_stop_when_the_next_one_begins(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fence, "_LOOK_S", 0.0)
     plan = f"{site.dump}/load/copy_plan.jsonl"
