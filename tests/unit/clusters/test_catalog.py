@@ -40,6 +40,8 @@ class Metastore:
         self.events: dict[int, str] = {}
         self.write_id = 1
         self.read: list[str] = []
+        #: The tables of the last call.
+        self.asked: list[str] = []
 
     def add(self, name: str, *days: str, parameters: dict[str, str] | None = None) -> None:
         self.tables[name] = types.Table(
@@ -67,8 +69,9 @@ class Metastore:
             if after < number <= up_to and name != "lost":
                 yield types.NotificationEvent(eventId=number, dbName="d", tableName=name)
 
-    def get_tables(self, _database: str, names: Sequence[str]) -> list[types.Table]:
+    def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         self.read += names
+        self.asked = [f"{database}.{name}" for name in names]
         return [self.tables[name] for name in names if name in self.tables]
 
     def iter_partitions(self, _database: str, name: str) -> Iterator[types.Partition]:
@@ -292,7 +295,10 @@ def test_only_objects_with_a_copy_in_the_cluster_are_compared(
     assert facts.check_files("d", "parted", "C1") == []
     assert facts.check_files("d", "parted", "C2", values=[("3",)]) == []
     assert facts.check_files("d", "parted", "C2", values=[("2",)]) == []
+    assert facts.check_files("d", "parted", "C2", values=[("1",)]) == ["d.parted/ds=1"]
     assert facts.check_files("d", "parted", "C2") == ["d.parted/ds=1"]
+    # Its stale partition has the values of one of another table.
+    assert placements(facts, "other") == [None]
 
 
 def test_files_of_a_transactional_copy_are_compared_and_not_those_of_its_primary(
@@ -320,13 +326,14 @@ def test_files_of_a_transactional_copy_are_compared_and_not_those_of_its_primary
 
 
 @pytest.mark.parametrize(
-    ("parts", "text", "database"),
+    ("parts", "text", "database", "asked"),
     [
-        (None, "SELECT a FROM d.t", None),
-        (("spark_catalog", "Other"), "SELECT a FROM d.t", "other"),
-        (("hive", "Other"), "SELECT a FROM d.t", "other"),
-        (("iceberg", "other"), "", ""),
-        (("spark_catalog", "other", "deep"), "", ""),
+        (None, "SELECT a FROM e.t", None, "e.t"),
+        (None, "SELECT a FROM t", None, "d.t"),
+        (("spark_catalog", "Other"), "SELECT a FROM t", "other", "other.t"),
+        (("hive", "Other"), "SELECT a FROM e.t", "other", "e.t"),
+        (("iceberg", "other"), "", "", "d.v"),
+        (("spark_catalog", "other", "deep"), "", "", "d.v"),
     ],
 )
 def test_unqualified_names_in_a_view_are_of_its_own_catalog_and_database(
@@ -335,6 +342,7 @@ def test_unqualified_names_in_a_view_are_of_its_own_catalog_and_database(
     parts: tuple[str, ...] | None,
     text: str,
     database: str | None,
+    asked: str,
 ) -> None:
     parameters = {"hive.cluster.secondary.C2.location": "damage that no reader of a view meets"}
     for number, part in enumerate(parts or ()):
@@ -344,10 +352,12 @@ def test_unqualified_names_in_a_view_are_of_its_own_catalog_and_database(
     metastore.add("v", "1", parameters=parameters)
     view = metastore.tables["v"]
     view.tableType, view.viewOriginalText = "VIRTUAL_VIEW", "SELECT a FROM t"
-    view.viewExpandedText = "SELECT a FROM d.t"
+    view.viewExpandedText = text or "SELECT a FROM t"
     view.sd = types.StorageDescriptor(cols=[types.FieldSchema(name="A", type="int")])
     facts_of_view = facts.table("d", "v")
     assert facts_of_view is not None
     assert (facts_of_view.view_text, facts_of_view.view_database) == (text, database)
     assert (facts_of_view.columns, facts_of_view.partition_keys) == (("a", "ds"), ())
     assert facts_of_view.placement is None
+    # The tables of its text are read at once, with the view.
+    assert metastore.asked == [asked]
