@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from airflow_hive_federation.errors import NoSuchLockError
@@ -14,7 +14,7 @@ from airflow_hive_federation.metastore.idl import types
 class OneTable:
     """As much of a client as changes of cluster metadata and sweeps ask for; its locks are free, or not.
 
-    :param table: the table, without partitions.
+    :param table: the table; its partitions are in ``partitions``.
     :param checks: the number of times that a lock is found before it has expired.
     :param writers: the waiting locks of writers, per time that they are asked for; the last ones stay.
     """
@@ -25,6 +25,7 @@ class OneTable:
         self.writers = list(writers)
         #: False if other processes hold the locks that are asked for.
         self.free = True
+        self.partitions: list[types.Partition] = []
 
     @property
     def client(self) -> MetastoreClient:
@@ -33,6 +34,10 @@ class OneTable:
     def get_table(self, database: str, name: str) -> types.Table:
         assert (database, name) == (self.table.dbName, self.table.tableName)
         return copy.deepcopy(self.table)
+
+    def iter_partitions(self, database: str, name: str) -> Iterator[types.Partition]:
+        assert (database, name) == (self.table.dbName, self.table.tableName)
+        yield from copy.deepcopy(self.partitions)
 
     def alter_table(self, database: str, name: str, table: types.Table, **_: Any) -> None:
         assert (database, name) == (self.table.dbName, self.table.tableName)

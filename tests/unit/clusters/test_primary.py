@@ -205,3 +205,23 @@ def test_files_that_others_have_written_to_the_former_location_are_named(
     # A location that the table has again is no former one.
     store.table.sd.location = f"file:{former}"
     assert former_primaries(store, registry, -60.0) == ([], {})
+
+
+@pytest.mark.parametrize("named", ["as the location", "as a copy"])
+def test_a_former_primary_that_a_partition_names_is_left(
+    tmp_path: Path, registry: ClusterRegistry, named: str
+) -> None:
+    store, former = changed_primary(tmp_path, registry)
+    store.table.partitionKeys = [types.FieldSchema(name="ds", type="string")]
+    storage = types.StorageDescriptor(location=f"file:{tmp_path}/C2/d.db/t/ds=1")
+    partition = types.Partition(values=["1"], sd=storage, parameters={})
+    if named == "as the location":
+        storage.location = f"file:{former}"
+        # They are rows of the partition, and nobody has to move them.
+        (former / "more").touch()
+    else:
+        made = Secondary(location=f"file:{former}", source=source_mark(partition, []))
+        partition.parameters = write_metadata({}, ClusterMetadata().with_secondary("C1", made))
+    store.partitions = [partition]
+    assert former_primaries(store, registry, -60.0) == ([], {})
+    assert (former / "data").is_file()
