@@ -183,6 +183,17 @@ def test_partitions_are_those_of_the_table_that_has_the_name_now(
     assert seen(facts)[1] == ["9"]
 
 
+def test_a_table_that_is_gone_has_the_partitions_that_the_metastore_returns(
+    metastore: Metastore, facts: MetastoreFacts
+) -> None:
+    table = cast("TableFacts", facts.table("d", "parted"))
+    del metastore.tables["parted"]
+    metastore.partitions["parted"] = []
+    metastore.happened("parted")
+    facts.refresh()
+    assert list(facts.partitions(table)) == []
+
+
 def test_without_events_a_partitioned_table_has_no_version(metastore: Metastore) -> None:
     facts = MetastoreFacts(cast("MetastoreClient", metastore), REGISTRY)
     assert seen(facts)[0] == ""

@@ -9,7 +9,7 @@ import pytest
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
-from airflow_hive_federation.errors import NoSuchLockError, NoSuchObjectError
+from airflow_hive_federation.errors import ClusterMetadataError, NoSuchLockError, NoSuchObjectError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
 from tests.support.one_table import OneTable
@@ -162,3 +162,14 @@ def test_directories_that_a_sweep_leaves_have_their_reasons(
     store.free = True
     report = sweep_cluster(store.client, registry, "C1", statements_older_than_s=-60.0)
     assert (sorted(report.removed), report.left) == ([f"file:{statement}", f"file:{copy}"], {})
+
+
+def test_a_damaged_partition_is_named_and_nothing_is_removed(registry: ClusterRegistry, former: Path) -> None:
+    store = OneTable(described("C2"))
+    store.table.partitionKeys = [types.FieldSchema(name="ds", type="string")]
+    parameters = {"hive.cluster.secondary.C1.location": f"file:{former}"}
+    store.partitions = [types.Partition(values=["1"], parameters=parameters)]
+    with pytest.raises(ClusterMetadataError, match=r"d\.t/ds=1") as caught:
+        sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert (caught.value.table, caught.value.partition) == ("d.t", "ds=1")
+    assert (former / "data").is_file()
