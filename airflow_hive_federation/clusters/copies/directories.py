@@ -56,8 +56,6 @@ def remove_unnamed(
 
 def _remove(uri: str, cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None) -> bool:
     """Remove the directory of a copy or of a former primary, by its note."""
-    if not is_below(uri, cluster.root):
-        return False
     former = note_of(cluster, Kind.FORMER_PRIMARY, uri, options)
     if former is not None and former.is_of(table):
         if others := foreign_files(former, options):

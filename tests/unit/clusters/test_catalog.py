@@ -242,6 +242,10 @@ def test_a_copy_that_files_show_to_be_stale_is_so_for_one_statement(
     assert facts.check_files("d", "parted", "C2") == ["d.parted/ds=2"]
     assert [one and one.stale for one in placements(facts)] == [(), ("C2",)]
     assert seen(facts)[0] != fresh
+    # That says nothing of other tables.
+    others = MetastoreFacts(cast("MetastoreClient", metastore), REGISTRY)
+    others.refresh()
+    assert seen(others, "other") == seen(facts, "other") != ("", ["1"])
     (tmp_path / "primary" / "1" / "f").unlink()
     facts.refresh()
     assert [one and one.stale for one in placements(facts)] == [(), ()]
@@ -269,18 +273,22 @@ def test_a_transactional_table_is_read_for_each_statement(
         assert placement.readable == readable
 
 
+@pytest.mark.parametrize("location", ["/one/t", None])
 def test_copies_in_the_primary_cluster_and_in_unknown_clusters_are_left_out(
-    metastore: Metastore, facts: MetastoreFacts
+    metastore: Metastore, facts: MetastoreFacts, location: str | None
 ) -> None:
-    described = types.Table(sd=None, parameters={})
+    storage = types.StorageDescriptor(location=location)
+    described = types.Table(sd=storage, parameters={})
     copy = Secondary(location="/c", source=mark(metadata_mark(described)))
     copies = dict.fromkeys(("C1", "C2", "C9"), copy)
     metastore.add("copied", parameters=write_metadata({}, ClusterMetadata(secondaries=copies)))
+    metastore.tables["copied"].sd = None if location is None else storage
     table = facts.table("d", "copied")
     assert table is not None
     assert table.placement is not None
     assert [place.cluster for place in table.placement.secondaries] == ["C2"]
     assert table.placement.readable == ("C1", "C2")
+    assert (table.placement.primary.cluster, table.placement.primary.location) == ("C1", location or "")
 
 
 def test_sizes_that_are_no_numbers_are_not_known(metastore: Metastore, facts: MetastoreFacts) -> None:

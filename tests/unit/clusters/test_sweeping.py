@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
@@ -118,7 +119,7 @@ def test_a_later_table_of_the_same_name_has_no_right_to_the_directories(
     place.mkdir(parents=True)
     first = described("C2")
     take_note(registry.cluster("C1"), Note.of(first, kind, f"file:{place}", files={}))
-    later = described("C2")
+    later = described("C1")
     later.createTime, later.id = created_s, table_id
     report = sweep_cluster(OneTable(later).client, registry, "C1", former_older_than_s=-60.0)
     assert (report.removed, report.used) == ([], 0)
@@ -173,3 +174,20 @@ def test_a_damaged_partition_is_named_and_nothing_is_removed(registry: ClusterRe
         sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
     assert (caught.value.table, caught.value.partition) == ("d.t", "ds=1")
     assert (former / "data").is_file()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_copy_in_the_primary_cluster_is_removed_unless_metadata_names_it(
+    tmp_path: Path, registry: ClusterRegistry, named: bool
+) -> None:
+    """It is one of the time when that cluster was a secondary."""
+    copy = tmp_path / "C1" / "d.db" / "t" / "copy-1"
+    copy.mkdir(parents=True)
+    table = described("C1")
+    take_note(registry.cluster("C1"), Note.of(table, Kind.COPY, f"file:{copy}"))
+    if named:
+        made = Secondary(location=f"file:{copy}", source=source_mark(table, []))
+        table.parameters = write_metadata(table.parameters, ClusterMetadata().with_secondary("C1", made))
+    report = sweep_cluster(OneTable(table).client, registry, "C1")
+    assert (report.removed, report.used, report.left) == (([], 1, {}) if named else ([f"file:{copy}"], 0, {}))
+    assert copy.is_dir() == named
