@@ -26,6 +26,7 @@ IDS = (
     *REMOTES,
     *BOOTSTRAPS,
     *INCREMENTS,
+    "increment-one-partition",
     "external",
     "durability",
     "dump-check",
@@ -39,7 +40,7 @@ _BUILD = Path(__file__).resolve().parent.parent / "build"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the parts asked for; 1 if one of them missed its aim."""
+    """Run the chosen parts; 1 if one of them missed its aim."""
     args = _parser().parse_args(argv)
     unknown = sorted(set(args.ids) - set(IDS))
     if unknown:
@@ -47,15 +48,15 @@ def main(argv: Sequence[str]) -> int:
         return 2
     say = _Teller()
     say(machine.description())
-    # Kept apart: a quick run's ratios say nothing about the aims.
+    # Kept apart: a quick run's ratios prove nothing about the aims.
     path = args.output or _BUILD / ("bench.json" if args.scale == "full" else f"bench-{args.scale}.json")
-    found: list[results.Result] = []
+    measured: list[results.Result] = []
     for result in chain(*(part(args, args.ids or IDS, say) for part in (_measure, _repeated, _gateways))):
-        found.append(result)
+        measured.append(result)
         results.append(path, [result])
         print(results.table([result]).splitlines()[1], flush=True)
-    print(f"\n{results.table(found)}\n\nAppended to {path}")
-    return int(any(not result.reached for result in found))
+    print(f"\n{results.table(measured)}\n\nAppended to {path}")
+    return int(any(not result.reached for result in measured))
 
 
 def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:
@@ -115,6 +116,13 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
 
 
 def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:
+    if "increment-one-partition" in parts:
+        from benchmarks import one_partition
+        from benchmarks.bootstrap import Setting
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from one_partition.run(bench)
     if "external" in parts:
         from benchmarks import external
         from benchmarks.bootstrap import Setting

@@ -130,9 +130,9 @@ def main() -> int:
         setting = Setting(
             scale="full", runs=5, directory=Path(directory), say=lambda text: print(text, flush=True)
         )
-        found = list(run(setting, PARTS))
-    print(results.table(found))
-    return int(any(not result.reached for result in found))
+        measured = list(run(setting, PARTS))
+    print(results.table(measured))
+    return int(any(not result.reached for result in measured))
 
 
 if __name__ == "__main__":

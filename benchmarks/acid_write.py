@@ -115,8 +115,8 @@ class _Arena:
         contenders["append, string buckets"] = lambda rows: self._by_us(rows, "zlib", ["name"])
         count = ROWS[self._setting.scale]
         warm = self._made(count // 10, "warm")
-        for one in contenders.values():
-            one(warm)
+        for write in contenders.values():
+            write(warm)
         rows = self._made(count, "rows")
         times: defaultdict[str, list[float]] = defaultdict(list)
         for number in range(self._setting.runs):
@@ -124,7 +124,7 @@ class _Arena:
             for name in Random(number).sample(sorted(contenders), len(contenders)):
                 times[name].append(contenders[name](rows))
                 self._setting.say(f"run {number + 1}, {name}: {times[name][-1]:.2f} s")
-        return {name: median(found) for name, found in times.items()}
+        return {name: median(seconds) for name, seconds in times.items()}
 
     def _made(self, count: int, name: str) -> DataFrame:
         path = str(self._setting.directory / name)

@@ -60,7 +60,7 @@ class Setting:
 
 
 def run(setting: Setting, parts: Sequence[str]) -> Iterator[Result]:
-    """Measure the parts asked for: ``bootstrap``, ``bootstrap-limit``, ``bootstrap-10x``."""
+    """Measure the chosen parts: ``bootstrap``, ``bootstrap-limit``, ``bootstrap-10x``."""
     with ExitStack() as stack:
         source, target = stack.enter_context(metastores(setting.directory, "source", "target"))
         spark, started_s = stack.enter_context(spark_session())

@@ -1,7 +1,7 @@
 """Major compaction: ours beside Hive's own worker, on equal tables.
 
 ``python -m benchmarks.compaction`` runs it alone. Both compact tables of 20 deltas with 200,000 rows each, of
-which a later delete delta deletes every tenth, and take turns. Hive's time is what its queue says, from the
+which a later delete delta deletes every tenth, and take turns. Hive's time is that of its queue, from the
 moment its worker took the request to the commit: the start of its JVM is left out, and a small table warms it
 up.
 """

@@ -118,7 +118,7 @@ class HiveRepl:
     def __init__(self, source: EmbeddedMetastore, target: EmbeddedMetastore, *, stock: bool) -> None:
         self.name = "hive-repl" if stock else "hive-repl, fast form"
         settings = STOCK_FILES if stock else {}
-        self._source, self._target = (HiveSql(one, settings=settings) for one in (source, target))
+        self._source, self._target = (HiveSql(metastore, settings=settings) for metastore in (source, target))
 
     def bootstrap(self, database: str, target: str, directory: Path) -> Timing:
         options = f"WITH ('hive.repl.rootdir'='file:{directory}')"
@@ -136,8 +136,8 @@ class HiveRepl:
         return int(rows or 0)
 
     def __enter__(self) -> Self:
-        for one in (self._source, self._target):
-            one.execute("SHOW DATABASES")
+        for session in (self._source, self._target):
+            session.execute("SHOW DATABASES")
         return self
 
     def __exit__(
@@ -169,11 +169,11 @@ class Limit:
             subprocess.run(["cp", "-r", str(source_files), str(target_files)], check=True)
             clock.lap("cp")
             with (directory / "digests").open("wb") as digests:
-                found = subprocess.Popen(
+                listing = subprocess.Popen(
                     ["find", str(target_files), "-type", "f", "-print0"], stdout=subprocess.PIPE
                 )
-                subprocess.run(["xargs", "-0", "sha256sum"], stdin=found.stdout, stdout=digests, check=True)
-                found.wait()
+                subprocess.run(["xargs", "-0", "sha256sum"], stdin=listing.stdout, stdout=digests, check=True)
+                listing.wait()
             clock.lap("sha256")
             _write_definitions(client, target, made, write_ids)
             clock.lap("calls")
@@ -270,19 +270,19 @@ def _definitions(
         )
         target_partitions = [
             target_partition(
-                one,
+                partition,
                 database=target,
-                location=f"file:{directory}/{name}{one.sd.location[len(root) :]}",
+                location=f"file:{directory}/{name}{partition.sd.location[len(root) :]}",
                 parameters={},
             )
-            for one in partitions
+            for partition in partitions
         ]
         location = f"file:{directory}/{name}"
         made.append(
             (target_table(table, database=target, location=location, parameters={}), target_partitions)
         )
     answer = client.get_valid_write_ids([f"{database}.{name}" for name in names])
-    return made, {full.partition(".")[2]: one.writeIdHighWaterMark or 0 for full, one in answer.items()}
+    return made, {full.partition(".")[2]: ids.writeIdHighWaterMark or 0 for full, ids in answer.items()}
 
 
 def _write_id_list(client: MetastoreClient, database: str, name: str) -> str:
@@ -305,9 +305,9 @@ def _write_definitions(
         client.repl_tbl_writeid_state(target, name, text)
         client.create_table(table, environment=_KEEP_STATISTICS)
         # Statistics in a call of their own: riding on the partitions they take longer.
-        statistics = [one.colStats for one in partitions]
-        for one in partitions:
-            one.colStats = None
+        statistics = [partition.colStats for partition in partitions]
+        for partition in partitions:
+            partition.colStats = None
         client.add_partitions(partitions, environment=_KEEP_STATISTICS)
         client.set_column_statistics(statistics, write_id=write_ids[name], valid_write_ids=text)
     database = client.get_database(target)

@@ -137,6 +137,6 @@ def _dump(place: Path, tables: int) -> None:
     for number in range(tables):
         dump.write_json(f"tables/t{number}.json", {"name": f"t{number}"})
         for kind in ("partitions", "files"):
-            dump.write_lines(f"{kind}/t{number}.jsonl", ({"n": one} for one in range(50)))
+            dump.write_lines(f"{kind}/t{number}.jsonl", ({"n": line} for line in range(50)))
     policy = ReplicationPolicy(name="p", source_database="d", dump_root=f"file:{place}")
     dump.finish_dump(Manifest(kind=DumpKind.BOOTSTRAP, policy=DumpedPolicy.of(policy), event_id=1, lease=1))

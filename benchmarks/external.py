@@ -45,16 +45,16 @@ def run(setting: Setting) -> Iterator[Result]:
             allowed_source_roots=["file:/"],
         )
         pools = (MetastorePool(client_settings(source), 2), MetastorePool(client_settings(target), 2))
-        with pools[0] as one, pools[1] as other:
-            with one.client() as client:
+        with pools[0] as pool, pools[1] as other:
+            with pool.client() as client:
                 _make_table(client, root)
                 start = begin_drain(client, _DATABASE)
-            dump = dump_bootstrap(one, policy, start)
-            load_bootstrap(one, other, policy, dump.dump, run_copy=_link)
+            dump = dump_bootstrap(pool, policy, start)
+            load_bootstrap(pool, other, policy, dump.dump, run_copy=_link)
             ours, peers = [], []
             for number in range(setting.runs):
                 peers.append(_listing_s(root))
-                ours.append(_idle_cycle_s(one, other, policy))
+                ours.append(_idle_cycle_s(pool, other, policy))
                 setting.say(f"run {number + 1}: ours {ours[-1]:.2f} s, the listing {peers[-1]:.2f} s")
     yield beside_limit(
         "external",

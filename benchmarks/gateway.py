@@ -183,8 +183,8 @@ def _beside_a_hung_one(setting: Setting, upstream: str, hung: str) -> results.Re
                 beside.append(_p99(sock))
     first, second = statistics.median(alone), statistics.median(beside)
     setting.say(
-        f"p99 alone {[round(one * 1000, 2) for one in alone]} ms, "
-        f"beside {_HUNG} calls that hang {[round(one * 1000, 2) for one in beside]} ms"
+        f"p99 alone {[round(seconds * 1000, 2) for seconds in alone]} ms, "
+        f"beside {_HUNG} calls that hang {[round(seconds * 1000, 2) for seconds in beside]} ms"
     )
     return results.seconds(
         "gateway",
@@ -229,14 +229,14 @@ def ask(uri: str, seconds: float) -> None:
     """Ask without decoding answers, which takes less of the machine; print how often, and its cost."""
     counts = [0] * (_CLIENTS // 2)
 
-    def one(place: int) -> None:
+    def call(place: int) -> None:
         with _asking(uri) as question:
             end = time.monotonic() + seconds
             while time.monotonic() < end:
                 question()
                 counts[place] += 1
 
-    threads = [threading.Thread(target=one, args=(place,)) for place in range(len(counts))]
+    threads = [threading.Thread(target=call, args=(place,)) for place in range(len(counts))]
     before = time.process_time()
     for thread in threads:
         thread.start()

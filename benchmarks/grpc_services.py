@@ -70,7 +70,9 @@ def _codec(say: Say) -> results.Result:
         "to Thrift": timed(lambda: encode(table)),
         "from Thrift": timed(lambda: from_bytes(types.Table, thrift)),
     }
-    say(f"microseconds each: { {name: round(one / _TABLES * 1e6, 1) for name, one in parts.items()} }")
+    say(
+        f"microseconds each: { {name: round(seconds / _TABLES * 1e6, 1) for name, seconds in parts.items()} }"
+    )
     return results.beside_limit(
         "grpc-services",
         f"{_TABLES:,} tables of {_COLUMNS} columns to messages and back",
@@ -107,10 +109,10 @@ def _first_piece(say: Say, upstream: str) -> Iterator[results.Result]:
             pieces.close()
         begun = time.perf_counter()
         count = sum(1 for piece in _stream(ours) for _ in structs(types.Partition, piece))
-        whole = time.perf_counter() - begun
+        elapsed = time.perf_counter() - begun
         assert count == len(names) == _SMALL
     say(
-        f"{_SMALL:,} partitions in {whole:.2f} s; the questions before the first piece take "
+        f"{_SMALL:,} partitions in {elapsed:.2f} s; the questions before the first piece take "
         f"{statistics.median(asked) * 1000:.0f} ms without the gateway"
     )
     say(
@@ -234,11 +236,11 @@ def serve_canned(count: str) -> None:
 
     def answer(method: str, request: bytes) -> bytes:
         if method != "get_partitions_by_filter":
-            # The peer asks for more, when a client connects.
+            # The peer reads more, when a client connects.
             return canned.get(method, b"\0")
-        low, high = (int(one) for one in re.findall(rb"n [<>]= (\d+)", request))
-        found = partitions[low : high + 1]
-        return b"\x0f\0\0\x0c" + len(found).to_bytes(4, "big") + b"".join(found) + b"\0"
+        low, high = (int(bound) for bound in re.findall(rb"n [<>]= (\d+)", request))
+        matching = partitions[low : high + 1]
+        return b"\x0f\0\0\x0c" + len(matching).to_bytes(4, "big") + b"".join(matching) + b"\0"
 
     def serve(sock: socket.socket) -> None:
         reader = MessageReader(lambda size: sock.recv(size) or _gone())

@@ -26,7 +26,7 @@ _JAR = Artifact(
 
 
 class JavaStreaming:
-    """Streams what it is asked to; as a context manager it ends its JVM.
+    """Streams the records that it gets; as a context manager it ends its JVM.
 
     :param uri: of the metastore.
     :param directory: for its flags and its log.

@@ -39,7 +39,7 @@ _STOCK_AIM = 20.0
 _FAST_AIM = 8.0
 #: At least 0.65 of the rate of the bare calls.
 _CALLS_AIM = 1 / 0.65
-_EVENTS_A_SECOND = 500
+_EVENTS_PER_SECOND = 500
 _IDLE_AIM_S = 2.0
 #: With ten times as many commits, one may cost so much more.
 _LINEAR_AIM = 1.25
@@ -60,7 +60,7 @@ class _Commits:
 
 
 def run(setting: Setting, parts: Sequence[str]) -> Iterator[Result]:
-    """Measure the parts asked for: ``increments`` and ``increments-limit``, ``-10x``, ``-idle``."""
+    """Measure the chosen parts: ``increments`` and ``increments-limit``, ``-10x``, ``-idle``."""
     commits = _Commits(count=1000 if setting.scale == "full" else 50)
     with ExitStack() as stack:
         source, target = stack.enter_context(metastores(setting.directory, "source", "target"))
@@ -77,8 +77,8 @@ def run(setting: Setting, parts: Sequence[str]) -> Iterator[Result]:
         rivals: list[_Rival] = []
         if "increments" in parts:
             rivals = list(_rivals(stack, source, target, setting))
-        for one in (*ours, *rivals):
-            one.bootstrap()
+        for contender in (*ours, *rivals):
+            contender.bootstrap()
         if {"increments", "increments-limit"} & {*parts}:
             setting.say(f"Making {commits.count} commits")
             with MetastoreClient(client_settings(source)) as client:
@@ -98,12 +98,12 @@ def _increments(
     target: EmbeddedMetastore,
 ) -> Iterator[Result]:
     timings, calls = [], []
-    for number, one in enumerate(ours):
-        timings.append(one.cycle())
+    for number, replica in enumerate(ours):
+        timings.append(replica.cycle())
         setting.say(f"run {number + 1}, ours: {timings[-1]}")
         calls.append(_bare_calls(target, f"bare{number}", commits.count))
         setting.say(f"run {number + 1}, the bare calls: {calls[-1]}")
-    ours_s = median(one.total_s for one in timings)
+    ours_s = median(timing.total_s for timing in timings)
     for rival in rivals:
         timing = rival.cycle()
         setting.say(f"{rival.hive.name}: {timing}")
@@ -121,15 +121,15 @@ def _increments(
         str(commits),
         ours_s=ours_s,
         peer="bare metastore calls, batched",
-        peer_s=median(one.total_s for one in calls),
+        peer_s=median(call.total_s for call in calls),
         at_most=_CALLS_AIM,
     )
-    at_most_s = commits.events / _EVENTS_A_SECOND
+    at_most_s = commits.events / _EVENTS_PER_SECOND
     yield seconds(
         "increments-limit",
         str(commits),
         ours_s=ours_s,
-        peer=f"{_EVENTS_A_SECOND} events a second",
+        peer=f"{_EVENTS_PER_SECOND} events per second",
         peer_s=at_most_s,
         at_most_s=at_most_s,
     )
@@ -139,12 +139,12 @@ def _ten_times(setting: Setting, commits: _Commits, ours: _Ours, source: Embedde
     many = _Commits(count=10 * commits.count)
     ours.cycle()
     taken = []
-    for some in (commits, many):
-        setting.say(f"Making {some.count:,} commits")
+    for step in (commits, many):
+        setting.say(f"Making {step.count:,} commits")
         with MetastoreClient(client_settings(source)) as client:
-            commit(client, source.warehouse, some.count)
+            commit(client, source.warehouse, step.count)
         taken.append(ours.cycle())
-        setting.say(f"{some.count:,} commits: {taken[-1]}")
+        setting.say(f"{step.count:,} commits: {taken[-1]}")
     return beside_limit(
         "increments-10x",
         f"a tenth of {many}, beside {commits.count:,}: is the cost linear?",
@@ -170,7 +170,7 @@ def _idle(setting: Setting, ours: _Ours, source: EmbeddedMetastore) -> Result:
     return seconds(
         "increments-idle",
         f"a cycle of {_TABLES} tables with nothing to do",
-        ours_s=median(one.total_s for one in taken),
+        ours_s=median(timing.total_s for timing in taken),
         peer="asking for the last event",
         peer_s=clock.timing_of("ask").total_s,
         at_most_s=_IDLE_AIM_S,
@@ -259,9 +259,9 @@ def _rivals(
 
 
 def commit(client: MetastoreClient, warehouse: Path, count: int) -> None:
-    """Commit one row at a time to the tables in turn, as writers tell the metastore."""
+    """Commit one row at a time to the tables in turn, as writers do in a metastore."""
     tables = sorted(client.list_tables(_DATABASE))
-    (day,) = {Path(one).name for one in (warehouse / f"{_DATABASE}.db" / tables[0]).iterdir()}
+    (day,) = {Path(path).name for path in (warehouse / f"{_DATABASE}.db" / tables[0]).iterdir()}
     for number in range(count):
         name = tables[number % len(tables)]
         (txn_id,) = client.open_txns(1)

@@ -99,12 +99,14 @@ class _Arena:
         """Median seconds of each, by name."""
         count = ROWS[self._setting.scale]
         texts = [f"text number {number:09d}" for number in range(count)]
-        whole = pa.RecordBatch.from_pydict({"id": pa.array(np.arange(count, dtype=np.int32)), "msg": texts})
-        batches = [whole.slice(start, BATCH_ROWS) for start in range(0, count, BATCH_ROWS)]
+        every_row = pa.RecordBatch.from_pydict(
+            {"id": pa.array(np.arange(count, dtype=np.int32)), "msg": texts}
+        )
+        batches = [every_row.slice(start, BATCH_ROWS) for start in range(0, count, BATCH_ROWS)]
         names = pa.array([f"p{number % PARTITIONS}" for number in range(count)])
         dynamic = [
-            one.append_column("p", names.slice(place * BATCH_ROWS, BATCH_ROWS))
-            for place, one in enumerate(batches)
+            batch.append_column("p", names.slice(place * BATCH_ROWS, BATCH_ROWS))
+            for place, batch in enumerate(batches)
         ]
         records = [f"{number},{text}".encode() for number, text in enumerate(texts)]
         contenders: dict[str, Callable[[], float]] = {
@@ -123,7 +125,7 @@ class _Arena:
                 if number:
                     times[name].append(seconds)
                 self._setting.say(f"{name} {seconds:.2f} s{'' if number else ' (warming up)'}")
-        return {name: median(found) for name, found in times.items()}
+        return {name: median(seconds) for name, seconds in times.items()}
 
     def _by_batches(self, batches: list[pa.RecordBatch], partition: list[str]) -> float:
         connection = self._connection(ArrowRecordWriter(), partition)

@@ -1,4 +1,4 @@
-"""Remotes: making a remote database, refreshing it, asking for its tables, and a metastore behind SSH.
+"""Remotes: making a remote database, refreshing it, reading its tables, and a metastore behind SSH.
 
 A remote database is measured beside the bare writes that any way of making it needs, with as many threads.
 Questions about remote tables are put to a link and to Waggle Dance, and calls through one SSH hop and without
@@ -52,7 +52,7 @@ class Setting:
 
 
 def run(setting: Setting, parts: Sequence[str]) -> Iterator[results.Result]:
-    """Measure the parts asked for."""
+    """Measure the chosen parts."""
     with EmbeddedMetastore.start("far") as far:
         if "federation" in parts:
             with EmbeddedMetastore.start("near") as near:
@@ -156,7 +156,7 @@ def _in_turns(questions: Mapping[str, Callable[[int], object]]) -> dict[str, flo
             question(number)
             if number >= _WARM_UP:
                 times[name].append(time.perf_counter() - begun)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
 def _write(metastore: EmbeddedMetastore, database: str, tables: int, root: Path) -> float:
@@ -165,7 +165,7 @@ def _write(metastore: EmbeddedMetastore, database: str, tables: int, root: Path)
         with pool.client() as client:
             client.create_database(types.Database(name=database))
 
-        def one(number: int) -> None:
+        def read_table(number: int) -> None:
             with pool.client() as client:
                 client.create_table(_table(database, f"t{number}", root), environment=_KEEP)
                 partitions = [
@@ -175,7 +175,7 @@ def _write(metastore: EmbeddedMetastore, database: str, tables: int, root: Path)
 
         begun = time.perf_counter()
         with ThreadPoolExecutor(POOL_SIZE) as threads:
-            list(threads.map(one, range(tables)))
+            list(threads.map(read_table, range(tables)))
         return time.perf_counter() - begun
 
 
@@ -201,8 +201,8 @@ def _tunnel(setting: Setting, far: EmbeddedMetastore) -> Iterator[results.Result
                         times[name].append(time.perf_counter() - begun)
     finally:
         server.stop()
-    stalls = {name: sum(one >= _STALL_S for one in found) for name, found in times.items()}
-    median = {name: statistics.median(found) * 1000 for name, found in times.items()}
+    stalls = {name: sum(second >= _STALL_S for second in seconds) for name, seconds in times.items()}
+    median = {name: statistics.median(seconds) * 1000 for name, seconds in times.items()}
     setting.say(f"medians {median} ms; calls of 40 ms and more {stalls}")
     yield results.beside_limit(
         "tunnel",

@@ -84,22 +84,22 @@ def regex_batches(setting: Setting) -> Iterator[Result]:
 
 
 def _matched(expression: re.Pattern[str], records: Sequence[bytes]) -> list[tuple[str, ...]]:
-    found = [expression.fullmatch(record.decode()) for record in records]
-    return [one.groups() for one in found if one]
+    matches = [expression.fullmatch(record.decode()) for record in records]
+    return [match.groups() for match in matches if match]
 
 
 def _measured(work: Callable[[], object], runs: int) -> float:
-    found = []
+    seconds = []
     for _ in range(max(3, runs)):
         before = _processor_s()
         work()
-        found.append(_processor_s() - before)
-    return median(found)
+        seconds.append(_processor_s() - before)
+    return median(seconds)
 
 
 def _processor_s() -> float:
-    used = [resource.getrusage(one) for one in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    used = [resource.getrusage(process) for process in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _write_dump(dump: DumpDirectory, partitions: int) -> None:

@@ -47,13 +47,13 @@ class Result:
 def faster(
     part: str, work: str, *, ours_s: float, peer: str, peer_s: float, at_least: float | None
 ) -> Result:
-    """A result whose ratio says how many times as fast as the peer we are."""
+    """A result whose ratio is the peer's time divided by ours."""
     aim = "" if at_least is None else f"ratio >= {at_least:g}"
     return _result(part, work, ours_s, peer, peer_s, peer_s / ours_s, aim)
 
 
 def beside_limit(part: str, work: str, *, ours_s: float, peer: str, peer_s: float, at_most: float) -> Result:
-    """A result whose ratio says how many times the limit's time we take."""
+    """A result whose ratio is our time divided by the limit's."""
     return _result(part, work, ours_s, peer, peer_s, ours_s / peer_s, f"ratio <= {at_most:g}")
 
 
@@ -93,15 +93,15 @@ def table(results: Sequence[Result]) -> str:
     head = ("id", "peer", "ours", "peer's", "ratio", "aim", "")
     rows = [
         (
-            one.id,
-            one.peer,
-            _shown(one.ours_s),
-            _shown(one.peer_s),
-            f"{one.ratio:.2f}",
-            one.aim,
-            "" if not one.aim else "reached" if one.reached else "MISSED",
+            result.id,
+            result.peer,
+            _shown(result.ours_s),
+            _shown(result.peer_s),
+            f"{result.ratio:.2f}",
+            result.aim,
+            "" if not result.aim else "reached" if result.reached else "MISSED",
         )
-        for one in results
+        for result in results
     ]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return "\n".join(

@@ -87,13 +87,13 @@ def run(runs: int, partitions: int) -> Iterator[Result]:
 
 
 def _median(runs: int, work: Callable[[], object]) -> float:
-    found = []
+    seconds = []
     for _ in range(runs):
         # Nothing here waits, so the processor's time is that of a machine without other work.
         began = time.process_time()
         work()
-        found.append(time.process_time() - began)
-    return median(found)
+        seconds.append(time.process_time() - began)
+    return median(seconds)
 
 
 def _route(queries: Sequence[str], facts: _Facts, router: Router | None = None) -> None:

@@ -1,6 +1,6 @@
 """Fixtures of all tests: two real metastores, real Hive's SQL engine on each, and a local Spark.
 
-All of them are session-scoped and started when first asked for. Tests share them: make databases of your own
+All of them are session-scoped and started at their first use. Tests share them: make databases of your own
 names.
 """
 
@@ -27,7 +27,7 @@ __all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"
 # Airflow, imported by the tests of its surface, would otherwise write into the user's home.
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-home-"))
 
-# Tests replicate from directories of this machine; what a policy says of its own is tested without this.
+# Tests replicate from directories of this machine; the policy's own list is tested without this.
 os.environ["HIVE_FEDERATION_SOURCE_ROOTS"] = "file:/,s3://,hdfs://,memory://"
 
 # The drivers of so many small jobs had better compile quickly than well.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def shared_metastores() -> list[EmbeddedMetastore]:
-    """Those of ``source`` and ``target`` that have been asked for."""
+    """The metastores of ``source`` and ``target`` that have been started."""
     return []
 
 

@@ -83,16 +83,16 @@ def main(argv: list[str]) -> int:
 
 
 class _Progress:
-    """A line a minute."""
+    """Prints one line per minute."""
 
     def __init__(self, seed: int, operations: int) -> None:
         self._seed, self._operations = seed, operations
-        self._began = self._told = time.monotonic()
+        self._began = self._shown_at = time.monotonic()
 
     def __call__(self, operations: int, cycles: int) -> None:
         now = time.monotonic()
-        if now - self._told >= 60:
-            self._told = now
+        if now - self._shown_at >= 60:
+            self._shown_at = now
             print(
                 f"seed {self._seed}: {operations} of {self._operations} operations, {cycles} cycles, "
                 f"{now - self._began:.0f} s",
@@ -104,8 +104,8 @@ def _keep_logs(seed: int, *metastores: EmbeddedMetastore) -> None:
     """Both metastores' logs, cleaner and all, outlive them."""
     kept = Path("build") / "torture" / str(seed)
     kept.mkdir(parents=True, exist_ok=True)
-    for one in metastores:
-        shutil.copy(one.log_path, kept / f"{one.name}.log")
+    for metastore in metastores:
+        shutil.copy(metastore.log_path, kept / f"{metastore.name}.log")
     print(f"the metastores' logs: {kept}")
 
 

@@ -228,9 +228,9 @@ def _double_murmur(array: pa.Array) -> UInts:
 
 
 def _decimal_murmur(array: pa.Array) -> UInts:
-    whole = [_stripped(value)[0] if value is not None else 0 for value in array.to_pylist()]
+    unscaled = [_stripped(value)[0] if value is not None else 0 for value in array.to_pylist()]
     data = [
-        value.to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True) for value in whole
+        value.to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True) for value in unscaled
     ]
     return _murmur_bytes(pa.array(data, pa.binary()))
 
@@ -247,13 +247,13 @@ def _timestamp_bytes(seconds: int, nanos: int) -> bytes:
     They hold 31 bits of the seconds, the reversed digits of the nanoseconds, and the other seconds' bits.
     """
     fraction = int(f"{nanos:09d}"[::-1])
-    far = not 0 <= seconds <= 0x7FFFFFFF
-    flagged = far or fraction != 0
+    out_of_range = not 0 <= seconds <= 0x7FFFFFFF
+    flagged = out_of_range or fraction != 0
     first = (seconds & 0xFFFFFFFF) | 0x80000000 if flagged else seconds & 0x7FFFFFFF
     out = first.to_bytes(4, "big")
     if flagged:
-        out += _vlong(-fraction - 1 if far else fraction)
-    return out + (_vlong(seconds >> 31) if far else b"")
+        out += _vlong(-fraction - 1 if out_of_range else fraction)
+    return out + (_vlong(seconds >> 31) if out_of_range else b"")
 
 
 def _vlong(value: int) -> bytes:
@@ -305,15 +305,15 @@ def _decimal_java(array: pa.Array) -> UInts:
 
 def _big_decimal_code(value: Any) -> int:
     """Return the hash code of ``java.math.BigDecimal``."""
-    whole, scale = _stripped(value)
-    rest, words = abs(whole), []
+    unscaled, scale = _stripped(value)
+    rest, words = abs(unscaled), []
     while rest:
         words.append(rest & _BITS)
         rest >>= 32
     code = 0
     for word in reversed(words):
         code = (31 * code + word) & _BITS
-    return (31 * (-code if whole < 0 else code) + scale) & _BITS
+    return (31 * (-code if unscaled < 0 else code) + scale) & _BITS
 
 
 def _timestamp_java(array: pa.Array) -> UInts:
@@ -417,7 +417,7 @@ def _polynomial(values: UInts, starts: Any, lengths: Any, *, start: int) -> UInt
 def _stripped(value: Any) -> tuple[int, int]:
     """Return a decimal's unscaled value and scale, without trailing zeros in the fraction."""
     sign, digits, exponent = value.as_tuple()
-    whole, scale = int("".join(map(str, digits))), -exponent
-    while scale > 0 and whole % 10 == 0:
-        whole, scale = whole // 10, scale - 1
-    return (-whole if sign else whole), scale
+    unscaled, scale = int("".join(map(str, digits))), -exponent
+    while scale > 0 and unscaled % 10 == 0:
+        unscaled, scale = unscaled // 10, scale - 1
+    return (-unscaled if sign else unscaled), scale

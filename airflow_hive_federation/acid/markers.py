@@ -30,7 +30,8 @@ def chosen(
     compacted = [
         entry.path.rpartition("/")[0]
         for entry in listing
-        if _is_mark_of_a_base(entry.path) and _says_compacted(f"{location}/{entry.path}", storage_options)
+        if _is_mark_of_a_base(entry.path)
+        and _is_marked_compacted(f"{location}/{entry.path}", storage_options)
     ]
     return acid_state(listing, write_ids, txns, compacted_bases=compacted)
 
@@ -44,7 +45,7 @@ def _is_mark_of_a_base(path: str) -> bool:
     return parse_directory(name).visibility_txn_id == 0
 
 
-def _says_compacted(uri: str, storage_options: Mapping[str, Any] | None) -> bool:
+def _is_marked_compacted(uri: str, storage_options: Mapping[str, Any] | None) -> bool:
     """Return whether a marker (``AcidUtils.MetaDataFile``) states that its directory is compacted."""
     try:
         content = bounded_json.loads(read_marker(uri, storage_options))

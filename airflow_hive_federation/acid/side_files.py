@@ -43,11 +43,11 @@ def flushed_length(content: bytes, name: str = "side file") -> int:
 
     :raises AcidFormatError: if the content holds no complete length.
     """
-    whole = len(content) // 8
-    if not whole:
+    lengths = len(content) // 8
+    if not lengths:
         raise AcidFormatError(
             f"{name} holds no length.",
             remedy="Wait for the writer to commit, or remove both files.",
             path=name,
         )
-    return int(struct.unpack_from(">q", content, (whole - 1) * 8)[0])
+    return int(struct.unpack_from(">q", content, (lengths - 1) * 8)[0])

@@ -56,7 +56,7 @@ class CircuitBreaker:
             left = self._open_until - self._clock()
         if left > 0:
             raise RemoteUnavailableError(
-                f"Remote {self.remote} did not answer {self._failures} times in a row; it is asked again in "
+                f"Remote {self.remote} did not answer {self._failures} times in a row; its next call is in "
                 f"{left:.0f} s.",
                 remedy="Look at the remote. Others are not touched.",
                 remote=self.remote,

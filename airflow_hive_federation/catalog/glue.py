@@ -46,9 +46,9 @@ _ATTEMPTS = 5
 #: Sets the segments of ``GetPartitions``, which allows at most 10.
 _SEGMENTS = 4
 #: Limits one call of ``BatchGetPartition``.
-_PARTITIONS_A_CALL = 1000
+_PARTITIONS_PER_CALL = 1000
 #: Limits one call of ``GetColumnStatisticsFor…``.
-_COLUMNS_A_CALL = 100
+_COLUMNS_PER_CALL = 100
 _THROTTLED = frozenset(
     {"ThrottlingException", "Throttling", "InternalServiceException", "OperationTimeoutException"}
 )
@@ -115,7 +115,7 @@ class GlueCatalog:
             keys = {"DatabaseName": database, "TableName": table, **self._whose}
             partitions = [
                 partition
-                for batch in batches(names, _PARTITIONS_A_CALL)
+                for batch in batches(names, _PARTITIONS_PER_CALL)
                 for partition in self._named(keys, batch)
             ]
         return [_partition(database, table, partition) for partition in partitions]
@@ -191,7 +191,7 @@ class GlueCatalog:
         self, call: Callable[..., Any], owner: Mapping[str, Any], columns: Sequence[str]
     ) -> list[types.ColumnStatisticsObj]:
         statistics = []
-        for names in batches(columns, _COLUMNS_A_CALL):
+        for names in batches(columns, _COLUMNS_PER_CALL):
             try:
                 with _translated(f"statistics of {owner['DatabaseName']}.{owner['TableName']}"):
                     answer = call(**owner, ColumnNames=names)

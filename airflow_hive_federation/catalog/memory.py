@@ -30,7 +30,7 @@ class MemoryCatalog:
         """Create or replace a database."""
         name = (database.name or "").lower()
         self._databases[name] = copy.deepcopy(database)
-        self._tell("CREATE_DATABASE", name)
+        self._add_event("CREATE_DATABASE", name)
 
     def put_table(self, table: types.Table, partitions: Iterable[types.Partition] = ()) -> None:
         """Create or replace a table and its partitions."""
@@ -44,14 +44,14 @@ class MemoryCatalog:
         }
         # Events of a recreated table make a refresh compare the whole table, whatever was altered.
         if known:
-            self._tell("DROP_TABLE", *key)
-        self._tell("CREATE_TABLE", *key)
+            self._add_event("DROP_TABLE", *key)
+        self._add_event("CREATE_TABLE", *key)
 
     def drop_table(self, database: str, table: str) -> None:
         """Drop a table."""
         del self._tables[_key(database, table)]
         self._partitions.pop(_key(database, table), None)
-        self._tell("DROP_TABLE", *_key(database, table))
+        self._add_event("DROP_TABLE", *_key(database, table))
 
     def forget_events(self) -> None:
         """Forget all events, as a metastore does after their time to live."""
@@ -113,7 +113,7 @@ class MemoryCatalog:
     def close(self) -> None:
         """Close the catalog; see :meth:`.roles.Reader.close`."""
 
-    def _tell(self, event_type: str, database: str, table: str | None = None) -> None:
+    def _add_event(self, event_type: str, database: str, table: str | None = None) -> None:
         self._events.append(
             types.NotificationEvent(
                 eventId=self.last_event_id() + 1,

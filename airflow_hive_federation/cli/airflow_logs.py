@@ -8,16 +8,16 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_hive_federation.cli.story import Story, is_count
+from airflow_hive_federation.cli.story import Story
 
 _WARNINGS = frozenset({"warning", "error", "critical"})
 
 
 @contextmanager
 def logging_to(story: Story) -> Iterator[None]:
-    """Send the counts that our hooks log, and warnings, to a story within the block; drop other log lines.
+    """Send warnings to a story within the block; drop the other lines of Airflow's log.
 
-    Of spark-submit's many lines, a user needs only the counts; if it fails, the error contains the others.
+    Of spark-submit's many lines, a user needs none; if it fails, the error contains them.
     The end of the block restores the logging, because a program that continues may have called the command.
     """
     import structlog
@@ -25,16 +25,15 @@ def logging_to(story: Story) -> Iterator[None]:
     # This import configures Airflow's logging, which must happen before the configuration below.
     from airflow_hive_federation.hooks.compat import redact
 
-    def tell(_logger: Any, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        text = str(redact(str(entry.get("event", ""))))
-        if is_count(text) or level in _WARNINGS:
-            story.relay(text)
+    def show(_logger: Any, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if level in _WARNINGS:
+            story.detail(str(redact(str(entry.get("event", "")))))
         raise structlog.DropEvent
 
     warnings = logging.StreamHandler(sys.stderr)
     warnings.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     configured = structlog.get_config()
-    structlog.configure(processors=[tell], cache_logger_on_first_use=False)
+    structlog.configure(processors=[show], cache_logger_on_first_use=False)
     try:
         with _handlers("airflow.task", []), _handlers("", [warnings], logging.WARNING):
             yield

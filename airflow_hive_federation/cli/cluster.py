@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli import cluster_advise
 from airflow_hive_federation.cli.connecting import end_for
+from airflow_hive_federation.progress.events import Event, TablesProcessed
+from airflow_hive_federation.progress.observers import Observer, unobserved
 
 if TYPE_CHECKING:
     from airflow_hive_federation.cli.connecting import End
@@ -239,7 +241,7 @@ def _copies(number: int) -> str:
 def _assign(args: argparse.Namespace) -> int:
     from airflow_hive_federation.clusters.assignment import assign_tables
 
-    with opened(args) as (client, registry, _), _bar() as progress:
+    with opened(args) as (client, registry, _), _bar() as observer:
         report = assign_tables(
             client,
             registry,
@@ -247,7 +249,7 @@ def _assign(args: argparse.Namespace) -> int:
             databases=args.database,
             undo=args.undo,
             dry_run=args.dry_run,
-            progress=progress,
+            observer=observer,
         )
     if args.json:
         print(json.dumps(report.to_json(), indent=1))
@@ -277,10 +279,10 @@ def opened(args: argparse.Namespace) -> Iterator[tuple[MetastoreClient, ClusterR
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[int, int], None] | None]:
+def _bar() -> Iterator[Observer]:
     """Show a progress bar if stderr is a terminal."""
     if not sys.stderr.isatty():
-        yield None
+        yield unobserved
         return
     from rich.console import Console
     from rich.progress import Progress
@@ -288,7 +290,8 @@ def _bar() -> Iterator[Callable[[int, int], None] | None]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("tables", total=None)
 
-        def tell(seen: int, total: int) -> None:
-            bar.update(task, completed=seen, total=total)
+        def show(event: Event) -> None:
+            if isinstance(event, TablesProcessed):
+                bar.update(task, completed=event.tables, total=event.all_tables)
 
-        yield tell
+        yield show

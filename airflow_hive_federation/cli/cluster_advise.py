@@ -62,7 +62,7 @@ def run(args: argparse.Namespace, client: MetastoreClient, registry: ClusterRegi
     elif args.json:
         print(json.dumps({"history": result.directory, **as_json(result.advice)}, indent=1))
     else:
-        print(_words(result, registry))
+        print(_text(result, registry))
     if args.svg not in {None, "-"}:
         from airflow_hive_federation.storage.filesystem import canonical
         from airflow_hive_federation.storage.publishing import write_atomically
@@ -93,16 +93,16 @@ def _days(text: str) -> int:
     return int(text)
 
 
-def _words(found: AdviceOfHistory, registry: ClusterRegistry) -> str:
+def _text(history: AdviceOfHistory, registry: ClusterRegistry) -> str:
     from airflow_hive_federation.clusters.advice_report import in_words
 
     if len(registry.clusters) == 1:
         only = registry.default_cluster().name
         return f"{only} is the only cluster: every statement runs there, without copies."
-    if not found.advice.runs:
-        days = "the last day" if found.advice.days == 1 else f"the last {found.advice.days} days"
+    if not history.advice.runs:
+        days = "the last day" if history.advice.days == 1 else f"the last {history.advice.days} days"
         return (
-            f"No statement of {days} is recorded in {found.directory}.\n"
+            f"No statement of {days} is recorded in {history.directory}.\n"
             "RoutedSqlOperator records the statements that it routes, and those that no cluster can run."
         )
-    return in_words(found.advice)
+    return in_words(history.advice)

@@ -34,7 +34,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--compression", help="of ORC files: zlib, zstd, snappy, lz4; each table's own by default"
     )
-    parser.add_argument("--threads", type=int, help="bucket files side by side (default: one a core)")
+    parser.add_argument("--threads", type=int, help="bucket files side by side (default: one per core)")
     parser.add_argument("--spark-conn-id", help="merge by Spark jobs over this Airflow connection")
     parser.add_argument("--pool-name", help="worker: pool to serve; by default, the requests that name none")
     parser.add_argument(
@@ -64,7 +64,7 @@ def _compact(args: argparse.Namespace) -> list[CompactionReport]:
         _runner(args),
         partitions=args.partition,
         storage_options=_storage_options(args),
-        on_report=lambda report: _tell(args, report),
+        on_report=lambda report: _print_report(args, report),
     )
 
 
@@ -87,7 +87,7 @@ def _serve(args: argparse.Namespace) -> list[CompactionReport]:
         timeout_s=args.timeout_s,
         max_compactions=args.max_compactions,
         until_empty=args.until_empty,
-        on_report=lambda report: _tell(args, report),
+        on_report=lambda report: _print_report(args, report),
     )
 
 
@@ -116,7 +116,7 @@ def _storage_options(args: argparse.Namespace) -> dict[str, Any]:
     return HiveMetastoreHook(args.metastore).storage_options
 
 
-def _tell(args: argparse.Namespace, report: CompactionReport) -> None:
+def _print_report(args: argparse.Namespace, report: CompactionReport) -> None:
     if args.json:
         print(json.dumps(asdict(report)), flush=True)
         return

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli.connecting import end_for
 from airflow_hive_federation.model.results import result_json
+from airflow_hive_federation.progress.events import Event, RecordsIngested
+from airflow_hive_federation.progress.observers import Observer, unobserved
+from airflow_hive_federation.progress.words import words
 
 if TYPE_CHECKING:
-    from airflow_hive_federation.ingest.files import IngestProgress
     from airflow_hive_federation.ingest.runs import IngestReport
 
 _LINE_SECONDS = 5.0
@@ -95,9 +96,9 @@ def run(args: argparse.Namespace) -> int:
         dead_letter_limit=args.dead_letter_limit,
         compaction=args.compaction,
     )
-    with _progress(args) as on_progress:
+    with _observer(args) as observer:
         report = ingest_files(
-            end.settings, request, storage_options=end.storage_options or None, on_progress=on_progress
+            end.settings, request, storage_options=end.storage_options or None, observer=observer
         )
     print(json.dumps(result_json(report)) if args.json else _described(report))
     return 0
@@ -114,18 +115,18 @@ def _delimiter(text: str) -> str:
 
 
 @contextmanager
-def _progress(args: argparse.Namespace) -> Iterator[Callable[[IngestProgress], None] | None]:
+def _observer(args: argparse.Namespace) -> Iterator[Observer]:
     if args.json:
-        yield None
+        yield unobserved
     elif sys.stderr.isatty():
-        with _bar(args.table) as on_progress:
-            yield on_progress
+        with _bar(args.table) as observer:
+            yield observer
     else:
-        yield _lines(args.table)
+        yield _lines()
 
 
 @contextmanager
-def _bar(table: str) -> Iterator[Callable[[IngestProgress], None]]:
+def _bar(table: str) -> Iterator[Observer]:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -136,38 +137,35 @@ def _bar(table: str) -> Iterator[Callable[[IngestProgress], None]]:
         TextColumn("{task.fields[committed]:,} records committed, {task.fields[rate]:,.0f}/s"),
         TimeRemainingColumn(),
     )
-    started = time.monotonic()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(table, total=None, committed=0, rate=0.0)
-        yield lambda one: bar.update(
-            task,
-            total=one.total_bytes,
-            completed=one.done_bytes,
-            committed=one.committed,
-            rate=_rate(one, started),
-        )
+
+        def show(event: Event) -> None:
+            if isinstance(event, RecordsIngested):
+                bar.update(
+                    task,
+                    total=event.all_bytes,
+                    completed=event.read_bytes,
+                    committed=event.committed,
+                    rate=event.records_per_s,
+                )
+
+        yield show
 
 
-def _lines(table: str) -> Callable[[IngestProgress], None]:
-    """Return a function that prints a line per commit, with some seconds between lines, for non-terminals."""
-    started = time.monotonic()
+def _lines() -> Observer:
+    """Return an observer that prints the records committed, with some seconds between lines."""
     printed_at = -_LINE_SECONDS
 
-    def print_line(one: IngestProgress) -> None:
+    def print_line(event: Event) -> None:
         nonlocal printed_at
-        now = time.monotonic() - started
-        if not one.committed or now < printed_at + _LINE_SECONDS:
+        if not isinstance(event, RecordsIngested):
             return
-        printed_at = now
-        share = f"{one.done_bytes / one.total_bytes:.0%} of {one.total_bytes:,} bytes"
-        rate = f"{_rate(one, started):,.0f} records/s"
-        print(f"{table}: {one.committed:,} records committed, {share}, {rate}", file=sys.stderr, flush=True)
+        if event.committed and event.seconds >= printed_at + _LINE_SECONDS:
+            printed_at = event.seconds
+            print(words(event), file=sys.stderr, flush=True)
 
     return print_line
-
-
-def _rate(one: IngestProgress, started: float) -> float:
-    return one.committed / max(time.monotonic() - started, 1e-3)
 
 
 def _described(report: IngestReport) -> str:

@@ -32,6 +32,8 @@ from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.results import result_json
+from airflow_hive_federation.progress.events import SourceWritable
+from airflow_hive_federation.progress.words import words
 from airflow_hive_federation.replication.policy import (
     BOUNDS,
     COUNTS,
@@ -146,7 +148,7 @@ def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
             source=stack.enter_context(MetastorePool(source.settings, _CONNECTIONS)),
             target=stack.enter_context(MetastorePool(target.settings, _CONNECTIONS)),
             policy=replace(file.policy, storage_options=options),
-            spark=SparkPipelineHook(args.spark_conn_id, storage_options=options),
+            spark=SparkPipelineHook(args.spark_conn_id, storage_options=options, observer=story.observe),
             story=story,
         )
         if args.action == "failover":
@@ -168,20 +170,20 @@ def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
     from airflow_hive_federation.replication.take_over import take_over
 
     if args.source_lost:
-        result = take_over(work.source, work.target, work.policy, progress=work.story.relay).result()
+        result = take_over(work.source, work.target, work.policy, observer=work.story.observe).result()
     elif args.roll_back:
         roll_back_failover(
             work.source,
             work.target,
             work.policy,
             target_lost=args.target_lost,
-            progress=work.story.relay,
+            observer=work.story.observe,
         )
         return _end_fail_over(
             args,
             work,
             SourceState(database=work.policy.source_database, writable=True),
-            f"{work.policy.source_database} may be written again.",
+            words(SourceWritable(database=work.policy.source_database)),
         )
     else:
         report = work.fail_over()
@@ -310,10 +312,10 @@ class _Work:
         story = self.story
         if not is_switched(self.source, self.policy):
             story.stage(f"Draining {self.policy.source_database}")
-            start_failover(self.source, self.target, self.policy, progress=story.relay)
+            start_failover(self.source, self.target, self.policy, observer=story.observe)
             self._verify(self._increment().dump, None).raise_if_different()
         story.stage("Switching the roles")
-        return switch_roles(self.source, self.target, self.policy, progress=story.relay)
+        return switch_roles(self.source, self.target, self.policy, observer=story.observe)
 
     def _cycle(self) -> tuple[str, set[str]]:
         """Run a bootstrap or an increment; return the URI of the dump and the changed tables."""
@@ -343,7 +345,7 @@ class _Work:
             self.policy,
             run_copy=self.spark.copy_runner(self.policy),
             run_verify=self.spark.verify_runner(),
-            progress=self.story.relay,
+            observer=self.story.observe,
         )
 
     def _increment(self) -> LoadSummary:
@@ -352,14 +354,10 @@ class _Work:
         policy, story = self.policy, self.story
         story.stage(f"Dumping what has changed in {policy.source_database}")
         dumped = dump_next_increment(
-            self.source, self.target, policy, threads=_CONNECTIONS, progress=story.relay
+            self.source, self.target, policy, threads=_CONNECTIONS, observer=story.observe
         )
         if dumped.idle:
-            return load_idle(self.target, policy, dumped.event_id, progress=story.relay)
-        story.detail(
-            f"{dumped.dump}: {dumped.events} events, {dumped.transactions} transactions, "
-            f"{dumped.tables} tables"
-        )
+            return load_idle(self.target, policy, dumped.event_id, observer=story.observe)
         return self._load(dumped.dump)
 
     def _bootstrap(self) -> LoadSummary:
@@ -369,11 +367,7 @@ class _Work:
         story.stage(f"Waiting for open transactions of {policy.source_database}")
         start = self._drain()
         story.stage(f"Dumping {policy.source_database} at event {start.event_id}")
-        dumped = dump_bootstrap(self.source, policy, start, threads=_CONNECTIONS, progress=story.relay)
-        story.detail(
-            f"{dumped.dump}: {dumped.tables} tables, {dumped.partitions} partitions, {dumped.files} files"
-        )
-        story.expect_tables(dumped.tables)
+        dumped = dump_bootstrap(self.source, policy, start, threads=_CONNECTIONS, observer=story.observe)
         return self._load(dumped.dump)
 
     def _load(self, dump: str) -> LoadSummary:
@@ -386,7 +380,7 @@ class _Work:
             self.policy,
             dump,
             run_copy=self.spark.copy_runner(self.policy),
-            progress=self.story.relay,
+            observer=self.story.observe,
         )
 
     def _verify(
@@ -407,7 +401,7 @@ class _Work:
             source=self.source,
             tables=tables,
             row_digests=row_digests,
-            progress=self.story.relay,
+            observer=self.story.observe,
         )
 
     def _drain(self) -> DrainStart:
@@ -415,12 +409,10 @@ class _Work:
 
         with self.source.client() as client:
             start = begin_drain(client, self.policy.source_database)
-            aborted = drain(
+            drain(
                 client,
                 start,
                 timeout_s=self.policy.open_txn_timeout_s,
-                on_wait=lambda ids: self.story.detail(f"still open: {', '.join(map(str, ids))}"),
+                observer=self.story.observe,
             )
-        if aborted:
-            self.story.detail(f"aborted after the timeout: {', '.join(map(str, aborted))}")
         return start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,8 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.remote_links import remote_of
+from airflow_hive_federation.progress.events import TablesProcessed
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 
 _TABLES_A_CALL = 100
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
@@ -53,7 +55,7 @@ def assign_tables(
     databases: Sequence[str] | None = None,
     undo: bool = False,
     dry_run: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    observer: Observer = LOGGED,
 ) -> AssignReport:
     """Make a cluster the primary of all tables that have no primary yet.
 
@@ -63,7 +65,7 @@ def assign_tables(
     :param databases: the names of the databases; all databases if ``None``.
     :param undo: remove the tables from the cluster instead, except those that have copies.
     :param dry_run: write nothing.
-    :param progress: receives the number of tables processed, and the number of all tables.
+    :param observer: receives the numbers of tables processed and of all tables.
     :raises UnknownClusterError: the cluster does not exist.
     :raises NoSuchObjectError: a database does not exist.
     :raises MetastoreError: the metastore refuses.
@@ -77,8 +79,7 @@ def assign_tables(
             for table in client.get_tables(database, batch):
                 unchanged += _assign(client, table, report)
             processed += len(batch)
-            if progress is not None:
-                progress(processed, total)
+            observer(TablesProcessed(tables=processed, all_tables=total))
     return replace(report, unchanged=unchanged)
 
 

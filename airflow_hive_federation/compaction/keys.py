@@ -125,11 +125,11 @@ def kept(rows: Keys, deleted: Sequence[Keys]) -> Mask | None:
         ):
             first, last = rows.places(write_id, bucket)
             if first < last:
-                mask[first:last][_found(rows.row_id[first:last], gone.row_id[start:end])] = False
+                mask[first:last][_places(rows.row_id[first:last], gone.row_id[start:end])] = False
     return None if mask.all() else mask
 
 
-def _found(have: Integers, wanted: Integers) -> Integers:
+def _places(have: Integers, wanted: Integers) -> Integers:
     """Return the places of the wanted numbers among ascending numbers; missing numbers are left out."""
     at: Integers
     if have[-1] - have[0] == len(have) - 1:

@@ -132,9 +132,7 @@ class _Merging:
             zone = None
             if int96 and str(opened.metadata.created_by).startswith("parquet-mr"):
                 if _ZONE not in metadata:
-                    raise self._wrong(
-                        source, "has timestamps, but does not say in which time zone it was written"
-                    )
+                    raise self._wrong(source, "has timestamps, but no time zone of its writer")
                 zone = metadata[_ZONE].decode()
             return _Source(
                 input=source,
@@ -153,7 +151,7 @@ class _Merging:
             for field in source.schema:
                 kinds = set(_timestamps(field.type))
                 if self._has_int96 and any(kind.tz for kind in kinds):
-                    raise self._wrong(source.input, "has instants, where others have what a clock showed")
+                    raise self._wrong(source.input, "has instants, where others have wall-clock times")
                 units.setdefault(field.name, set()).update(kind.unit for kind in kinds)
         int96 = frozenset[str]().union(*(source.int96 for source in self._sources))
         ambiguous = {name for name, column_units in units.items() if name in int96 or len(column_units) > 1}

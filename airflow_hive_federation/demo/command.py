@@ -25,6 +25,7 @@ from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.demo import data as demo_data
 from airflow_hive_federation.demo.local_airflow import DAG_ID, DagRun, DemoAirflow
 from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.progress.events import Event, TransactionsOpen
 
 if TYPE_CHECKING:
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -78,8 +79,8 @@ def _second_cycle(scene: _Scene, directory: Path, airflow: DemoAirflow, story: S
     demo_data.change_source(scene.source_sql, story.detail)
     story.stage(f"Airflow runs the DAG {DAG_ID} again: now it copies what has changed")
 
-    def relay(task: str, text: str) -> None:
-        story.relay(text, label=task)
+    def relay(task: str, entry: Event | str) -> None:
+        story.relay(entry, label=task)
 
     tasks_s = airflow.run_dag(scene.dag_run(directory), relay)
     story.detail(" · ".join(f"{name} {seconds:.0f} s" for name, seconds in tasks_s.items()))
@@ -227,16 +228,16 @@ def _ended_in_order() -> Iterator[None]:
 
 
 class _Audience:
-    """Passes on the log lines of the DAG's tasks, and commits the transaction once the DAG waits for it."""
+    """Passes on the progress of the DAG's tasks, and commits the transaction once the DAG waits for it."""
 
     def __init__(self, scene: _Scene, story: Story) -> None:
         self._scene = scene
         self._story = story
         self._timer: threading.Timer | None = None
 
-    def relay(self, task: str, text: str) -> None:
-        self._story.relay(text, label=task)
-        if self._timer is None and text.startswith("Still open"):
+    def relay(self, task: str, entry: Event | str) -> None:
+        self._story.relay(entry, label=task)
+        if self._timer is None and isinstance(entry, TransactionsOpen):
             self._timer = threading.Timer(_LEFT_OPEN_S, self._commit)
             self._timer.start()
 

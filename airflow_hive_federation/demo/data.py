@@ -80,7 +80,7 @@ _CHANGES = (
 )
 
 
-def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, on_step: Callable[[str], None]) -> None:
+def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, show: Callable[[str], None]) -> None:
     """Create the source database.
 
     :param sql: Hive's SQL engine on that metastore, so that real Hive writes the replicated tables.
@@ -104,18 +104,18 @@ def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, on_step: Callable[[s
             f"CREATE EXTERNAL TABLE staging.{name} ({columns}) STORED AS ORC LOCATION 'file:{staging / name}'"
         )
     for message, statement in _STATEMENTS:
-        on_step(message)
+        show(message)
         sql.execute(statement)
-    on_step("weather  external, one partition outside the table's directory")
+    show("weather  external, one partition outside the table's directory")
     _make_weather(metastore, sql, data)
     sql.execute("DROP DATABASE staging CASCADE")
     shutil.rmtree(staging)
 
 
-def change_source(sql: HiveSql, on_step: Callable[[str], None]) -> None:
+def change_source(sql: HiveSql, show: Callable[[str], None]) -> None:
     """Change the source database as a working day would: delete and insert rows, create a table."""
     for message, statement in _CHANGES:
-        on_step(message)
+        show(message)
         sql.execute(statement)
 
 
@@ -185,10 +185,10 @@ def _read(file: Any) -> Any:
     )
     table = csv.read_csv(file, convert_options=convert)
     # Delays are whole minutes; the file writes some with a decimal point, because other values are missing.
-    whole = {"temp", "wind_speed"}
+    integers = {"temp", "wind_speed"}
     fields = [
         pa.field(f.name, pa.int32())
-        if (pa.types.is_floating(f.type) or pa.types.is_integer(f.type)) and f.name not in whole
+        if (pa.types.is_floating(f.type) or pa.types.is_integer(f.type)) and f.name not in integers
         else f
         for f in table.schema
     ]

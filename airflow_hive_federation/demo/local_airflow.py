@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_hive_federation.cli.story import is_count
 from airflow_hive_federation.errors import HiveFederationError, ReplicationError
+from airflow_hive_federation.hooks.progress import EVENT_FIELD, LOG_EVENTS_VARIABLE
+from airflow_hive_federation.progress.events import Event, event_of
 
 DAG_ID = "replicate_database"
 
@@ -22,6 +23,9 @@ SQLITE_ARGUMENTS = {"timeout": 60}
 
 #: The number of lines of a failed task's error that are shown; the log has them all.
 _ERROR_LINES = 12
+#: Receives a task, and an event of its progress or another line of its log.
+EntryListener = Callable[[str, Event | str], None]
+
 #: Beginnings of log lines that Airflow writes in the name of a branching task.
 _ABOUT_BRANCHES = ("Branch into ", "Following branch ", "Skipping tasks ")
 _STARTING = re.compile(r"\[DAG TEST\] (starting|end task) task_id=(?:\w+\.)*(?P<task>\w+)")
@@ -68,14 +72,14 @@ class DemoAirflow:
                 log_path=str(self.log_path),
             )
 
-    def run_dag(self, run: DagRun, on_line: Callable[[str, str], None]) -> dict[str, float]:
+    def run_dag(self, run: DagRun, on_entry: EntryListener) -> dict[str, float]:
         """Run the DAG to its end as ``airflow dags test`` does, with triggers in the same process.
 
-        :param on_line: receives a task and one of its log lines.
+        :param on_entry: receives a task, and an event of its progress or another line of its log.
         :return: the seconds per task.
         :raises ReplicationError: a task failed; the message contains its error.
         """
-        log = DagTestLog(on_line)
+        log = DagTestLog(on_entry)
         for conn_id, fields in run.connections.items():
             self.environment[f"AIRFLOW_CONN_{conn_id.upper()}"] = json.dumps(fields)
         for name, value in run.variables.items():
@@ -98,7 +102,7 @@ class DemoAirflow:
             self.log_path.open("a", encoding="utf-8") as log,
             subprocess.Popen(
                 self.command(*arguments),
-                env={**self.environment, "AIRFLOW__LOGGING__JSON_LOGS": "True"},
+                env={**self.environment, "AIRFLOW__LOGGING__JSON_LOGS": "True", LOG_EVENTS_VARIABLE: "true"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -129,11 +133,11 @@ class DemoAirflow:
 class DagTestLog:
     """Reads the JSON log of ``airflow dags test``.
 
-    :param on_line: receives a task and one of its log lines.
+    :param on_entry: receives a task, and an event of its progress or another line of its log.
     """
 
-    def __init__(self, on_line: Callable[[str, str], None]) -> None:
-        self._on_line = on_line
+    def __init__(self, on_entry: EntryListener) -> None:
+        self._on_entry = on_entry
         self._task = ""
         self._errors: dict[str, str] = {}
         self._began: dict[str, float] = {}
@@ -152,12 +156,14 @@ class DagTestLog:
         if match := _STARTING.match(event):
             self._note_task(match, entry)
         elif event == "Pausing task as DEFERRED.":
-            self._on_line(self._task, "deferred: Airflow's triggerer waits")
+            self._on_entry(self._task, "deferred: Airflow's triggerer waits")
         elif event == "Task failed with exception":
             self._errors[self._task] = _error_text(entry)
-            self._on_line(self._task, "failed")
-        elif (_is_ours(logger) and not event.startswith(_ABOUT_BRANCHES)) or is_count(event):
-            self._on_line(self._task, event)
+            self._on_entry(self._task, "failed")
+        elif EVENT_FIELD in entry:
+            self._on_entry(self._task, event_of(entry[EVENT_FIELD]))
+        elif _is_ours(logger) and not event.startswith(_ABOUT_BRANCHES):
+            self._on_entry(self._task, event)
 
     def failure(self) -> str:
         """Return the failed task and the first lines of its error; empty if no task failed."""

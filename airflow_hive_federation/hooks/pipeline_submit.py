@@ -1,4 +1,7 @@
-"""Adds a default master to the provider's spark-submit hook, and reads our jobs' results from its log."""
+"""Adds a default master to the provider's spark-submit hook, and reads what our jobs report from its log.
+
+A job reports its result, and the events of its progress.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from airflow.sdk import Connection
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException
+from airflow_hive_federation.hooks.progress import task_observer
+from airflow_hive_federation.progress.lines import event_in
+from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.spark.failures import RESULT_MARK
 
 #: The master if the default connection is not defined.
@@ -23,11 +29,13 @@ _TAIL_LINES = 20
 class PipelineSubmitHook(SparkSubmitHook):
     """Runs spark-submit once.
 
+    :param observer: receives the events of the job's progress; by default, they are lines of the log.
     :param settings: the settings of the provider's hook.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, observer: Observer | None = None, **settings: Any) -> None:
         super().__init__(**settings)
+        self._observer = observer or task_observer(self.log)
         #: The log line with the result or error of the job; empty if the job printed none.
         self.submit_result = ""
         #: The last lines of the log.
@@ -70,12 +78,14 @@ class PipelineSubmitHook(SparkSubmitHook):
         return str(mode) if mode else None
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(self._without_result(itr))
+        super()._process_spark_submit_log(self._without_marks(itr))
 
-    def _without_result(self, lines: Iterator[Any]) -> Iterator[Any]:
+    def _without_marks(self, lines: Iterator[Any]) -> Iterator[Any]:
         for line in lines:
             if RESULT_MARK in line:
                 self.submit_result = line
+            elif event := event_in(line):
+                self._observer(event)
             else:
                 self.tail.append(line.rstrip())
                 yield line

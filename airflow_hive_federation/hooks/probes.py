@@ -15,6 +15,15 @@ from typing import Any, ClassVar
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
 from airflow_hive_federation.hooks.remotes import remotes_of
+from airflow_hive_federation.progress.events import (
+    Event,
+    RemoteChecked,
+    TargetBehind,
+    TargetUnpublished,
+    event_of,
+)
+from airflow_hive_federation.progress.observers import Observer
+from airflow_hive_federation.progress.words import words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,16 +31,30 @@ class ProbeAnswer:
     """The answer of a probe; it is true if the wait is over.
 
     :param ready: the awaited thing has happened.
-    :param description: the present state, for logs and for the error of a timeout.
+    :param state: the present state, for logs and for the error of a timeout.
     :param value: the present state, as a value of JSON.
     """
 
     ready: bool
-    description: str
+    state: Event
     value: Any = None
 
     def __bool__(self) -> bool:
         return self.ready
+
+    @property
+    def description(self) -> str:
+        """The present state in words."""
+        return words(self.state)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer as values of JSON."""
+        return {"ready": self.ready, "state": self.state.to_json(), "value": self.value}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> ProbeAnswer:
+        """Return the answer that :meth:`to_json` wrote."""
+        return cls(ready=values["ready"], state=event_of(values["state"]), value=values["value"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +88,12 @@ class DrainProbe(Probe):
     start: dict[str, Any]
 
     def __call__(self) -> ProbeAnswer:
-        from airflow_hive_federation.replication.dump.drain import DrainStart, still_open
+        from airflow_hive_federation.replication.dump.drain import DrainStart, state_of, still_open
 
         start = DrainStart.from_json(self.start)
         with self._hook.client() as client:
             remaining = still_open(client, start)
-        text = f"Still open: {', '.join(map(str, remaining))}" if remaining else "All transactions have ended"
-        return ProbeAnswer(ready=not remaining, description=text, value=self.start)
+        return ProbeAnswer(ready=not remaining, state=state_of(start, remaining), value=self.start)
 
     @cached_property
     def _hook(self) -> HiveMetastoreHook:
@@ -108,12 +130,12 @@ class LagProbe(Probe):
         ):
             lag = read_lag(source, target, policy)
         if lag is None:
-            return ProbeAnswer(ready=False, description="The target is not published yet")
+            return ProbeAnswer(ready=False, state=TargetUnpublished(database=policy.target_database))
         near = lag.seconds <= self.max_lag_s
         few = self.max_lag_events is None or lag.events <= self.max_lag_events
         return ProbeAnswer(
             ready=near and few,
-            description=f"The target is behind by {lag.events} events, {lag.seconds:.0f} s",
+            state=TargetBehind(database=policy.target_database, events=lag.events, seconds=lag.seconds),
             value=asdict(lag),
         )
 
@@ -146,14 +168,13 @@ class RemoteProbe(Probe):
         name = parse_name(kind, self.remote)
         with remotes_of(self.metastore_conn_id, database=self.database) as remotes:
             ready = happened(remotes, kind, name, partition=self.partition, where=self.where)
-        return ProbeAnswer(ready=ready, description=f"{self.remote}: {self._state(ready)}")
-
-    def _state(self, ready: bool) -> str:
-        if self.partition:
-            return f"partition {self.partition} {'exists' if ready else 'does not exist'}"
-        if self.where:
-            return f"{'a' if ready else 'no'} partition with {self.where} exists"
-        return "the remote has changed" if ready else "the remote has not changed"
+        state = RemoteChecked(
+            remote=self.remote,
+            ready=ready,
+            partition=self.partition or self.where or "",
+            condition=not self.partition,
+        )
+        return ProbeAnswer(ready=ready, state=state)
 
 
 _PROBES: Mapping[str, type[Probe]] = {probe.kind: probe for probe in (DrainProbe, LagProbe, RemoteProbe)}
@@ -164,15 +185,15 @@ def probe_of(kind: str, fields: Mapping[str, Any]) -> Probe:
     return _PROBES[kind](**fields)
 
 
-def logged(probe: Probe, log: Any) -> Callable[[], ProbeAnswer]:
-    """Return a function that calls the probe and logs the state that it finds.
+def observed(probe: Probe, observer: Observer) -> Callable[[], ProbeAnswer]:
+    """Return a function that calls the probe and reports the state that it finds.
 
-    :param log: the logger of a task or a trigger.
+    :param observer: receives the state.
     """
 
     def look() -> ProbeAnswer:
         answer = probe()
-        log.info("%s", answer.description)
+        observer(answer.state)
         return answer
 
     return look

@@ -24,7 +24,7 @@ class AirflowConnections:
 
         :raises ConfigurationError: the connection does not exist.
         """
-        _found(connection_id)
+        _airflow_connection(connection_id)
         return HiveMetastoreHook(connection_id).settings
 
     def passphrase(self, connection_id: str) -> str | None:
@@ -32,7 +32,7 @@ class AirflowConnections:
 
         :raises ConfigurationError: the connection does not exist.
         """
-        password: str | None = _found(connection_id).password
+        password: str | None = _airflow_connection(connection_id).password
         return password
 
     def session(self, connection_id: str) -> Mapping[str, Any]:
@@ -40,7 +40,7 @@ class AirflowConnections:
 
         :raises ConfigurationError: the connection does not exist.
         """
-        connection = _found(connection_id)
+        connection = _airflow_connection(connection_id)
         extras = connection.extra_dejson
         arguments = {
             "aws_access_key_id": connection.login,
@@ -60,7 +60,7 @@ class AirflowConnections:
 
         :raises ConfigurationError: the connection does not exist.
         """
-        connection = _found(connection_id)
+        connection = _airflow_connection(connection_id)
         properties = {str(name): str(value) for name, value in connection.extra_dejson.items() if value}
         if connection.host:
             properties.setdefault("uri", _uri(connection))
@@ -93,7 +93,7 @@ def _uri(connection: Any) -> str:
     return f"{connection.schema or 'https'}://{connection.host}{port}"
 
 
-def _found(connection_id: str) -> Any:
+def _airflow_connection(connection_id: str) -> Any:
     try:
         return BaseHook.get_connection(connection_id)
     except AirflowNotFoundException:

@@ -31,6 +31,7 @@ from airflow_hive_federation.hooks.compat import AirflowException
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
+    from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 #: Settings for every master; the caller's and the hook's own conf take precedence.
@@ -60,6 +61,7 @@ class SparkPipelineHook(BaseHook):
         :func:`airflow_hive_federation.storage.filesystem.options_for`.
     :param conf: Spark properties for all jobs of this hook.
     :param env: environment variables for spark-submit, and thus for a driver in client mode.
+    :param observer: receives the events of the jobs' progress; by default, they are lines of the task's log.
     """
 
     conn_name_attr = "conn_id"
@@ -73,12 +75,14 @@ class SparkPipelineHook(BaseHook):
         storage_options: Mapping[str, Any] | None = None,
         conf: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         super().__init__()
         self.conn_id = conn_id
         self._storage_options = dict(storage_options or {})
         self._conf = dict(conf or {})
         self._env = dict(env or {})
+        self._observer = observer
         self._running: PipelineSubmitHook | None = None
         self._killed = False
 
@@ -170,7 +174,9 @@ class SparkPipelineHook(BaseHook):
             **(_LOCAL_CONF if local else {}),
             **(_LIGHT_CONF if local and light else {}),
         }
-        return PipelineSubmitHook(conn_id=self.conn_id, conf={**defaults, **conf}, **settings)
+        return PipelineSubmitHook(
+            conn_id=self.conn_id, observer=self._observer, conf={**defaults, **conf}, **settings
+        )
 
     def _check_deploy_mode(self, deploy_mode: str | None, report_uri: str | None) -> None:
         if deploy_mode != "cluster":

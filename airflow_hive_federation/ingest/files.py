@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -27,6 +27,8 @@ from airflow_hive_federation.ingest.inputs import (
 )
 from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.progress.events import RecordsIngested
+from airflow_hive_federation.progress.observers import Observer, unobserved
 
 Format = Literal["csv", "json", "regex", "parquet"]
 
@@ -55,32 +57,19 @@ class IngestRequest(IngestTarget):
     max_record_bytes: int = MAX_RECORD_BYTES
 
 
-@dataclass(frozen=True, kw_only=True)
-class IngestProgress:
-    """The progress of a run.
-
-    :param done_bytes: bytes of the files, as they lie in their store, that were read.
-    :param committed: number of committed records.
-    """
-
-    done_bytes: int
-    total_bytes: int
-    files: int
-    committed: int
-
-
 def ingest_files(
     settings: MetastoreSettings,
     request: IngestRequest,
     *,
     storage_options: Mapping[str, Any] | None = None,
-    on_progress: Callable[[IngestProgress], None] | None = None,
+    observer: Observer = unobserved,
 ) -> IngestReport:
     """Ingest files that no earlier run of the same name has ingested.
 
     Files are ingested in the order of their URIs, so a new file needs a URI after those of the earlier files:
     names that begin with a time have this order. An existing file must not change.
 
+    :param observer: receives the progress.
     :raises ConfigurationError: the request contradicts itself or lacks a setting.
     :raises StreamingException: see :mod:`~airflow_hive_federation.ingest.errors`. Committed records
         stay; the next run continues after them.
@@ -99,7 +88,7 @@ def ingest_files(
     with builder.connect() as connection:
         start = Position.of(connection.committed_position)
         run = IngestRun(connection, request, error_context=origins.error_context, on_begin=origins.begin)
-        progress = _Progress(files, start, on_progress)
+        progress = _Progress(request.table, files, start, began, observer)
         unread = remaining(files, start)
         for file, position in unread:
             _ingest(run, file, _read(request, position, storage_options), origins, progress)
@@ -129,19 +118,24 @@ def _ingest(
 
 
 class _Progress:
-    """A reporter that passes the progress of a run to a callback.
+    """A reporter that passes the progress of a run to an observer.
 
     :param start: position at which the run begins.
-    :param on_progress: receives the progress.
+    :param began_s: the time of the monotonic clock at the beginning.
+    :param observer: receives the progress.
     """
 
     def __init__(
         self,
+        table: str,
         files: Sequence[InputFile],
         start: Position | None,
-        on_progress: Callable[[IngestProgress], None] | None,
+        began_s: float,
+        observer: Observer,
     ) -> None:
-        self._on_progress = on_progress or (lambda _progress: None)
+        self._table = table
+        self._began_s = began_s
+        self._observer = observer
         self._total_bytes = sum(file.size_bytes for file in files)
         left = sum(file.size_bytes for file, _ in remaining(files, start))
         self._before_bytes = self._total_bytes - left
@@ -163,9 +157,14 @@ class _Progress:
         self._report(self._before_bytes, committed)
 
     def _report(self, done_bytes: int, committed: int) -> None:
-        self._on_progress(
-            IngestProgress(
-                done_bytes=done_bytes, total_bytes=self._total_bytes, files=self._files, committed=committed
+        self._observer(
+            RecordsIngested(
+                table=self._table,
+                read_bytes=done_bytes,
+                all_bytes=self._total_bytes,
+                files=self._files,
+                committed=committed,
+                seconds=time.monotonic() - self._began_s,
             )
         )
 

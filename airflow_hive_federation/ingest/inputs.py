@@ -80,7 +80,7 @@ def find_inputs(uris: Sequence[str], options: Mapping[str, Any] | None = None) -
     """
     files: dict[str, InputFile] = {}
     for uri in uris:
-        for file in _found(uri.rstrip("/") or uri, options):
+        for file in _matching_files(uri.rstrip("/") or uri, options):
             files[file.uri] = file
     return [files[uri] for uri in sorted(files)]
 
@@ -161,7 +161,7 @@ def parquet_batches(
             raise ConfigurationError(f"{start.uri} cannot be read as Parquet: {error}.") from error
 
 
-def _found(uri: str, options: Mapping[str, Any] | None) -> Iterator[InputFile]:
+def _matching_files(uri: str, options: Mapping[str, Any] | None) -> Iterator[InputFile]:
     folder, _, name = uri.rpartition("/")
     if "*" in name:
         for entry in list_files(folder, options=options):

@@ -267,9 +267,9 @@ def _aborts_by_cleaner(facts: Facts) -> Finding:
         facts,
         "cleaner beside aborts",
         _ABORTS_BY_CLEANER,
-        fine="what aborted is removed after a compaction",
+        fine="files of aborted transactions are removed after a compaction",
         trouble="once 1,000 transactions on a table have aborted (hive.compactor.abortedtxn.threshold), or "
-        "one has 12 hours ago, the cleaner of Hive 4 removes what compaction has replaced, whoever reads it",
+        "one has 12 hours ago, the cleaner of Hive 4 removes compacted files while readers use them",
         remedy=f"Set {_ABORTS_BY_CLEANER} and metastore.compactor.clean.aborts.using.cleaner to false for "
         "metastore and Hive.",
     )

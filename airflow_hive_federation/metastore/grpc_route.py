@@ -117,9 +117,9 @@ def _pump(source: socket.socket | Wire, target: socket.socket | Wire) -> None:
     _end(target)
 
 
-def _end(one: socket.socket | Wire) -> None:
-    if not isinstance(one, socket.socket):
-        one.close()
+def _end(connection: socket.socket | Wire) -> None:
+    if not isinstance(connection, socket.socket):
+        connection.close()
         return
     with suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
+        connection.shutdown(socket.SHUT_RDWR)

@@ -170,7 +170,7 @@ class SaslChannel:
         if status in {_Status.BAD, _Status.ERROR}:
             raise MetastoreAuthenticationError(
                 f"{self._endpoint} refuses {self._mechanism.name} authentication: {self._shown(payload)}",
-                remedy="Check the user and password, or the principals and the keytab; the server's log says "
+                remedy="Check the user and password, or the principals and the keytab; the server's log has "
                 "more.",
                 uri=str(self._endpoint),
             )
@@ -301,7 +301,7 @@ class _Kerberos:
         raise MetastoreAuthenticationError(
             f"Kerberos to {self._server} at {self._endpoint}: {error}",
             remedy="Check the server's principal, the keytab or ticket (klist), and the clocks; KRB5_TRACE="
-            "/dev/stderr tells every step.",
+            "/dev/stderr prints every step.",
             uri=str(self._endpoint),
             principal=self._server,
         ) from error

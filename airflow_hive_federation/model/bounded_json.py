@@ -43,14 +43,14 @@ def check_values(text: str | bytes, max_values: int = MAX_VALUES) -> None:
     # Nearly every text is shorter than the maximum, or has few marks even if those in strings count.
     if len(text) <= max_values or _marks(text) < max_values:
         return
-    whole = text if isinstance(text, str) else text.decode()
+    document = text if isinstance(text, str) else text.decode()
     count = at = 0
-    for string in _STRING.finditer(whole):
-        count += 1 + _marks_between(whole, at, string.start())
+    for string in _STRING.finditer(document):
+        count += 1 + _marks_between(document, at, string.start())
         at = string.end()
         if count > max_values:
             break
-    if count + _marks_between(whole, at, len(whole)) > max_values:
+    if count + _marks_between(document, at, len(document)) > max_values:
         raise ValueError(f"it holds more than {max_values} values")
 
 

@@ -105,10 +105,13 @@ class TableAltered(TableEvent):
 class PartitionsChanged(TableEvent):
     """The event of partitions that were added, altered or dropped.
 
+    :param named: names of all partitions that were changed, the former names of renamed ones included;
+        ``None`` if the message does not name them.
     :param gone: names of partitions that were dropped or renamed.
     :param truncated: names of partitions whose rows were removed.
     """
 
+    named: tuple[str, ...] | None = None
     gone: tuple[str, ...] = ()
     truncated: tuple[str, ...] = ()
 
@@ -131,7 +134,13 @@ class ConstraintsChanged(TableEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatisticsChanged(TableEvent):
-    """The event of column statistics that were written or deleted."""
+    """The event of column statistics that were written or deleted.
+
+    :param named: names of the partitions that they describe, none for those of a table; ``None`` if the
+        message does not name the partitions.
+    """
+
+    named: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -335,8 +344,9 @@ def _is_true(message: Mapping[str, Any], name: str) -> bool:
 
 def _partitions_altered(event: _Heading) -> Event:
     message = event.message()
+    named = _partition_names(message) if message.get("partitions") is not None else None
     truncated = _partition_names(message) if _is_true(message, "isTruncateOp") else ()
-    return PartitionsChanged(**event.table(), truncated=truncated)
+    return PartitionsChanged(**event.table(), named=named, truncated=truncated)
 
 
 def _partition_altered(event: _Heading) -> Event:
@@ -345,16 +355,19 @@ def _partition_altered(event: _Heading) -> Event:
     before, after = (
         thrift_json.loads(message[f"partitionObj{when}Json"])["1"]["lst"][2:] for when in ("Before", "After")
     )
-    former = (partition_name(list(message["keyValues"]), before),)
+    keys = list(message["keyValues"])
+    former = (partition_name(keys, before),)
     return PartitionsChanged(
         **event.table(),
+        named=former if before == after else (*former, partition_name(keys, after)),
         gone=() if before == after else former,
         truncated=former if _is_true(message, "isTruncateOp") else (),
     )
 
 
 def _partitions_dropped(event: _Heading) -> Event:
-    return PartitionsChanged(**event.table(), gone=_partition_names(event.message()))
+    names = _partition_names(event.message())
+    return PartitionsChanged(**event.table(), named=names, gone=names)
 
 
 def _partition_names(message: Mapping[str, Any]) -> tuple[str, ...]:
@@ -419,10 +432,22 @@ def _with_files(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
 
 
 def _partitions_added(event: _Heading) -> Event:
-    added = event.message().get("partitionFiles") or ()
+    message = event.message()
+    added = message.get("partitionFiles") or ()
     return PartitionsChanged(
-        **event.table(), kept=kept_files(file for partition in added for file in partition.get("files") or ())
+        **event.table(),
+        named=_partition_names(message) if message.get("partitions") is not None else None,
+        kept=kept_files(file for partition in added for file in partition.get("files") or ()),
     )
+
+
+def _partition_statistics(event: _Heading) -> Event:
+    message = event.message()
+    if not message.get("partVals") or not message.get("tableObjJson"):
+        return StatisticsChanged(**event.table())
+    # Field 8 of the IDL's Table is the list of its partition keys, after their type and their number.
+    keys = [key["1"]["str"] for key in thrift_json.loads(message["tableObjJson"])["8"]["lst"][2:]]
+    return StatisticsChanged(**event.table(), named=(partition_name(keys, message["partVals"]),))
 
 
 def _plain(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
@@ -454,14 +479,11 @@ _PARSERS: Mapping[str, Callable[[_Heading], Event]] = {
     ),
     "ADD_FOREIGNKEY": _foreign_key,
     **dict.fromkeys(
-        (
-            "UPDATE_TBL_COL_STAT_EVENT",
-            "DELETE_TBL_COL_STAT_EVENT",
-            "UPDATE_PART_COL_STAT_EVENT",
-            "DELETE_PART_COL_STAT_EVENT",
-        ),
-        _of_table(StatisticsChanged),
+        ("UPDATE_TBL_COL_STAT_EVENT", "DELETE_TBL_COL_STAT_EVENT"),
+        lambda event: StatisticsChanged(**event.table(), named=()),
     ),
+    "UPDATE_PART_COL_STAT_EVENT": _partition_statistics,
+    "DELETE_PART_COL_STAT_EVENT": _of_table(StatisticsChanged),
     "OPEN_TXN": _txns_opened,
     "COMMIT_TXN": _txn_ended(committed=True),
     "ABORT_TXN": _txn_ended(committed=False),

@@ -179,14 +179,14 @@ class _Rewriting:
 
     def _sparks_context(self) -> SqlContext:
         where = self._namespace()
-        here = where[0].lower() == _SPARKS_CATALOG
-        database = where[1] if here and len(where) == 2 else ""
+        is_sparks = where[0].lower() == _SPARKS_CATALOG
+        database = where[1] if is_sparks and len(where) == 2 else ""
         return SqlContext(
             dialect="spark",
             catalogs=frozenset({_SPARKS_CATALOG}),
             database=database.lower(),
             # Names of two parts belong to the catalog that was current as well.
-            elsewhere="" if here else where[0].lower(),
+            elsewhere="" if is_sparks else where[0].lower(),
         )
 
     def _namespace(self) -> list[str]:

@@ -83,7 +83,7 @@ class _ValidIds:
     def _cut(self, high_watermark: int) -> dict[str, object]:
         if high_watermark > self.high_watermark:
             raise ConfigurationError(
-                f"A list of valid ids up to {self.high_watermark} says nothing about {high_watermark}.",
+                f"A list of valid ids up to {self.high_watermark} does not cover {high_watermark}.",
                 remedy="Ask the metastore for a newer list.",
             )
         open_ids = self.open_ids[: bisect_right(self.open_ids, high_watermark)]
@@ -211,7 +211,7 @@ class ValidTxns(_ValidIds):
         return self._text()
 
 
-def _parse(rest: str, whole: str) -> dict[str, object]:
+def _parse(rest: str, text: str) -> dict[str, object]:
     try:
         if len(rest) > _LONGEST:
             raise ValueError("too long")
@@ -221,7 +221,7 @@ def _parse(rest: str, whole: str) -> dict[str, object]:
         high, lowest = int(parts[0]), int(parts[1])
         open_ids, aborted = (_split(parts, 2), _split(parts, 3))
     except ValueError as error:
-        shown = whole if len(whole) <= _SHOWN else f"{whole[:_SHOWN]}… ({len(whole)} characters)"
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
         raise AcidFormatError(
             f"Not a list of valid ids in Hive's form: {shown!r}.",
             remedy="Expected [db.table:]high watermark:lowest open:open ids:aborted ids.",

@@ -11,6 +11,7 @@ from airflow_hive_federation.errors import RoutingError
 from airflow_hive_federation.hooks.clusters import find_registry
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.cluster_links import (
     COPY,
@@ -23,6 +24,7 @@ from airflow_hive_federation.operators.cluster_links import (
     run_of,
 )
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.progress.observers import spaced
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -110,14 +112,11 @@ class AssignClusterOperator(_ClusterOperator):
                 databases=self.databases,
                 undo=self.undo,
                 dry_run=self.only_report,
-                progress=self._log_progress,
+                observer=spaced(task_observer(self.log)),
             )
         for name, reason in report.skipped.items():
             self.log.warning("%s is left as it is, because %s", name, reason)
         return report
-
-    def _log_progress(self, seen: int, total: int) -> None:
-        self.log.info("%s of %s tables", f"{seen:,}", f"{total:,}")
 
 
 class CopyToClusterOperator(_ClusterOperator):

@@ -35,7 +35,7 @@ class FailoverStartOperator(ReplicationOperator):
         with as_airflow_error():
             source, target, policy = self.ends()
             with source.pool() as source_pool, target.pool() as target_pool:
-                start_failover(source_pool, target_pool, policy, progress=self.log.info)
+                start_failover(source_pool, target_pool, policy, observer=self.observer)
             return SourceState(database=policy.source_database, writable=False)
 
 
@@ -70,8 +70,8 @@ class FailoverOperator(ReplicationOperator):
             source, target, policy = self.ends()
             with source.pool() as source_pool, target.pool() as target_pool:
                 if self.source_lost:
-                    return take_over(source_pool, target_pool, policy, progress=self.log.info).result()
-                return switch_roles(source_pool, target_pool, policy, progress=self.log.info).result()
+                    return take_over(source_pool, target_pool, policy, observer=self.observer).result()
+                return switch_roles(source_pool, target_pool, policy, observer=self.observer).result()
 
 
 class FailoverRollbackOperator(ReplicationOperator):
@@ -100,6 +100,6 @@ class FailoverRollbackOperator(ReplicationOperator):
             source, target, policy = self.ends()
             with source.pool() as source_pool, target.pool() as target_pool:
                 roll_back_failover(
-                    source_pool, target_pool, policy, target_lost=self.target_lost, progress=self.log.info
+                    source_pool, target_pool, policy, target_lost=self.target_lost, observer=self.observer
                 )
             return SourceState(database=policy.source_database, writable=True)

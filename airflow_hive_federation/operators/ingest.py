@@ -13,6 +13,7 @@ from airflow_hive_federation.hooks.error_translation import airflow_error, as_ai
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.progress.observers import spaced
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -160,6 +161,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
             metastore.settings,
             IngestRequest(**self._fields(IngestRequest)),
             storage_options=metastore.storage_options,
+            observer=spaced(self.observer),
         )
 
     def _ingest_query(self, metastore: HiveMetastoreHook) -> IngestReport:
@@ -170,7 +172,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         source = BaseHook.get_hook(str(self.sql_conn_id))
         if not isinstance(source, DbApiHook):
             raise ConfigurationError(
-                f"Connection {self.sql_conn_id} is of no database that is asked by SQL.",
+                f"Connection {self.sql_conn_id} is not of a SQL database.",
                 remedy="Name one whose hook is a DbApiHook.",
             )
         return ingest_query(

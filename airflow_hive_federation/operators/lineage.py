@@ -123,15 +123,17 @@ def _skipped(tables: Mapping[str, str]) -> Any:
     return facet(tables=dict(tables))
 
 
-def _output(one: TableDataset) -> Any:
+def _output(dataset: TableDataset) -> Any:
     from airflow.providers.common.compat.openlineage.facet import (
         OutputDataset,
         OutputStatisticsOutputDatasetFacet,
     )
 
     facets: dict[str, Any] = {}
-    if one.rows is not None or one.size_bytes is not None:
+    if dataset.rows is not None or dataset.size_bytes is not None:
         facets["outputStatistics"] = OutputStatisticsOutputDatasetFacet(
-            rowCount=one.rows, size=one.size_bytes
+            rowCount=dataset.rows, size=dataset.size_bytes
         )
-    return OutputDataset(namespace=one.namespace, name=f"{one.database}.{one.table}", outputFacets=facets)
+    return OutputDataset(
+        namespace=dataset.namespace, name=f"{dataset.database}.{dataset.table}", outputFacets=facets
+    )

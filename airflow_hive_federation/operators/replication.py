@@ -13,7 +13,8 @@ from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranc
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
-from airflow_hive_federation.hooks.probes import DrainProbe, logged
+from airflow_hive_federation.hooks.probes import DrainProbe, observed
+from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
     Lineage,
@@ -24,6 +25,7 @@ from airflow_hive_federation.operators.lineage import (
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
 from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.progress.events import CycleChosen
 from airflow_hive_federation.replication.policy import DRAIN_POLL, ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 from airflow_hive_federation.waiting import wait_until
@@ -88,11 +90,7 @@ class ReplicationBranchOperator(BaseBranchOperator):
         with as_airflow_error(), hook.client() as client:
             policy = rendered_policy(self.policy, hook.storage_options)
             published = is_published(client, policy)
-        self.log.info(
-            "%s is %s.",
-            policy.target_database,
-            "published: an increment" if published else "new: a bootstrap",
-        )
+        task_observer(self.log)(CycleChosen(database=policy.target_database, published=published))
         return self.increment_task_id if published else self.bootstrap_task_id
 
 
@@ -140,15 +138,15 @@ class BootstrapDumpOperator(ResultOperator):
                 with pool.client() as client:
                     start = begin_drain(client, policy.source_database)
                     self._drain(client, start, policy.open_txn_timeout_s)
-            return dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, progress=self.log.info)
+            return dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, observer=self.observer)
 
     def _drain(self, client: MetastoreClient, start: DrainStart, timeout_s: float) -> None:
         """Wait as :class:`OpenTransactionsDrainSensor` does."""
         from airflow_hive_federation.replication.dump.drain import abort_remaining
 
         probe = DrainProbe(source_conn_id=self.source_conn_id, start=start.to_json())
-        if not wait_until(logged(probe, self.log), replace(DRAIN_POLL, timeout_s=timeout_s)):
-            abort_remaining(client, start)
+        if not wait_until(observed(probe, self.observer), replace(DRAIN_POLL, timeout_s=timeout_s)):
+            abort_remaining(client, start, observer=self.observer)
 
 
 class IncrementalDumpOperator(ReplicationOperator):
@@ -174,7 +172,7 @@ class IncrementalDumpOperator(ReplicationOperator):
             source, target, policy = self.ends()
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool(1) as target_pool:
                 return dump_next_increment(
-                    source_pool, target_pool, policy, threads=_DUMP_CONNECTIONS, progress=self.log.info
+                    source_pool, target_pool, policy, threads=_DUMP_CONNECTIONS, observer=self.observer
                 )
 
 
@@ -231,14 +229,14 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             with source.pool() as source_pool, target.pool() as target_pool:
                 if is_idle(dump):
                     event_id = int(dump["event_id"])
-                    return load_idle(target_pool, policy, event_id, progress=self.log.info)
+                    return load_idle(target_pool, policy, event_id, observer=self.observer)
                 summary = load_dump(
                     source_pool,
                     target_pool,
                     policy,
                     dump_uri(dump),
                     run_copy=spark.copy_runner(policy),
-                    progress=self.log.info,
+                    observer=self.observer,
                 )
             changed = sorted(changed_tables(summary.dump, policy.storage_options))
             self.lineage = _lineage(source, target, policy, changed, summary.skipped)
@@ -299,7 +297,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
                     source=source_pool,
                     tables=tables,
                     row_digests=self.row_digests,
-                    progress=self.log.info,
+                    observer=self.observer,
                 )
             if self.fail:
                 report.raise_if_different()
@@ -353,7 +351,7 @@ class RepairReplicaOperator(SparkReplicationOperator):
                     run_copy=spark.copy_runner(policy),
                     run_verify=spark.verify_runner(),
                     tables=tables,
-                    progress=self.log.info,
+                    observer=self.observer,
                 )
             repaired.report.raise_if_different()
             return repaired.result()

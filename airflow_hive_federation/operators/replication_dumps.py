@@ -31,7 +31,7 @@ def latest_dump(dump: Any) -> Any:
 
 
 def is_idle(dump: Any) -> bool:
-    """Return whether a dump's summary says that nothing has changed."""
+    """Return whether nothing has changed, by a dump's summary."""
     return isinstance(dump, Mapping) and bool(dump.get("idle"))
 
 

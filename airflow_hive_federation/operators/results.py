@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_hive_federation.hooks.progress import task_observer
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from airflow.sdk import Context
+
+    from airflow_hive_federation.progress.observers import Observer
 
 
 class ResultOperator(BaseOperator):
@@ -19,6 +23,11 @@ class ResultOperator(BaseOperator):
         from airflow_hive_federation.model.results import result_json
 
         return result_json(self.perform(context))
+
+    @property
+    def observer(self) -> Observer:
+        """The observer that writes the events of progress into the task's log."""
+        return task_observer(self.log)
 
     @abstractmethod
     def perform(self, context: Context) -> DataclassInstance:

@@ -89,9 +89,9 @@ class Decimals:
 
     def _text(self, value: int) -> bytes:
         """Return the shortest text of a value as a decimal."""
-        whole, fraction = divmod(abs(value), 10**self.scale)
+        integer, fraction = divmod(abs(value), 10**self.scale)
         digits = f"{fraction:0{self.scale}}".rstrip("0")
-        return f"{'-' * (value < 0)}{whole}{'.' * bool(digits)}{digits}".encode()
+        return f"{'-' * (value < 0)}{integer}{'.' * bool(digits)}{digits}".encode()
 
 
 def _unscaled(array: pa.Array) -> _Numbers:

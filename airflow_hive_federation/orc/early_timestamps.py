@@ -79,8 +79,8 @@ def _whole_seconds(array: pa.Array) -> tuple[pa.Array, Nanoseconds]:
             "A timestamp lies in the last second before 1970, whose fractions ORC cannot store.",
             remedy="Write whole seconds.",
         )
-    whole = pa.array(seconds + is_rounded, pa.int64(), mask=nulls).cast(pa.timestamp("s"))
-    return whole, shortened(nanoseconds[~nulls], 10**9)
+    in_seconds = pa.array(seconds + is_rounded, pa.int64(), mask=nulls).cast(pa.timestamp("s"))
+    return in_seconds, shortened(nanoseconds[~nulls], 10**9)
 
 
 def with_nanoseconds(streams: Streams, nanoseconds: Mapping[int, Nanoseconds]) -> Streams:

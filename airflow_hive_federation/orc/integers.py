@@ -68,8 +68,8 @@ def runs_of(numbers: Numbers, *, signed: bool = True) -> Runs:
         content, run = (steps(int(numbers[0]), 0, count, signed=signed) for count in (len(numbers), 1))
         return Runs(content, [*range(0, len(content), len(run)), len(content)])
     wide = numbers.astype(np.int64, copy=False)
-    whole = len(wide) // RUN * RUN
-    made = [*_runs(wide[:whole].reshape(-1, RUN), signed), *_runs(wide[whole:].reshape(1, -1), signed)]
+    in_runs = len(wide) // RUN * RUN
+    made = [*_runs(wide[:in_runs].reshape(-1, RUN), signed), *_runs(wide[in_runs:].reshape(1, -1), signed)]
     return Runs(b"".join(made), [0, *accumulate(map(len, made))])
 
 
@@ -79,10 +79,10 @@ def has_shorter_form(values: Numbers) -> bool:
     Its runs are shorter if numbers repeat, or if a few numbers are longer than most. The result is also true
     for fewer values than a run has.
     """
-    whole = len(values) // RUN
-    if not whole:
+    full_runs = len(values) // RUN
+    if not full_runs:
         return True
-    sample = values[: whole * RUN].reshape(whole, RUN)[:: -(-whole // _SAMPLE)].astype(np.int64)
+    sample = values[: full_runs * RUN].reshape(full_runs, RUN)[:: -(-full_runs // _SAMPLE)].astype(np.int64)
     changes = np.diff(sample, axis=1)
     repeats = int(np.count_nonzero((changes[:, 1:] | changes[:, :-1]) == 0))
     sizes = np.where(sample < 0, ~sample, sample)
@@ -182,9 +182,9 @@ def steps(first: int, step: int, count: int, *, signed: bool = True) -> bytes:
     fold = zigzag if signed else int
     end = varint(zigzag(step))
     if not step:
-        whole, rest = divmod(count, RUN)
+        full_runs, rest = divmod(count, RUN)
         value = varint(fold(first)) + end
-        return (_header(_DELTA_RUN, RUN) + value) * whole + (
+        return (_header(_DELTA_RUN, RUN) + value) * full_runs + (
             _header(_DELTA_RUN, rest) + value if rest else b""
         )
     return b"".join(

@@ -20,7 +20,7 @@ from airflow_hive_federation.orc.arrow_columns import orc_width
 def whole_nested(rows: pa.Table) -> pa.Table:
     """Convert nested columns to a form that pyarrow stores correctly."""
     columns = [
-        pa.chunked_array([with_leaves(chunk, _whole) for chunk in column.chunks], column.type)
+        pa.chunked_array([with_leaves(chunk, _without_offset) for chunk in column.chunks], column.type)
         if pa.types.is_nested(column.type)
         else column
         for column in rows.columns
@@ -70,7 +70,7 @@ def with_leaves(array: pa.Array, change: Callable[[pa.Array, int], pa.Array], nu
     return change(array, number)
 
 
-def _whole(array: pa.Array, _number: int) -> pa.Array:
+def _without_offset(array: pa.Array, _number: int) -> pa.Array:
     # concat_arrays copies a slice only if it joins several arrays.
     return pa.concat_arrays([array, array.slice(0, 0)]) if array.offset else array
 

@@ -91,10 +91,10 @@ class Presence:
         if self.valid is None:
             return
         octets = np.packbits(self.valid)
-        whole = len(octets) // _LITERALS * _LITERALS
-        runs = np.empty((whole // _LITERALS, 1 + _LITERALS), np.uint8)
+        in_runs = len(octets) // _LITERALS * _LITERALS
+        runs = np.empty((in_runs // _LITERALS, 1 + _LITERALS), np.uint8)
         runs[:, 0] = 256 - _LITERALS
-        runs[:, 1:] = octets[:whole].reshape(-1, _LITERALS)
-        rest = octets[whole:].tobytes()
+        runs[:, 1:] = octets[:in_runs].reshape(-1, _LITERALS)
+        rest = octets[in_runs:].tobytes()
         end = bytes([256 - len(rest)]) + rest if rest else b""
         yield Stream(PRESENT, column, runs.tobytes() + end)

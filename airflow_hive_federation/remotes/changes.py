@@ -54,7 +54,7 @@ def fold(raw_events: Iterable[Any], database: str) -> Mapping[str, TableChange] 
             event = events.read_event(raw)
             _note(event, raw, database.lower(), changes)
         except _CannotTell as error:
-            log.warning("Event %s of the remote does not tell what it changed (%s).", raw.eventId, error)
+            log.warning("Event %s of the remote cannot be read (%s).", raw.eventId, error)
             return None
     return changes
 

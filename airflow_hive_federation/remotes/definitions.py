@@ -117,16 +117,16 @@ def why_not_view(view: Any, names: Renaming, linked: Mapping[str, str]) -> str |
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def _read_from_no_table(found: NamesRead) -> Iterator[str]:
+def _read_from_no_table(names: NamesRead) -> Iterator[str]:
     """Yield a reason for each source that the view reads and that is not a table of its metastore."""
-    for catalog, table in sorted(found.elsewhere):
+    for catalog, table in sorted(names.elsewhere):
         yield f"it reads {table} of the catalog {catalog}"
-    for table in sorted(found.of_session):
-        yield f"it reads {table} without saying of which database"
-    for database, function in sorted(found.functions):
+    for table in sorted(names.of_session):
+        yield f"it reads {table} without the name of its database"
+    for database, function in sorted(names.functions):
         yield f"it calls {database}.{function}, a function of a database"
-    if found.table_functions:
-        yield "it reads what a function returns, as a table"
+    if names.table_functions:
+        yield "it reads the rows of a table function"
 
 
 def _why_not_read(database: str, table: str, names: Renaming, linked: Mapping[str, str]) -> str | None:
@@ -259,11 +259,11 @@ def has_column_statistics(table: Any) -> bool:
     return bool("COLUMN_STATS" in (table.parameters or {}).get(ACCURATE, ""))
 
 
-def table_statistics(found: Sequence[types.ColumnStatisticsObj], made: Any) -> types.ColumnStatistics:
+def table_statistics(objects: Sequence[types.ColumnStatisticsObj], made: Any) -> types.ColumnStatistics:
     """Wrap column statistics as a local wire ``Table`` carries them."""
     return types.ColumnStatistics(
         statsDesc=types.ColumnStatisticsDesc(isTblLevel=True, dbName=made.dbName, tableName=made.tableName),
-        statsObj=list(found),
+        statsObj=list(objects),
         engine=ENGINE,
     )
 

@@ -28,10 +28,10 @@ def find_left_out(local: HiveCatalog, remote: Catalog, link: Link, breaker: Circ
     """
     name, database = link.local.database or "", link.remote.database or ""
     with local.client() as client:
-        here = {
+        local_tables = {
             str(table.tableName).lower(): table for table in client.get_tables(name, client.list_tables(name))
         }
-    linked = views.linked(here, link)
+    linked = views.linked(local_tables, link)
     with breaker.guard():
         missing = sorted({table_name.lower() for table_name in remote.list_tables(database)} - linked.keys())
         left_out = [
@@ -40,16 +40,16 @@ def find_left_out(local: HiveCatalog, remote: Catalog, link: Link, breaker: Circ
             for remote_table in remote.get_tables(database, batch)
         ]
     return {
-        str(remote_table.tableName).lower(): _reason(remote_table, link, here, linked)
+        str(remote_table.tableName).lower(): _reason(remote_table, link, local_tables, linked)
         for remote_table in left_out
     }
 
 
-def _reason(remote_table: Any, link: Link, here: Mapping[str, Any], linked: Mapping[str, str]) -> str:
+def _reason(remote_table: Any, link: Link, local_tables: Mapping[str, Any], linked: Mapping[str, str]) -> str:
     name = str(remote_table.tableName).lower()
-    if name in here:
+    if name in local_tables:
         local = Name(database=link.local.database, table=name)
-        present = readable_link(Kind.TABLE, local, here[name].parameters)
+        present = readable_link(Kind.TABLE, local, local_tables[name].parameters)
         if isinstance(present, DamagedLink):
             return str(present.error)
         return "the local name belongs to another table"

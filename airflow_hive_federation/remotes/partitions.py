@@ -32,8 +32,8 @@ def refresh(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) ->
     counts = (0, 0, 0)
     if names is None:
         with ends.local.client() as client:
-            here = client.list_partition_names(*names_of(link.local))
-        parts = _all_in_batches(remote, {*here, *_names_at_the_remote(ends, link)})
+            local_names = client.list_partition_names(*names_of(link.local))
+        parts = _all_in_batches(remote, {*local_names, *_names_at_the_remote(ends, link)})
     else:
         parts = _in_batches(remote, names)
     for batch, partitions in _read_ahead(ends, link, remote, parts):
@@ -87,10 +87,10 @@ def _read_ahead(
 
 
 def _bring(
-    ends: Ends, link: Link, remote: Any, names: Sequence[str] | None, found: Sequence[Any]
+    ends: Ends, link: Link, remote: Any, names: Sequence[str] | None, partitions: Sequence[Any]
 ) -> tuple[int, int, int]:
     """Bring the local partitions of these names up to date with those of the remote."""
-    wanted = _by_name(remote, found)
+    wanted = _by_name(remote, partitions)
     present = _by_name(remote, ends.local.get_partitions(*names_of(link.local), names))
     added = [partition for name, partition in wanted.items() if name not in present]
     altered = [

@@ -112,10 +112,10 @@ def _differs(remotes: Remotes, opened: OpenRemote) -> bool:
     link, catalog = opened.link, opened.catalog
     database = link.remote.database or ""
     if link.kind is Kind.DATABASE:
-        here = {
+        local_names = {
             member.remote.table for member in remotes.links(link.local.database) if member.kind is Kind.TABLE
         }
-        return here != set(catalog.list_tables(database))
+        return local_names != set(catalog.list_tables(database))
     try:
         table = catalog.get_table(database, link.remote.table or "")
     except NoSuchObjectError:

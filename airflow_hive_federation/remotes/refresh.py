@@ -238,12 +238,12 @@ class _Work:
             for name, change in sorted(changes.items())
         )
 
-    def _tables_then_views(self, found: Iterable[_Found]) -> list[_Outcome]:
+    def _tables_then_views(self, entries: Iterable[_Found]) -> list[_Outcome]:
         """Link the tables, then the views whose tables and views are all linked."""
         waiting: dict[str, _Found] = {}
 
         def tables() -> Iterator[_Found]:
-            for entry in found:
+            for entry in entries:
                 if entry[1] is not None and definitions.is_view(entry[1]):
                     waiting[entry[0]] = entry
                 else:
@@ -263,9 +263,9 @@ class _Work:
                 break
         return outcomes
 
-    def _left_out(self, found: _Found, reason: str) -> _Outcome:
+    def _left_out(self, entry: _Found, reason: str) -> _Outcome:
         """Leave a table out, and drop its link, which would show rows of the earlier table."""
-        name, _, present, _ = found
+        name, _, present, _ = entry
         table = present.get(name)
         link = table and readable_link(Kind.TABLE, self._local(name), table.parameters)
         if not isinstance(link, Link) or not link.member:
@@ -285,8 +285,8 @@ class _Work:
         with self.ends.breaker.guard():
             names = sorted(name.lower() for name in self.ends.remote.list_tables(database))
         with self.ends.local.client() as client:
-            here = {name.lower() for name in client.list_tables(self.link.local.database or "")}
-        for batch in batches(sorted(here - set(names)), TABLES_A_CALL):
+            local_names = {name.lower() for name in client.list_tables(self.link.local.database or "")}
+        for batch in batches(sorted(local_names - set(names)), TABLES_A_CALL):
             present = self._local_tables(batch)
             yield from ((name, None, present, _EVERYTHING) for name in batch)
         for batch in batches(names, TABLES_A_CALL):
@@ -295,7 +295,7 @@ class _Work:
                     (table.tableName or "").lower(): table
                     for table in self.ends.remote.get_tables(database, batch)
                 }
-            present = self._local_tables([name for name in batch if name in here])
+            present = self._local_tables([name for name in batch if name in local_names])
             yield from ((name, remote_tables.get(name), present, _EVERYTHING) for name in batch)
 
     def _side_by_side(self, tables: Iterable[_Found]) -> list[_Outcome]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import CycleRunningError, DumpIncompleteError, FileVanishedError
+from airflow_hive_federation.progress.events import UpToDate
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.dump import retention
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
@@ -28,8 +28,6 @@ from airflow_hive_federation.replication.replica.table_index import TableIndex
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
-logger = logging.getLogger(__name__)
-
 
 def is_published(client: MetastoreClient, policy: ReplicationPolicy) -> bool:
     """Return whether the target is published, so that the next cycle is an increment and not a bootstrap.
@@ -47,7 +45,7 @@ def dump_next_increment(
     *,
     mend: RepairPlan | None = None,
     threads: int = 8,
-    progress: Callable[[str], None] = logger.info,
+    observer: Observer = LOGGED,
 ) -> IncrementSummary:
     """Dump the increment that continues from the target's position.
 
@@ -62,7 +60,7 @@ def dump_next_increment(
     with target.client() as client:
         position = read_position(client, policy, also=mend.tables if mend else ())
     position.refuse_foreign_writes(policy, replaced=mend.replaced if mend else ())
-    return dump_increment(source, policy, position, mend=mend, threads=threads, progress=progress)
+    return dump_increment(source, policy, position, mend=mend, threads=threads, observer=observer)
 
 
 def load_dump(
@@ -72,8 +70,7 @@ def load_dump(
     dump: str,
     *,
     run_copy: CopyRunner,
-    progress: Callable[[str], None] = logger.info,
-    on_step: Callable[[str], None] = lambda _: None,
+    observer: Observer = LOGGED,
 ) -> LoadSummary:
     """Load the dump of a bootstrap or an increment, while no other cycle works on the target.
 
@@ -81,7 +78,7 @@ def load_dump(
     :param target: connections to the target.
     :param dump: URI of the dump.
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
-    :param on_step: receives the name of each step before the step begins; tests kill the process there.
+    :param observer: receives the events of progress.
     :raises CycleRunningError: another cycle works on the target, or has published since the dump.
     :raises CycleLostError: this process had sent no heartbeat for too long, and another may have taken its
         place.
@@ -95,14 +92,10 @@ def load_dump(
     manifest = directory.manifest()
     refuse_changed(dump, manifest, policy)
     increment = manifest.is_increment
-    with CycleLock(target, policy, progress=progress) as lock:
+    with CycleLock(target, policy, observer=observer) as lock:
         with target.client() as client:
             _refuse_overtaken(client, policy, dump, previous=manifest.previous if increment else None)
         lock.write_ticket(f"{dump}/load")
-
-        def step(name: str) -> None:
-            lock.check()
-            on_step(name)
 
         load = load_increment if increment else load_bootstrap
         try:
@@ -112,8 +105,7 @@ def load_dump(
                 policy,
                 dump,
                 run_copy=run_copy,
-                progress=progress,
-                on_step=step,
+                observer=observer,
                 check=lock.check,
             )
         except FileVanishedError as error:
@@ -124,7 +116,7 @@ def load_dump(
                 path=error.facts.get("path"),
             ) from error
         lock.prove()
-        retention.forget_old_dumps(policy, directory, progress=progress)
+        retention.forget_old_dumps(policy, directory, observer=observer)
     return summary
 
 
@@ -133,7 +125,7 @@ def load_idle(
     policy: ReplicationPolicy,
     event_id: int,
     *,
-    progress: Callable[[str], None] = logger.info,
+    observer: Observer = LOGGED,
 ) -> LoadSummary:
     """Record on the target that it has reached an event, if no change up to that event concerned it.
 
@@ -141,12 +133,12 @@ def load_idle(
     :param event_id: the event.
     :raises CycleRunningError: another cycle works on the target.
     """
-    with CycleLock(target, policy, progress=progress) as lock, lock.target.client() as client:
+    with CycleLock(target, policy, observer=observer) as lock, lock.target.client() as client:
         position = read_position(client, policy)
         if position.last_id <= event_id:
             record = CycleRecord(kind=IDLE, event_id=event_id, ended_s=int(time.time()))
             publish_target(client, policy, record)
-    progress(f"{policy.target_database} is up to date at event {max(event_id, position.last_id)}.")
+    observer(UpToDate(database=policy.target_database, event_id=max(event_id, position.last_id)))
     return LoadSummary(
         dump=position.dump,
         database=policy.target_database,

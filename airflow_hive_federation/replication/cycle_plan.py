@@ -6,12 +6,12 @@ with the target as a load would.
 
 from __future__ import annotations
 
-import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.progress.observers import LOGGED_QUIETLY, Observer
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
@@ -31,8 +31,6 @@ from airflow_hive_federation.transactions.lease import LeaseKeeper, end_lease
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +93,7 @@ def plan_cycle(
     target: MetastorePool,
     policy: ReplicationPolicy,
     *,
-    progress: Callable[[str], None] = logger.debug,
+    observer: Observer = LOGGED_QUIETLY,
 ) -> CyclePlan:
     """Plan the next cycle, and change neither side.
 
@@ -107,19 +105,19 @@ def plan_cycle(
         aside = replace(policy, dump_root=f"file:{directory}", functions_root=policy.root_of_functions)
         with target.client() as client:
             if is_published(client, policy):
-                return _plan_increment(source, target, client, aside, progress)
-            return _plan_bootstrap(source, client, aside, progress)
+                return _plan_increment(source, target, client, aside, observer)
+            return _plan_bootstrap(source, client, aside, observer)
 
 
 def _plan_bootstrap(
     source: MetastorePool,
     target: MetastoreClient,
     policy: ReplicationPolicy,
-    progress: Callable[[str], None],
+    observer: Observer,
 ) -> CyclePlan:
     with source.client() as client:
         start = begin_drain(client, policy.source_database)
-    dumped = dump_bootstrap(source, policy, start, progress=progress)
+    dumped = dump_bootstrap(source, policy, start, observer=observer)
     end_lease(source, dumped.lease)
     directory = DumpDirectory(dumped.dump)
     layout = expected_layout(target, policy)
@@ -144,9 +142,9 @@ def _plan_increment(
     target: MetastorePool,
     client: MetastoreClient,
     policy: ReplicationPolicy,
-    progress: Callable[[str], None],
+    observer: Observer,
 ) -> CyclePlan:
-    dumped = dump_next_increment(source, target, policy, progress=progress)
+    dumped = dump_next_increment(source, target, policy, observer=observer)
     if dumped.idle:
         return CyclePlan(
             database=policy.target_database,
@@ -195,7 +193,7 @@ class _Comparison:
         name = entry.name
         document = self._directory.table(name)
         new = entry.work is not TableWork.CONTINUE
-        copy = self._copy(name, document, new=new)
+        copy = self._copy(entry, document, new=new)
         partitions = {line.name for line in self._directory.partitions(name)}
         changes: list[str] = []
         existing: set[str] = set()
@@ -218,9 +216,10 @@ class _Comparison:
             changes=changes,
         )
 
-    def _copy(self, name: str, document: TableDocument, *, new: bool) -> TableCopy:
+    def _copy(self, entry: TableEntry, document: TableDocument, *, new: bool) -> TableCopy:
         if not document.kind.has_files:
             return TableCopy()
+        name = entry.name
         state = None if new else self._position.tables.get(name)
         return plan_copy(
             self._directory,
@@ -230,6 +229,7 @@ class _Comparison:
             visible=state.high_watermark if state else None,
             complete=state.complete if state else 0,
             before={} if new or document.kind.transactional else self._files_before(name),
+            only=None if new else entry.changes.concerned,
         )
 
     def _files_before(self, name: str) -> Mapping[str, tuple[int, int]]:

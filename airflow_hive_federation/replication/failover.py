@@ -20,8 +20,7 @@ event.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,17 @@ from airflow_hive_federation.errors import (
     TargetNotOursError,
     TunnelUnreachableError,
 )
+from airflow_hive_federation.progress.events import (
+    FailedOver,
+    NoFailoverStarted,
+    SourceIsReplica,
+    SourceMarked,
+    SourceWritable,
+    Step,
+    TargetNotChecked,
+)
+from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
+from airflow_hive_federation.progress.words import words
 from airflow_hive_federation.replication.cycle import dump_next_increment
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import abort_remaining, begin_drain, has_drained
@@ -52,8 +62,6 @@ from airflow_hive_federation.transactions.lease import end_lease
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
-
-logger = logging.getLogger(__name__)
 
 #: A side that is lost causes one of these errors.
 SILENCE = (MetastoreUnreachableError, MetastoreTimeoutError, TunnelUnreachableError)
@@ -123,9 +131,16 @@ class FailoverReport:
     @property
     def summary(self) -> str:
         """Return the report as one sentence."""
-        return (
-            f"Failed over: {self.database} of the former target may be written; {self.replica} of the former "
-            f"source is its replica at event {self.event_id}, by policy {self.policy.name!r}."
+        return words(self.event)
+
+    @property
+    def event(self) -> FailedOver:
+        """Return the report as an event of progress."""
+        return FailedOver(
+            database=self.database,
+            replica=self.replica,
+            event_id=self.event_id,
+            policy=self.policy.name,
         )
 
     def result(self) -> FailoverResult:
@@ -145,7 +160,7 @@ def start_failover(
     target: MetastorePool,
     policy: ReplicationPolicy,
     *,
-    progress: Callable[[str], None] = logger.info,
+    observer: Observer = LOGGED,
 ) -> None:
     """Mark the source as failing over, and let its open transactions end. The call may be repeated at will.
 
@@ -157,12 +172,12 @@ def start_failover(
     :raises CycleRunningError: a switch or a roll-back is marking the source at this moment.
     """
     with (
-        _source_lock(source, policy, progress) as lock,
+        _source_lock(source, policy, observer) as lock,
         lock.target.client() as source_client,
         target.client() as target_client,
     ):
         if _has_switched(source_client, policy):
-            progress(f"{policy.source_database} is a replica already.")
+            observer(SourceIsReplica(database=policy.source_database))
             return
         _refuse_replica(source_client, policy)
         loaded_dump(target_client, policy)
@@ -171,12 +186,12 @@ def start_failover(
     # No lock is held during the wait, so that a start that waits for an hour can be rolled back.
     with source.client() as source_client:
         start = begin_drain(source_client, policy.source_database)
-        progress(f"{policy.source_database} is marked; waiting for {len(start.transactions)} transactions.")
-        if has_drained(source_client, start, timeout_s=policy.open_txn_timeout_s):
+        observer(SourceMarked(database=policy.source_database, transactions=len(start.transactions)))
+        if has_drained(source_client, start, timeout_s=policy.open_txn_timeout_s, observer=observer):
             return
-    with _source_lock(source, policy, progress) as lock, lock.target.client() as source_client:
+    with _source_lock(source, policy, observer) as lock, lock.target.client() as source_client:
         _refuse_unmarked(source_client, policy)
-        abort_remaining(source_client, start)
+        abort_remaining(source_client, start, observer=observer)
 
 
 def roll_back_failover(
@@ -185,7 +200,7 @@ def roll_back_failover(
     policy: ReplicationPolicy,
     *,
     target_lost: bool = False,
-    progress: Callable[[str], None] = logger.info,
+    observer: Observer = LOGGED,
 ) -> None:
     """Undo the start of a failover: the source may be written again.
 
@@ -199,14 +214,14 @@ def roll_back_failover(
     """
     with ExitStack() as locks:
         try:
-            locks.enter_context(CycleLock(target, policy, fences=False, progress=progress))
+            locks.enter_context(CycleLock(target, policy, fences=False, observer=observer))
             with target.client() as target_client:
                 _refuse_let_go(target_client, policy)
         except SILENCE as error:
             if not target_lost:
                 raise
-            progress(f"The target of policy {policy.name!r} is not checked: {error}")
-        lock = locks.enter_context(_source_lock(source, policy, progress))
+            observer(TargetNotChecked(policy=policy.name, reason=str(error)))
+        lock = locks.enter_context(_source_lock(source, policy, observer))
         with lock.target.client() as client:
             if _has_switched(client, policy):
                 raise FailoverError(
@@ -215,11 +230,11 @@ def roll_back_failover(
                 )
             _refuse_replica(client, policy)
             if not _is_marked(client, policy):
-                progress(f"{policy.source_database}: no failover was started, so none is rolled back.")
+                observer(NoFailoverStarted(database=policy.source_database))
                 return
             _alter(client, policy.source_database, dict.fromkeys(_SOURCE))
             lock.prove()
-    progress(f"{policy.source_database} may be written again.")
+    observer(SourceWritable(database=policy.source_database))
 
 
 def switch_roles(
@@ -227,8 +242,7 @@ def switch_roles(
     target: MetastorePool,
     policy: ReplicationPolicy,
     *,
-    progress: Callable[[str], None] = logger.info,
-    on_step: Callable[[str], None] = lambda _: None,
+    observer: Observer = LOGGED,
 ) -> FailoverReport:
     """Make the source a replica of the target.
 
@@ -236,21 +250,21 @@ def switch_roles(
 
     :param source: connections to the source.
     :param target: connections to the target.
-    :param on_step: receives the name of each step before the step begins; tests kill the process there.
+    :param observer: receives the events of progress.
     :raises FailoverError: the failover was not started, or the source was written to since the last
         increment, or the source has an object that the target's copy cannot stand for.
     :raises TargetNotOursError: the target is not the policy's.
     :raises CycleRunningError: a cycle works on one of the two databases.
     """
     back = reverse_policy(source, policy)
-    with CycleLock(target, policy, progress=progress) as own, _source_lock(source, policy, progress) as other:
+    with CycleLock(target, policy, observer=observer) as own, _source_lock(source, policy, observer) as other:
         return _Switch(
             source=other.target,
             target=own.target,
             policy=policy,
             back=back,
-            progress=progress,
-            on_step=on_step,
+            observer=observer,
+            step=Steps(observer, policy.target_database),
             locks=(own, other),
         ).run()
 
@@ -294,25 +308,25 @@ class _Switch:
     target: MetastorePool
     policy: ReplicationPolicy
     back: ReplicationPolicy
-    progress: Callable[[str], None]
-    on_step: Callable[[str], None]
+    observer: Observer
+    step: Steps
     locks: tuple[CycleLock, ...]
 
     def run(self) -> FailoverReport:
         if not is_switched(self.source, self.policy):
-            self.on_step("check")
+            self.step(Step.CHECK)
             self._refuse_unready()
-            self.on_step("baseline")
+            self.step(Step.BASELINE)
             baseline = self._baseline()
-            self.on_step("source becomes target")
+            self.step(Step.SOURCE_BECOMES_TARGET)
             # Writing the baseline took time, in which the source may have been changed.
             self._refuse_unready()
             self._prove()
             self._demote(baseline)
-        self.on_step("target becomes source")
+        self.step(Step.TARGET_BECOMES_SOURCE)
         self._prove()
         self._promote()
-        self.on_step("end")
+        self.step(Step.END_FAILOVER)
         with self.source.client() as client:
             _alter(client, self.policy.source_database, {markers.FAILOVER: None})
             parameters = client.get_database(self.policy.source_database).parameters or {}
@@ -323,7 +337,7 @@ class _Switch:
             event_id=int(parameters[markers.LAST_ID]),
             policy=self.back,
         )
-        self.progress(report.summary)
+        self.observer(report.event)
         return report
 
     def _prove(self) -> None:
@@ -337,7 +351,7 @@ class _Switch:
     def _refuse_unready(self) -> None:
         with self.source.client() as client:
             _refuse_unmarked(client, self.policy)
-        dumped = dump_next_increment(self.source, self.target, self.policy, progress=self.progress)
+        dumped = dump_next_increment(self.source, self.target, self.policy, observer=self.observer)
         if not dumped.idle:
             end_lease(self.source, dumped.lease)
             raise FailoverError(
@@ -350,7 +364,7 @@ class _Switch:
         """Record the state of both sides in a dump of the new source, as of one of its events."""
         with self.target.client() as client:
             start = begin_drain(client, self.policy.target_database)
-        dumped = dump_bootstrap(self.target, self.back, start, adopted=True, progress=self.progress)
+        dumped = dump_bootstrap(self.target, self.back, start, adopted=True, observer=self.observer)
         end_lease(self.target, dumped.lease)
         directory = DumpDirectory(dumped.dump, self.policy.storage_options)
         with self.source.client() as client:
@@ -405,14 +419,12 @@ def let_go(client: MetastoreClient, policy: ReplicationPolicy) -> None:
     _alter(client, policy.target_database, dict.fromkeys(_TARGET))
 
 
-def _source_lock(
-    source: MetastorePool, policy: ReplicationPolicy, progress: Callable[[str], None]
-) -> CycleLock:
+def _source_lock(source: MetastorePool, policy: ReplicationPolicy, observer: Observer) -> CycleLock:
     """Return the lock of the source's database as the target of the way back.
 
     Every step that marks the source holds this lock.
     """
-    return CycleLock(source, policy.reversed(), fences=False, progress=progress)
+    return CycleLock(source, policy.reversed(), fences=False, observer=observer)
 
 
 def _is_marked(source: MetastoreClient, policy: ReplicationPolicy) -> bool:

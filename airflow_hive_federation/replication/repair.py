@@ -9,12 +9,13 @@ mends that table, and then copies only that table.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.progress.events import RepairStarting
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.dump.repair_plan import repair_plan_of
 from airflow_hive_federation.replication.load.bootstrap import CopyRunner
@@ -30,8 +31,6 @@ from airflow_hive_federation.replication.verify.verify import (
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastorePool
-
-logger = logging.getLogger(__name__)
 
 #: The first round mends a table, the second mends what the first uncovered, and the third replaces the table.
 #: No fourth method exists.
@@ -100,8 +99,7 @@ def repair_replica(
     run_copy: CopyRunner,
     run_verify: VerifyRunner,
     tables: Collection[str] | None = None,
-    progress: Callable[[str], None] = logger.info,
-    on_step: Callable[[str], None] = lambda _: None,
+    observer: Observer = LOGGED,
 ) -> RepairReport:
     """Verify a target, mend its differences, and verify it again.
 
@@ -110,8 +108,7 @@ def repair_replica(
     :param run_copy: carries out a copy plan.
     :param run_verify: reads files by Spark, see :func:`~.verify.verify_replica`.
     :param tables: tables whose files and rows are compared; all by default.
-    :param on_step: receives the name of each step of the loads before the step begins; tests kill the process
-        there.
+    :param observer: receives the events of progress.
     :return: the mended differences; its ``report`` holds those that remain.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
     :raises CycleRunningError: another cycle works on the target.
@@ -123,7 +120,7 @@ def repair_replica(
         with target.client() as client:
             dump = loaded_dump(client, policy)
         return verify_replica(
-            target, policy, dump, run_verify=run_verify, source=source, tables=tables, progress=progress
+            target, policy, dump, run_verify=run_verify, source=source, tables=tables, observer=observer
         )
 
     report = verify()
@@ -142,9 +139,9 @@ def repair_replica(
         mend = repair_plan_of(
             mendable, again={difference.table for difference in mendable if difference in seen}
         )
-        progress(f"{policy.target_database}: mending {', '.join(sorted(mend.tables))}")
-        dumped = dump_next_increment(source, target, policy, mend=mend, progress=progress)
-        load_dump(source, target, policy, dumped.dump, run_copy=run_copy, progress=progress, on_step=on_step)
+        observer(RepairStarting(database=policy.target_database, tables=tuple(sorted(mend.tables))))
+        dumped = dump_next_increment(source, target, policy, mend=mend, observer=observer)
+        load_dump(source, target, policy, dumped.dump, run_copy=run_copy, observer=observer)
         seen += [difference for difference in mendable if difference not in seen]
         mended |= mend.tables
         replaced |= mend.replaced

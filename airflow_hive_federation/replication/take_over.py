@@ -14,7 +14,6 @@ copied so far.
 
 from __future__ import annotations
 
-import logging
 import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +22,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
 from airflow_hive_federation.errors import FailoverError, NoSuchObjectError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.progress.events import Step, TakenOver
+from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
+from airflow_hive_federation.progress.words import words
 from airflow_hive_federation.replication.failover import SILENCE, FailoverResult, let_go
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
@@ -46,8 +48,6 @@ from airflow_hive_federation.storage.publishing import remove_file
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, kw_only=True)
 class TakeOverReport:
@@ -65,10 +65,12 @@ class TakeOverReport:
     @property
     def summary(self) -> str:
         """Return the report as one sentence."""
-        return (
-            f"Taken over without its source: {self.database} may be written. It has the source's events up "
-            f"to {self.event_id}; what the source did after is lost with it."
-        )
+        return words(self.event)
+
+    @property
+    def event(self) -> TakenOver:
+        """Return the report as an event of progress."""
+        return TakenOver(database=self.database, event_id=self.event_id)
 
     def result(self) -> FailoverResult:
         """Return the report as tasks and commands return it."""
@@ -86,8 +88,7 @@ def take_over(
     target: MetastorePool,
     policy: ReplicationPolicy,
     *,
-    progress: Callable[[str], None] = logger.info,
-    on_step: Callable[[str], None] = lambda _: None,
+    observer: Observer = LOGGED,
 ) -> TakeOverReport:
     """Let go of a target whose source does not answer.
 
@@ -95,7 +96,7 @@ def take_over(
 
     :param source: connections to the source, which must not answer.
     :param target: connections to the target.
-    :param on_step: receives the name of each step before the step begins; tests kill the process there.
+    :param observer: receives the events of progress.
     :raises FailoverError: the source answers, whether or not it has the database.
     :raises ConfigurationError: a load remains to be finished, and the policy has changed since its dump was
         written.
@@ -103,28 +104,29 @@ def take_over(
     :raises CycleRunningError: a cycle works on the target.
     """
     _refuse_living(source, policy)
-    with CycleLock(target, policy, progress=progress) as lock:
+    with CycleLock(target, policy, observer=observer) as lock:
+        step = Steps(observer, policy.target_database)
         with target.client() as client:
             unfinished = list(unfinished_loads(policy, loaded_dump(client, policy)))
         for dump in unfinished:
             if _is_copied(dump):
-                on_step("end load")
-                _end_load(source, lock, policy, dump, progress)
+                step(Step.END_LOAD)
+                _end_load(source, lock, policy, dump, observer)
         with lock.target.client() as client:
-            on_step("remove files")
+            step(Step.REMOVE_FILES)
             removing = _Removing(policy=policy, check=lock.check)
             removed = sum(_remove_orphans(client, removing, dump) for dump in unfinished)
             removed += _remove_invisible(client, removing)
-            on_step("abort")
+            step(Step.ABORT)
             Replay(client, policy).sweep(())
             event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
-            on_step("let go")
+            step(Step.LET_GO)
             # The removals took time, and a source that has come back meanwhile may be written.
             _refuse_living(source, policy)
             let_go(client, policy)
             lock.prove()
     report = TakeOverReport(database=policy.target_database, event_id=event_id, removed=removed)
-    progress(report.summary)
+    observer(report.event)
     return report
 
 
@@ -160,7 +162,7 @@ def _end_load(
     lock: CycleLock,
     policy: ReplicationPolicy,
     dump: DumpDirectory,
-    progress: Callable[[str], None],
+    observer: Observer,
 ) -> None:
     target, manifest = lock.target, dump.manifest()
     with target.client() as client:
@@ -174,8 +176,7 @@ def _end_load(
             policy,
             dump.uri,
             run_copy=_nothing_to_copy,
-            progress=progress,
-            on_step=lambda _: lock.check(),
+            observer=observer,
             check=lock.check,
         )
     except SILENCE:

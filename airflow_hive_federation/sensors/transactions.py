@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.probes import DrainProbe, ProbeAnswer
+from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.replication.policy import DRAIN_POLL, duration_s
 from airflow_hive_federation.sensors.waiting import ProbeSensor
 from airflow_hive_federation.waiting import PollPolicy
@@ -72,13 +73,7 @@ class OpenTransactionsDrainSensor(ProbeSensor):
 
         with HiveMetastoreHook(self.source_conn_id).client() as client:
             start = begin_drain(client, str(self.database).lower())
-        self.log.info(
-            "%s: event %d; %d transaction(s) to wait for: %s",
-            start.database,
-            start.event_id,
-            len(start.transactions),
-            _listed(start.transactions),
-        )
+        task_observer(self.log)(start.event)
         return DrainProbe(source_conn_id=self.source_conn_id, start=start.to_json())
 
     def finish(self, answer: ProbeAnswer) -> dict[str, Any]:
@@ -89,11 +84,5 @@ class OpenTransactionsDrainSensor(ProbeSensor):
         aborted: Sequence[int] = ()
         if not answer:
             with HiveMetastoreHook(self.source_conn_id).client() as client:
-                aborted = abort_remaining(client, start)
-        if aborted:
-            self.log.warning("Aborted after the timeout: %s", _listed(aborted))
+                aborted = abort_remaining(client, start, observer=task_observer(self.log))
         return {**start.to_json(), "aborted": list(aborted)}
-
-
-def _listed(ids: Sequence[int]) -> str:
-    return ", ".join(map(str, ids)) or "none"

@@ -20,7 +20,8 @@ from airflow_hive_federation.hooks.compat import (
     TaskDeferralTimeout,
 )
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
-from airflow_hive_federation.hooks.probes import Probe, ProbeAnswer, logged
+from airflow_hive_federation.hooks.probes import Probe, ProbeAnswer, observed
+from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.replication.policy import duration_s
 from airflow_hive_federation.triggers.waiting import ProbeTrigger
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy, wait_until
@@ -90,7 +91,7 @@ class ProbeSensor(BaseSensorOperator):
             probe = self.probe()
             # The first look is in the worker, so that an error appears at once; mostly it is the only one.
             policy = self.poll_policy(0.0 if self.deferrable else self.timeout_s)
-            answer = wait_until(logged(probe, self.log), policy)
+            answer = wait_until(observed(probe, task_observer(self.log)), policy)
             if self.deferrable and not answer and self.timeout_s:
                 self._defer(probe, deadline_s)
             return self.finish(answer)
@@ -98,7 +99,7 @@ class ProbeSensor(BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once, or until a metastore that does not answer has been tried for long enough."""
         with as_airflow_error():
-            answer = wait_until(logged(self.probe(), self.log), self.poll_policy(0.0))
+            answer = wait_until(observed(self.probe(), task_observer(self.log)), self.poll_policy(0.0))
         self._answer = answer
         return PokeReturnValue(is_done=answer.ready, xcom_value=answer.value)
 
@@ -107,7 +108,7 @@ class ProbeSensor(BaseSensorOperator):
         if "error" in event:
             raise airflow_error(event["error"], retryable=event["retryable"])
         with as_airflow_error():
-            return self.finish(ProbeAnswer(**event))
+            return self.finish(ProbeAnswer.from_json(event))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Resume the task after its trigger, with the same exceptions as a wait in a worker."""

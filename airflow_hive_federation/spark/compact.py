@@ -26,8 +26,8 @@ from airflow_hive_federation.storage.publishing import write_atomically
 
 JOB = "merge-buckets"
 
-_BYTES_A_TASK = 256 * 1024 * 1024
-_FILES_A_TASK = 100
+_BYTES_PER_TASK = 256 * 1024 * 1024
+_FILES_PER_TASK = 100
 _MERGES, _OUTCOMES = "merges.jsonl", "outcomes.jsonl"
 
 
@@ -51,8 +51,8 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
         context.defaultParallelism,
         size_of=lambda numbered_merge: numbered_merge[1].size_bytes,
         name_of=lambda numbered_merge: f"{numbered_merge[1].table.location}/{numbered_merge[1].output}",
-        bytes_per_task=_BYTES_A_TASK,
-        files_per_task=_FILES_A_TASK,
+        bytes_per_task=_BYTES_PER_TASK,
+        files_per_task=_FILES_PER_TASK,
     )
     threads = max(1, context.defaultParallelism // max(1, len(groups)))
     task = MergeTask(options=options, compression=args.compression, threads=threads)

@@ -19,6 +19,8 @@ from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.progress.events import FileJob, FilesProcessed
+from airflow_hive_federation.progress.observers import LOGGED
 from airflow_hive_federation.spark.balancing import balance
 from airflow_hive_federation.spark.failures import combined, error_to_json
 from airflow_hive_federation.spark.groups import (
@@ -26,7 +28,6 @@ from airflow_hive_federation.spark.groups import (
     GroupTask,
     failures_of,
     new_run_id,
-    progress_line,
     run_groups,
 )
 from airflow_hive_federation.storage.bandwidth import TokenBucket
@@ -224,7 +225,7 @@ def copy_plan(
         bytes_done=context.accumulator(0),
     )
     results = run_groups(
-        context, groups, task, name="copy-files", total_bytes=sum(item.size_bytes for item in pending)
+        context, groups, task, job=FileJob.COPY, total_bytes=sum(item.size_bytes for item in pending)
     )
     if any(result.attempt for result in results) or _speculates(context):
         # Failed or killed attempts may have left temporary files of this very run.
@@ -331,10 +332,16 @@ def _finish(
     document = {**asdict(summary), "failures": [error_to_json(failure) for failure in failures]}
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     write_atomically(join(outcomes_uri, SUMMARY), [text.encode()], options, private=True)
-    rate = summary.copied_bytes / max(summary.seconds, 0.001)
-    present = summary.copied + summary.identical
-    count = f"{present + summary.recorded:,} of {summary.files:,}"
-    logger.info(progress_line("copy-files", count, summary.copied_bytes, summary.size_bytes, rate))
+    LOGGED(
+        FilesProcessed(
+            job=FileJob.COPY,
+            files=summary.copied + summary.identical + summary.recorded,
+            all_files=summary.files,
+            size_bytes=summary.copied_bytes,
+            all_bytes=summary.size_bytes,
+            bytes_per_s=summary.copied_bytes / max(summary.seconds, 0.001),
+        )
+    )
     if summary.unpreserved:
         logger.warning(
             "copy-files: %s files, or directories of theirs, have another owner, group or mode than their "

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from airflow_hive_federation.progress.events import FileJob
 from airflow_hive_federation.spark.balancing import deal
 from airflow_hive_federation.spark.failures import combined
 from airflow_hive_federation.spark.groups import GroupTask, failures_of, new_run_id, run_groups
@@ -90,7 +91,7 @@ def digest_plan(
         bytes_done=context.accumulator(0),
     )
     total_bytes = sum(item.size_bytes for item in items)
-    results = run_groups(context, groups, task, name="digest-files", total_bytes=total_bytes)
+    results = run_groups(context, groups, task, job=FileJob.DIGEST, total_bytes=total_bytes)
     failures = failures_of(results)
     if failures:
         raise combined(failures)

@@ -8,7 +8,6 @@ write replaces a part file as a whole, so a killed task leaves only valid part f
 from __future__ import annotations
 
 import hashlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,17 +24,17 @@ from airflow_hive_federation.errors import (
     StorageFullError,
     StoragePermissionError,
 )
+from airflow_hive_federation.progress.events import FileJob, FilesProcessed
+from airflow_hive_federation.progress.observers import LOGGED
 from airflow_hive_federation.spark.failures import error_from_json, error_to_json, from_spark
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.storage.plan_files import write_records
 
-logger = logging.getLogger(__name__)
-
 #: Seconds between two writes of a running task's records; a kill loses at most the records of this time.
 _RECORD_EVERY_S = 2.0
 
-#: Seconds between two progress lines.
+#: Seconds between two events of progress.
 _PROGRESS_EVERY_S = 5.0
 
 #: Pauses, in seconds, before a retry after a storage failure of unknown cause.
@@ -93,8 +92,8 @@ class GroupTask:
     :param threads: number of items that the task processes at the same time.
     :param bytes_per_s: the task's share of the bandwidth; ``None`` for no limit.
     :param options: storage options of the records' directory.
-    :param files_done: counts items for the progress line.
-    :param bytes_done: counts bytes for the progress line.
+    :param files_done: counts items for the events of progress.
+    :param bytes_done: counts bytes for the events of progress.
     """
 
     work: Work
@@ -149,14 +148,14 @@ class GroupTask:
 
 
 def run_groups(
-    context: Any, groups: Sequence[Sequence[Any]], task: GroupTask, *, name: str, total_bytes: int
+    context: Any, groups: Sequence[Sequence[Any]], task: GroupTask, *, job: FileJob, total_bytes: int
 ) -> list[GroupResult]:
-    """Run one task per group, wait for all, and log the progress every few seconds.
+    """Run one task per group, wait for all, and report the progress every few seconds.
 
     :param context: the SparkContext.
     :param groups: items, grouped by :func:`.balancing.deal`.
     :param task: the function of each task.
-    :param name: name of the job, at the start of each progress line.
+    :param job: the job, which names the work in Spark's UI and in the events of progress.
     :param total_bytes: bytes of all items.
     :raises SparkJobError: a task failed as a whole; failures of single items are in the results instead.
     """
@@ -164,9 +163,9 @@ def run_groups(
 
     if not groups:
         return []
-    context.setJobDescription(name)
+    context.setJobDescription(job.value)
     total_files = sum(len(group) for group in groups)
-    with _progress(task, name, total_files, total_bytes):
+    with _progress(task, job, total_files, total_bytes):
         try:
             results: list[GroupResult] = (
                 context.parallelize(groups, len(groups)).mapPartitions(task).collect()
@@ -237,30 +236,29 @@ def _group_result(
 
 
 @contextmanager
-def _progress(task: GroupTask, name: str, files: int, size_bytes: int) -> Iterator[None]:
-    """Log the tasks' progress from a thread of the driver while the block runs."""
+def _progress(task: GroupTask, job: FileJob, files: int, size_bytes: int) -> Iterator[None]:
+    """Report the tasks' progress from a thread of the driver while the block runs."""
     ended = threading.Event()
     begun_at = time.monotonic()
 
-    def tell() -> None:
+    def report() -> None:
         while not ended.wait(_PROGRESS_EVERY_S):
-            done_files = getattr(task.files_done, "value", 0)
             done_bytes = getattr(task.bytes_done, "value", 0)
-            rate = done_bytes / (time.monotonic() - begun_at)
-            count = f"{done_files:,} of {files:,}"
-            logger.info(progress_line(name, count, done_bytes, size_bytes, rate))
+            LOGGED(
+                FilesProcessed(
+                    job=job,
+                    files=getattr(task.files_done, "value", 0),
+                    all_files=files,
+                    size_bytes=done_bytes,
+                    all_bytes=size_bytes,
+                    bytes_per_s=done_bytes / (time.monotonic() - begun_at),
+                )
+            )
 
-    thread = threading.Thread(target=tell, name="progress", daemon=True)
+    thread = threading.Thread(target=report, name="progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
-
-
-def progress_line(name: str, count: str, done_bytes: int, all_bytes: int, rate: float) -> str:
-    """Return ``copy-files: 1,200 of 2,200 files, 120.0 of 220.0 MB, 85.3 MB/s``; 1 MB is a million bytes."""
-    return (
-        f"{name}: {count} files, {done_bytes / 1e6:,.1f} of {all_bytes / 1e6:,.1f} MB, {rate / 1e6:,.1f} MB/s"
-    )

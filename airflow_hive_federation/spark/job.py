@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn, Protocol, cast
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.progress.lines import EventFormatter
 from airflow_hive_federation.spark.failures import RESULT_MARK, error_line, from_spark, result_line
 from airflow_hive_federation.storage.publishing import write_atomically
 
@@ -76,7 +77,9 @@ def main(argv: Sequence[str]) -> int:
     ``--report URI``, before the job's name, also writes the result to a file, for drivers without a readable
     output.
     """
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
+    output = logging.StreamHandler(sys.stdout)
+    output.setFormatter(EventFormatter("%(message)s"))
+    logging.basicConfig(handlers=[output], level=logging.INFO)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     options = _take_options()
     report, job, arguments = _split(argv)
@@ -87,9 +90,9 @@ def main(argv: Sequence[str]) -> int:
         line, code = error_line(error), 1
     except Exception as error:
         # Report the error before it propagates: the log gets the traceback, and the submitter reads the line.
-        _tell(error_line(from_spark(error)), report, options)
+        _report(error_line(from_spark(error)), report, options)
         raise
-    _tell(line, report, options)
+    _report(line, report, options)
     return code
 
 
@@ -132,7 +135,7 @@ def _take_options() -> dict[str, Any] | None:
     return json.loads(text) if text else None
 
 
-def _tell(line: str, report: str | None, options: Mapping[str, Any] | None) -> None:
+def _report(line: str, report: str | None, options: Mapping[str, Any] | None) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
     if report is not None:

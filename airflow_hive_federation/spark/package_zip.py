@@ -24,6 +24,7 @@ _PARTS = (
     "metastore",
     "model",
     "orc",
+    "progress",
     "replication/format",
     "spark",
     "storage",

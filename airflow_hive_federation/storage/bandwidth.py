@@ -27,7 +27,7 @@ class TokenBucket:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if bytes_per_s < 1:
-            raise ValueError(f"a rate of {bytes_per_s} bytes a second moves nothing")
+            raise ValueError(f"a rate of {bytes_per_s} bytes per second moves nothing")
         self._rate = float(bytes_per_s)
         self._clock = clock
         self._sleep = sleep

@@ -120,7 +120,7 @@ def fence_of(plan_uri: str, options: Mapping[str, Any] | None = None) -> Fence:
         return Fence(uri=str(ticket["fence"]), epoch=int(ticket["epoch"]), options=options)
     except (ValueError, KeyError, TypeError) as error:
         raise DumpCorruptError(
-            f"{uri} does not say which fence its copy plan is carried out behind: {error}",
+            f"{uri} does not name the fence of its copy plan: {error}",
             remedy="Load the dump again: the file is written anew.",
             path=uri,
         ) from error

@@ -10,7 +10,7 @@ from airflow_hive_federation.storage.filesystem import local_path
 
 T = TypeVar("T")
 _THREADS = 8
-_LOCAL_FILES_A_THREAD = 64
+_LOCAL_FILES_PER_THREAD = 64
 
 
 def side_by_side(ask: Callable[[str], T], uris: Sequence[str]) -> list[T]:
@@ -23,7 +23,7 @@ def side_by_side(ask: Callable[[str], T], uris: Sequence[str]) -> list[T]:
     """
     threads = _THREADS
     if all(local_path(uri) is not None for uri in uris):
-        threads = min(threads, len(uris) // _LOCAL_FILES_A_THREAD)
+        threads = min(threads, len(uris) // _LOCAL_FILES_PER_THREAD)
     if threads < 2 or len(uris) < 2:
         return [ask(uri) for uri in uris]
     with ThreadPoolExecutor(threads, thread_name_prefix="store") as pool:

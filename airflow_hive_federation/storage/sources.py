@@ -59,8 +59,8 @@ class SourceRoots:
         for root in chosen:
             if bound and not any(_is_within(root, outer) for outer in bound):
                 raise ConfigurationError(
-                    f"allowed_source_roots has {root}, which lies outside of what the administrator of this "
-                    f"worker allows: {ROOTS_VARIABLE} is {', '.join(bound)}.",
+                    f"allowed_source_roots has {root}, outside of the roots that this worker's administrator "
+                    f"allows: {ROOTS_VARIABLE} is {', '.join(bound)}.",
                     remedy="Name directories below those, or have the variable extended.",
                     path=root,
                 )

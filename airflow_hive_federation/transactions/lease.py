@@ -119,7 +119,7 @@ class LeaseKeeper:
             raise TransactionAbortedError(
                 f"Read transaction {self.txn_id} on the source is lost: {loss.description}. Files may have "
                 "been removed while they were listed.",
-                remedy="Run it again: what was listed is not used.",
+                remedy="Run it again: the listing is not used.",
                 txn_id=self.txn_id,
             ) from loss.cause
 
@@ -133,7 +133,7 @@ class LeaseKeeper:
     def _warn(self, loss: Loss) -> None:
         logger.warning(
             "Read transaction %d on the source is lost: its cleaner may remove files before they are copied, "
-            "in which case the copy says so and the dump must be repeated. %s",
+            "in which case the copy fails and the dump must be repeated. %s",
             self.txn_id,
             loss.description,
         )

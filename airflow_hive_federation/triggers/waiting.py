@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.error_translation import error_text
-from airflow_hive_federation.hooks.probes import logged, probe_of
+from airflow_hive_federation.hooks.probes import observed, probe_of
+from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.waiting import PollPolicy, Wait
 
 
@@ -47,11 +48,11 @@ class ProbeTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event: the fields of the last answer, or ``error`` and ``retryable``."""
         policy = replace(PollPolicy(**self.poll), timeout_s=max(0.0, self.deadline_s - time.time()))
-        wait = Wait(logged(probe_of(self.kind, self.probe), self.log), policy)
+        wait = Wait(observed(probe_of(self.kind, self.probe), task_observer(self.log)), policy)
         try:
             while (pause_s := await asyncio.to_thread(wait.step)) is not None:
                 await asyncio.sleep(pause_s)
         except HiveFederationError as error:
             yield TriggerEvent({"error": error_text(error), "retryable": error.retryable})
         else:
-            yield TriggerEvent(asdict(wait.answer))
+            yield TriggerEvent(wait.answer.to_json())

@@ -29,14 +29,14 @@ def main(argv: list[str]) -> int:
     for name in asked.targets:
         more = ["--input", str(asked.input)] if asked.input else ["--seconds", str(asked.minutes * 60)]
         print(f"{name}: seed {asked.seed}", flush=True)
-        found = watched(name, asked.seed, BUILD, more)
-        if isinstance(found, Finding):
+        result = watched(name, asked.seed, BUILD, more)
+        if isinstance(result, Finding):
             bad += 1
-            place = BUILD / f"{name}-{asked.seed}-{found.number}"
-            place.write_bytes(found.data)
-            print(f"{found.what}\n{found.told}\nIts input is {place}", flush=True)
+            place = BUILD / f"{name}-{asked.seed}-{result.number}"
+            place.write_bytes(result.data)
+            print(f"{result.summary}\n{result.errors}\nIts input is {place}", flush=True)
         else:
-            print(f"  {found}", flush=True)
+            print(f"  {result}", flush=True)
     return 1 if bad else 0
 
 

@@ -53,13 +53,13 @@ class Lines:
         self._seen: set[tuple[str, int]] = set()
         self._fresh = 0
 
-    def reached(self, one: Target, data: bytes) -> tuple[int, Exception | None]:
+    def reached(self, target: Target, data: bytes) -> tuple[int, Exception | None]:
         """Try an input; return how many lines are new, and the error if there was one."""
         self._fresh = 0
         if self._files:
             sys.settrace(self._call)
         try:
-            one.run(data)
+            target.run(data)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is judged
             return self._fresh, error
         finally:
@@ -78,7 +78,7 @@ class Lines:
 
 
 def main(argv: list[str]) -> int:
-    """Try inputs until there are as many as asked for, or the time is over; 1 at the first finding."""
+    """Try the wanted number of inputs, or until the time is over; 1 at the first finding."""
     parser = argparse.ArgumentParser()
     parser.add_argument("target")
     parser.add_argument("--note", type=Path, required=True)
@@ -90,10 +90,10 @@ def main(argv: list[str]) -> int:
     asked = parser.parse_args(argv)
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, ADDRESS_BYTES))
-    one, note = target(asked.target), Note(asked.note, write=True)
-    lines = Lines(one.TRACED)
-    corpus = list(one.SEEDS)
-    mutator = Mutator(random.Random(asked.seed), one.TOKENS)
+    fuzzed, note = target(asked.target), Note(asked.note, write=True)
+    lines = Lines(fuzzed.TRACED)
+    corpus = list(fuzzed.SEEDS)
+    mutator = Mutator(random.Random(asked.seed), fuzzed.TOKENS)
     until = time.monotonic() + asked.seconds
     number = 0
     while number < asked.inputs and time.monotonic() < until:
@@ -101,11 +101,11 @@ def main(argv: list[str]) -> int:
         if asked.input:
             data = asked.input.read_bytes()
         else:
-            data = one.SEEDS[number] if number < len(one.SEEDS) else mutator.made(corpus)
+            data = fuzzed.SEEDS[number] if number < len(fuzzed.SEEDS) else mutator.made(corpus)
         number += 1
         note.write(number, data)
-        fresh, error = lines.reached(one, data)
-        if not _is_in_order(one, error, asked.memory_bytes):
+        fresh, error = lines.reached(fuzzed, data)
+        if not _is_in_order(fuzzed, error, asked.memory_bytes):
             print(json.dumps({"inputs": number, "kept": len(corpus), "digest": _digest(data)}), flush=True)
             return 1
         if fresh and len(data) < 1 << 16:
@@ -119,8 +119,8 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _is_in_order(one: Target, error: Exception | None, memory_bytes: int) -> bool:
-    if error is not None and not isinstance(error, one.ALLOWED):
+def _is_in_order(target: Target, error: Exception | None, memory_bytes: int) -> bool:
+    if error is not None and not isinstance(error, target.ALLOWED):
         traceback.print_exception(error)
         return False
     if peak_memory_bytes() > memory_bytes:

@@ -30,8 +30,8 @@ class Finding:
 
     number: int
     data: bytes
-    what: str
-    told: str
+    summary: str
+    errors: str
 
 
 def watched(
@@ -47,16 +47,16 @@ def watched(
     with errors.open("wb") as stderr:
         process = subprocess.Popen([*command, *more], cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr)
         ended = _until_it_ends(process, place, hang_s)
-    said = (process.stdout.read() if process.stdout else b"").decode()
+    output = (process.stdout.read() if process.stdout else b"").decode()
     if process.stdout:
         process.stdout.close()
     if ended == 0:
-        return dict(json.loads(said.splitlines()[-1]))
+        return dict(json.loads(output.splitlines()[-1]))
     number, data = Note(place).read() if place.exists() else (0, b"")
-    what = f"{name}, input {number}: " + (
+    summary = f"{name}, input {number}: " + (
         f"no answer within {hang_s} s of work" if ended is None else f"it ended with {ended}"
     )
-    return Finding(number, data, what, errors.read_text(encoding="utf-8", errors="replace")[-4000:])
+    return Finding(number, data, summary, errors.read_text(encoding="utf-8", errors="replace")[-4000:])
 
 
 def _until_it_ends(process: subprocess.Popen[bytes], place: Path, hang_s: int) -> int | None:

@@ -98,7 +98,7 @@ def hive_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def hive_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URI of a Hive 3.1 metastore; what it needs besides its own classes is among pyspark's jars."""
     home = tmp_path_factory.mktemp("hive-3")
-    shared = jars.fetch(find_java(), [one for one in locked(METASTORE) if one.name in HIVE_3_SHARES])
+    shared = jars.fetch(find_java(), [jar for jar in locked(METASTORE) if jar.name in HIVE_3_SHARES])
     settings = {
         **older_settings(home),
         # It then makes the tables of its transactions itself (TxnHandler.checkQFileTestHack).

@@ -69,16 +69,16 @@ def check_reader(catalog: Reader, root: str) -> None:
     assert [column.name for column in plain.sd.cols or []] == ["id", "größe"]
     assert plain.sd.location == f"{root}/plain"
     assert (plain.parameters or {})["note"] == "plain"
-    found = catalog.get_tables(DATABASE, ["parted", "no_such_table"])
-    assert [table.tableName for table in found] == ["parted"]
+    tables = catalog.get_tables(DATABASE, ["parted", "no_such_table"])
+    assert [table.tableName for table in tables] == ["parted"]
     assert sorted(catalog.list_partition_names(DATABASE, "parted")) == NAMES
     everything = catalog.get_partitions(DATABASE, "parted")
-    assert sorted((one.values or [])[0] for one in everything) == list(PARTITIONS)
-    some = catalog.get_partitions(DATABASE, "parted", ["p=d%2Fe", "p=none"])
-    assert [one.values for one in some] == [["d/e"]]
-    assert some[0].sd is not None
-    assert some[0].sd.location == f"{root}/parted/2"
-    assert (some[0].parameters or {})["number"] == "2"
+    assert sorted((partition.values or [])[0] for partition in everything) == list(PARTITIONS)
+    partitions = catalog.get_partitions(DATABASE, "parted", ["p=d%2Fe", "p=none"])
+    assert [partition.values for partition in partitions] == [["d/e"]]
+    assert partitions[0].sd is not None
+    assert partitions[0].sd.location == f"{root}/parted/2"
+    assert (partitions[0].parameters or {})["number"] == "2"
     for database, table in ((DATABASE, "no_such_table"), ("no_such_database", "plain")):
         try:
             catalog.get_table(database, table)

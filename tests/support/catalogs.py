@@ -22,8 +22,12 @@ def placed(primary: str, *secondaries: str, name: str = "t") -> Placement:
     return Placement(
         Copy(primary, f"hdfs://{primary.lower()}/{name}"),
         tuple(
-            Copy(one.rstrip("!"), f"hdfs://{one.rstrip('!').lower()}/{name}", fresh=not one.endswith("!"))
-            for one in secondaries
+            Copy(
+                cluster.rstrip("!"),
+                f"hdfs://{cluster.rstrip('!').lower()}/{name}",
+                fresh=not cluster.endswith("!"),
+            )
+            for cluster in secondaries
         ),
     )
 

@@ -33,11 +33,11 @@ class Steps:
         self._lock = threading.Lock()
         self.taken: list[str] = []
 
-    def take(self, what: str) -> None:
+    def take(self, step: str) -> None:
         with self._lock:
             if self._last is not None and len(self.taken) + 1 >= self._last:
-                raise Cut(what)
-            self.taken.append(what)
+                raise Cut(step)
+            self.taken.append(step)
 
 
 @contextmanager
@@ -50,8 +50,8 @@ def cut_at(last: int | None) -> Iterator[Steps]:
 
     def counted(call: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
         def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if what := name(*args, **kwargs):
-                steps.take(what)
+            if step := name(*args, **kwargs):
+                steps.take(step)
             return call(self, *args, **kwargs)
 
         return step

@@ -38,8 +38,8 @@ class Database:
         """Run statements, and commit."""
         with closing(self.connect()) as connection:
             with closing(connection.cursor()) as cursor:
-                for one in statements:
-                    cursor.execute(one)
+                for statement in statements:
+                    cursor.execute(statement)
             connection.commit()
 
 

@@ -13,13 +13,13 @@ _SYSTEM_PATH = "/usr/sbin:/usr/local/sbin:/sbin"
 
 def require_program(name: str, *packages: str) -> str:
     """Path of a program; installs it where that is possible, and skips the test where it is not."""
-    found = _which(name)
-    if found is None:
+    path = _which(name)
+    if path is None:
         install(*packages)
-        found = _which(name)
-    if found is None:
+        path = _which(name)
+    if path is None:
         pytest.skip(f"needs {name} (packages {', '.join(packages)})")
-    return found
+    return path
 
 
 def install(*packages: str) -> None:

@@ -50,7 +50,9 @@ class Recorder:
     def at(self, call: str, name: str) -> int:
         """The place in the order of the last such call on a path of that name."""
         return max(
-            number for number, (one, path) in enumerate(self.calls) if one == call and Path(path).name == name
+            number
+            for number, (method, path) in enumerate(self.calls)
+            if method == call and Path(path).name == name
         )
 
     def synced(self, descriptor: int) -> None:
@@ -65,12 +67,12 @@ class Recorder:
         if not self._concerns(target):
             return
         self.calls.append(("rename", target))
-        found = [source]
+        files = [source]
         if Path(source).is_dir():
-            found = [str(one) for one in Path(source).rglob("*") if one.is_file()]
-        self.early += [one for one in found if self._lengths.get(one) != Path(one).stat().st_size]
-        for one in found:
-            self._lengths[target + one.removeprefix(source)] = Path(one).stat().st_size
+            files = [str(path) for path in Path(source).rglob("*") if path.is_file()]
+        self.early += [file for file in files if self._lengths.get(file) != Path(file).stat().st_size]
+        for file in files:
+            self._lengths[target + file.removeprefix(source)] = Path(file).stat().st_size
         self._named(target)
 
     def making(self, path: Any) -> None:

@@ -19,7 +19,7 @@ from tests.support.metastore_peers import Thrift
 
 
 class Store:
-    """A metastore with some databases, which remembers what it was asked."""
+    """A metastore with some databases, which remembers its calls."""
 
     def __init__(self, *databases: str) -> None:
         self.databases = databases
@@ -32,15 +32,17 @@ class Store:
         self.asked.append((method, args))
         self.hang.wait(30)
         if method in {"get_all_databases", "get_databases"}:
-            return [one for one in self.databases if matches(getattr(args, "pattern", None), one)]
+            return [
+                database for database in self.databases if matches(getattr(args, "pattern", None), database)
+            ]
         if method == "get_table_meta":
-            found = [one for one in self.databases if matches(args.db_patterns, one)]
-            return [types.TableMeta(dbName=one, tableName="t", tableType="x") for one in found]
+            databases = [database for database in self.databases if matches(args.db_patterns, database)]
+            return [types.TableMeta(dbName=database, tableName="t", tableType="x") for database in databases]
         if method == "get_table_req":
             return types.GetTableResult(table=self.table(args.req))
         if method == "get_valid_write_ids":
             names = args.rqst.fullTableNames
-            ids = [types.TableValidWriteIds(fullTableName=one, writeIdHighWaterMark=7) for one in names]
+            ids = [types.TableValidWriteIds(fullTableName=name, writeIdHighWaterMark=7) for name in names]
             return types.GetValidWriteIdsResponse(tblValidWriteIds=ids)
         if method == "get_all_tables":
             return ["t"]
@@ -49,8 +51,8 @@ class Store:
         if method == "get_table_names_by_filter":
             return ["t", "u"][: args.max_tables if args.max_tables >= 0 else None]
         if method == "get_tables_ext":
-            names = [one for one in ("t", "u") if matches(args.req.tableNamePattern, one)]
-            return [types.ExtendedTableInfo(tblName=one, accessType=8) for one in names]
+            names = [name for name in ("t", "u") if matches(args.req.tableNamePattern, name)]
+            return [types.ExtendedTableInfo(tblName=name, accessType=8) for name in names]
         return None
 
     def table(self, request: Any) -> types.Table:
@@ -100,5 +102,5 @@ def table_request(database: str, table: str = "t") -> types.GetTableRequest:
 
 
 def lock(*databases: str, txn: int | None = 5) -> types.LockRequest:
-    parts = [types.LockComponent(dbname=one, tablename="t") for one in databases]
+    parts = [types.LockComponent(dbname=database, tablename="t") for database in databases]
     return types.LockRequest(component=parts, txnid=txn, user="u", hostname="h")

@@ -46,7 +46,7 @@ def _nobody(connection: str) -> MetastoreSettings:
 
 @contextmanager
 def gateway(config: Mapping[str, Any]) -> Iterator[Serving]:
-    """Serve what a file would say, at a free port."""
+    """Serve a configuration, at a free port."""
     serving = start(config_of({"thrift": {"port": 0}, **config}), _nobody)
     try:
         yield serving
@@ -55,7 +55,7 @@ def gateway(config: Mapping[str, Any]) -> Iterator[Serving]:
 
 
 def work_through(upstream: Mapping[str, Any], database: str) -> None:
-    """Write and read at a metastore through a gateway whose file says so about it."""
+    """Write and read at a metastore through a gateway whose configuration describes it."""
     with (
         gateway({"upstream": upstream}) as serving,
         MetastoreClient(MetastoreSettings(uris=(serving.fronts[0].uri,), user="tester")) as client,
@@ -89,7 +89,7 @@ class Behind:
         return self.metastore.jdbc_password
 
 
-def spark_says(uri: str, home: Path, statements: list[str]) -> list[str]:
+def rows_of_spark(uri: str, home: Path, statements: list[str]) -> list[str]:
     """Run statements in a Spark of their own, with its built-in client of Hive 2.3; return their rows."""
     home.mkdir(parents=True, exist_ok=True)
     script = home / "statements.py"

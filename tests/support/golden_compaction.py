@@ -22,8 +22,8 @@ from tests.support.golden_tables import GOLDEN
 
 
 def described(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    description: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    return description
 
 
 def compact(

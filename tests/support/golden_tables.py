@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 class GoldenTable:
-    """A golden table; answers what a reader asks of the metastore client."""
+    """A golden table; answers a reader's calls of the metastore client."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -63,11 +63,11 @@ class GoldenTable:
         )
 
     def iter_partitions(self, database: str, table: str, *, names: Sequence[str] | None = None) -> Any:
-        for one in self.description["partitions"]:
-            if names is None or one["path"] in names:
-                location = f"file:{self.location}/{one['path']}"
+        for partition in self.description["partitions"]:
+            if names is None or partition["path"] in names:
+                location = f"file:{self.location}/{partition['path']}"
                 storage = {**vars(self.get_table(database, table).sd), "location": location}
-                yield SimpleNamespace(values=one["values"], sd=SimpleNamespace(**storage))
+                yield SimpleNamespace(values=partition["values"], sd=SimpleNamespace(**storage))
 
 
 def _parsed_row(row: Sequence[Any], kinds: Sequence[str]) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """Histories: seeded random operations on a source, by Hive's SQL, by our ingest, and by files.
 
-A history knows what it has made, so that it asks for what can be done; what Hive refuses all the same is kept
+A history knows its objects and chooses operations that can be done; what Hive refuses all the same is kept
 in ``refused``. ``log`` has every operation, in order.
 """
 
@@ -141,8 +141,8 @@ class History:
 
     def end(self) -> None:
         """End what is open."""
-        for one in list(self._open):
-            self._finish(one)
+        for write in list(self._open):
+            self._finish(write)
         for stream in list(self._streams):
             self._close(stream)
 
@@ -169,23 +169,23 @@ class History:
 
         :param free: nothing that is open may have to do with it: what has is ended.
         """
-        found = [
-            one
-            for one in self.tables
-            if (not kinds or one.kind in kinds) and partitioned in {None, one.partitioned}
+        tables = [
+            table
+            for table in self.tables
+            if (not kinds or table.kind in kinds) and partitioned in {None, table.partitioned}
         ]
-        if not found:
+        if not tables:
             raise NotNow
-        table = self.chance.choice(found)
+        table = self.chance.choice(tables)
         if free:
             self.free(table)
         return table
 
     def free(self, table: Table) -> None:
         """End what is open on a table: a statement would wait for its locks."""
-        for one in [one for one in self._open if table in one.tables]:
-            self._finish(one)
-        for stream in [one for one in self._streams if one.table is table]:
+        for write in [write for write in self._open if table in write.tables]:
+            self._finish(write)
+        for stream in [stream for stream in self._streams if stream.table is table]:
             self._close(stream)
 
     def partition(self, table: Table) -> str:
@@ -205,7 +205,7 @@ class History:
         """Rows for VALUES."""
         rows = []
         for _ in range(self.chance.randrange(1, 4)):
-            values = [literal(one) for one in self.row(table).values()]
+            values = [literal(value) for value in self.row(table).values()]
             if table.partitioned and partition:
                 values.append(literal(self.chance.choice(PARTITIONS)))
             rows.append(f"({', '.join(values)})")
@@ -255,19 +255,19 @@ class History:
 
     def begin(self) -> OpenWrite:
         """Write new rows to files of some tables, in one transaction."""
-        found = [one for one in self.tables if one.kind is not Kind.EXTERNAL and not one.buckets]
-        if not found:
+        candidates = [table for table in self.tables if table.kind is not Kind.EXTERNAL and not table.buckets]
+        if not candidates:
             raise NotNow
-        tables = self.chance.sample(found, min(len(found), self.chance.choice((1, 1, 1, 2, 3))))
-        one = OpenWrite(Transaction(self.client).__enter__(), tables)
-        self._open.append(one)
+        tables = self.chance.sample(candidates, min(len(candidates), self.chance.choice((1, 1, 1, 2, 3))))
+        write = OpenWrite(Transaction(self.client).__enter__(), tables)
+        self._open.append(write)
         writes = [
             TableWrite(database=table.database, table=table.name, kind=WriteKind.INSERT) for table in tables
         ]
-        one.transaction.lock(writes)
+        write.transaction.lock(writes)
         for table in tables:
-            self._insert(one.transaction, table)
-        return one
+            self._insert(write.transaction, table)
+        return write
 
     def _insert(self, transaction: Transaction, table: Table) -> None:
         values = self.chance.sample(PARTITIONS, self.chance.randrange(1, 3)) if table.partitioned else [""]
@@ -276,17 +276,17 @@ class History:
         places = prepare_partitions(self.client, transaction, table.database, table.name, values)
         acid = table.kind is Kind.ACID
         schema = pa.schema([(name, ARROW[kind]) for name, kind in table.columns.items()])
-        for value, some in rows.items():
-            insert_rows(places[value], write_id, some, schema, acid=acid)
+        for value, table_rows in rows.items():
+            insert_rows(places[value], write_id, table_rows, schema, acid=acid)
             if acid:
-                table.rows += [(value, write_id, number) for number in range(len(some))]
+                table.rows += [(value, write_id, number) for number in range(len(table_rows))]
 
-    def _finish(self, one: OpenWrite) -> str:
-        self._open.remove(one)
+    def _finish(self, write: OpenWrite) -> str:
+        self._open.remove(write)
         committed = self.chance.random() < 0.6
-        self.log.append(f"  {'commit' if committed else 'abort'} {one.transaction.id}")
-        one.transaction.commit() if committed else one.transaction.abort()
-        return ", ".join(table.full_name for table in one.tables)
+        self.log.append(f"  {'commit' if committed else 'abort'} {write.transaction.id}")
+        write.transaction.commit() if committed else write.transaction.abort()
+        return ", ".join(table.full_name for table in write.tables)
 
     def _stream(self, table: Table) -> Stream:
         connection = (
@@ -313,7 +313,7 @@ class History:
         table = stream.table
         stream.connection.begin_transaction()
         for _ in range(self.chance.randrange(1, 5)):
-            fields = ["" if one is None else str(one) for one in self.row(table).values()]
+            fields = ["" if value is None else str(value) for value in self.row(table).values()]
             if table.partitioned:
                 fields.append(self.chance.choice(PARTITIONS))
             stream.connection.write(",".join(fields))
@@ -326,7 +326,7 @@ class History:
         """Files of an external table, and where new ones may go."""
         described: Any = self.client.get_table(table.database, table.name)
         places = (
-            [one.sd.location for one in self.client.iter_partitions(table.database, table.name)]  # type: ignore[union-attr]
+            [partition.sd.location for partition in self.client.iter_partitions(table.database, table.name)]  # type: ignore[union-attr]
             if table.partitioned
             else [described.sd.location]
         )
@@ -348,8 +348,8 @@ def insert_by_files(history: History) -> str:
 def begin_transaction(history: History) -> str:
     if len(history._open) > 2:
         raise NotNow
-    one = history.begin()
-    return f"{one.transaction.id} {', '.join(table.full_name for table in one.tables)}"
+    write = history.begin()
+    return f"{write.transaction.id} {', '.join(table.full_name for table in write.tables)}"
 
 
 def end_transaction(history: History) -> str:
@@ -381,13 +381,13 @@ def delete_by_files(history: History) -> str:
 
 def stream(history: History) -> str:
     if history._streams and (len(history._streams) > 1 or history.chance.random() < 0.7):
-        one = history.chance.choice(history._streams)
+        stream = history.chance.choice(history._streams)
         if history.chance.random() < 0.15:
-            history._close(one)
-            return one.table.full_name
+            history._close(stream)
+            return stream.table.full_name
     else:
-        one = history._stream(history.pick(Kind.ACID))
-    return history.streamed(one)
+        stream = history._stream(history.pick(Kind.ACID))
+    return history.streamed(stream)
 
 
 def insert(history: History) -> str:
@@ -440,18 +440,18 @@ def overwrite(history: History) -> str:
 
 
 def insert_into_two(history: History) -> str:
-    tables = [one for one in history.tables if one.kind is Kind.ACID and not one.partitioned]
+    tables = [table for table in history.tables if table.kind is Kind.ACID and not table.partitioned]
     if len(tables) < 2:
         raise NotNow
-    one, other = history.chance.sample(tables, 2)
-    history.free(one)
+    first, other = history.chance.sample(tables, 2)
+    history.free(first)
     history.free(other)
     selects = [
         f"INSERT INTO {table.full_name} SELECT {', '.join(['id', *['null'] * (len(table.columns) - 1)])}"
-        for table in (one, other)
+        for table in (first, other)
     ]
     history.sql(f"FROM (SELECT {next(history._numbers)} id) q {' '.join(selects)}")
-    return f"{one.full_name} {other.full_name}"
+    return f"{first.full_name} {other.full_name}"
 
 
 def truncate(history: History) -> str:
@@ -476,7 +476,7 @@ def add_column(history: History) -> str:
 
 def change_column(history: History) -> str:
     table = history.pick(free=True)
-    name = history.chance.choice([one for one in table.columns if one not in {"id", "s"}] or ["n"])
+    name = history.chance.choice([column for column in table.columns if column not in {"id", "s"}] or ["n"])
     if name not in table.columns:
         raise NotNow
     kind = {"int": "bigint"}.get(table.columns[name], table.columns[name])
@@ -484,8 +484,8 @@ def change_column(history: History) -> str:
     cascade = " CASCADE" if table.partitioned else ""
     if history.sql(f"ALTER TABLE {table.full_name} CHANGE COLUMN `{name}` `{new}` {kind}{cascade}"):
         table.columns = {
-            (new if one == name else one): (kind if one == name else old)
-            for one, old in table.columns.items()
+            (new if column == name else column): (kind if column == name else old)
+            for column, old in table.columns.items()
         }
     return table.full_name
 
@@ -503,7 +503,7 @@ def rename(history: History) -> str:
     table = history.pick(free=True)
     database = history.chance.choice((table.database, *history.databases))
     new = f"{database}.{history.new_name()}"
-    if any(one is table for one in history.views.values()):
+    if any(view is table for view in history.views.values()):
         raise NotNow
     if history.sql(f"ALTER TABLE {table.full_name} RENAME TO {new}"):
         table.database, _, table.name = new.partition(".")
@@ -514,7 +514,7 @@ def swap_names(history: History) -> str:
     """Replace a table as a deployment does: the new one takes the old one's name."""
     old = history.pick(Kind.ACID, free=True)
     new = Table(old.database, history.new_name(), old.kind, dict(old.columns), old.partitioned, old.buckets)
-    if any(one is old for one in history.views.values()):
+    if any(view is old for view in history.views.values()):
         raise NotNow
     backup = history.new_name()
     history.sql(f"CREATE {history.definition(new)}")
@@ -613,7 +613,7 @@ def create_as_select(history: History) -> str:
 
 def drop(history: History) -> str:
     table = history.pick()
-    if len(history.tables) < 7 or any(one is table for one in history.views.values()):
+    if len(history.tables) < 7 or any(view is table for view in history.views.values()):
         raise NotNow
     history.free(table)
     if history.sql(f"DROP TABLE {table.full_name}"):
@@ -624,7 +624,7 @@ def drop(history: History) -> str:
 def create_again(history: History) -> str:
     """Another table under the same name."""
     table = history.pick(free=True)
-    if any(one is table for one in history.views.values()):
+    if any(view is table for view in history.views.values()):
         raise NotNow
     history.sql(f"DROP TABLE {table.full_name}")
     table.kind = history.chance.choice((Kind.ACID, Kind.INSERT_ONLY))
@@ -668,13 +668,13 @@ def write_external(history: History) -> str:
         raise NotNow
     place = history.chance.choice(places)
     place.mkdir(parents=True, exist_ok=True)
-    found = sorted(one for one in place.iterdir() if one.is_file() and not one.name.startswith("."))
+    files = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
     number = 10_000 + next(history._numbers)
-    if found and history.chance.random() < 0.6:
-        file = history.chance.choice(found)
+    if files and history.chance.random() < 0.6:
+        file = history.chance.choice(files)
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         # Of a directory that is empty then, nobody knows whether its store is mounted: the cycle would stop.
-        if history.chance.random() < 0.4 and len(found) > 1:
+        if history.chance.random() < 0.4 and len(files) > 1:
             file.unlink()
             return f"{file} removed"
     else:

@@ -89,7 +89,7 @@ def _write_bucket(
     count, kind = len(identities), pa.struct(list(schema))
     columns = {
         "operation": pa.array([operation] * count, pa.int32()),
-        "originalTransaction": pa.array([one for one, _ in identities], pa.int64()),
+        "originalTransaction": pa.array([identity for identity, _ in identities], pa.int64()),
         "bucket": pa.array([BUCKET] * count, pa.int32()),
         "rowId": pa.array([number for _, number in identities], pa.int64()),
         "currentTransaction": pa.array([write_id] * count, pa.int64()),
@@ -111,8 +111,8 @@ def _disclaim(
 
 
 def _partitions(client: MetastoreClient, table: Any, names: Sequence[str]) -> dict[str, Any]:
-    found: Any = client.iter_partitions(table.dbName, table.tableName, names=names)
-    return {one.values[0]: one for one in found}
+    partitions: Any = client.iter_partitions(table.dbName, table.tableName, names=names)
+    return {partition.values[0]: partition for partition in partitions}
 
 
 def _path(described: Any) -> Path:

@@ -1,4 +1,4 @@
-"""Judges a replica: what real Hive says of both sides, table by table."""
+"""Judges a replica: compares real Hive's answers of both sides, table by table."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def look(
 
 def wrong_counts(pool: MetastorePool, sql: HiveSql, database: str) -> list[str]:
     """Tables whose ``count(*)``, which Hive may answer from statistics, is not their number of rows."""
-    found = []
+    differences = []
     with pool.client() as client:
         for table in client.get_tables(database, client.list_tables(database)):
             if not _claims_accuracy(client, table):
@@ -63,18 +63,18 @@ def wrong_counts(pool: MetastorePool, sql: HiveSql, database: str) -> list[str]:
                 ((count,),) = sql.execute(f"SELECT count(*) FROM {database}.{table.tableName}")
                 counts.append(count)
             if counts[0] != counts[1]:
-                found.append(f"{table.tableName}: count(*) says {counts[0]} of {counts[1]} rows")
-    return found
+                differences.append(f"{table.tableName}: count(*) says {counts[0]} of {counts[1]} rows")
+    return differences
 
 
 def differences(source: Mapping[str, Seen | None], target: Mapping[str, Seen | None]) -> list[str]:
     """Return a line per difference."""
-    found = [f"{name}: only on one side" for name in sorted(source.keys() ^ target.keys())]
+    differences = [f"{name}: only on one side" for name in sorted(source.keys() ^ target.keys())]
     for name in sorted(source.keys() & target.keys()):
-        one, other = source[name], target[name]
-        if one and other:
-            found += [f"{name}: {what}" for what in _differences(one, other)]
-    return found
+        ours, other = source[name], target[name]
+        if ours and other:
+            differences += [f"{name}: {difference}" for difference in _differences(ours, other)]
+    return differences
 
 
 def evidence(client: MetastoreClient, database: str, tables: Collection[str]) -> Iterator[str]:
@@ -99,9 +99,9 @@ def _differences(source: Seen, target: Seen) -> Iterator[str]:
     if source.created != target.created:
         yield f"{sorted(set(source.created) ^ set(target.created))}"
     for name in sorted(source.partitions.keys() | target.partitions.keys()):
-        one, other = source.partitions.get(name), target.partitions.get(name)
-        if one != other:
-            yield f"partition {name}: {one} became {other}"
+        ours, other = source.partitions.get(name), target.partitions.get(name)
+        if ours != other:
+            yield f"partition {name}: {ours} became {other}"
 
 
 def _seen(client: MetastoreClient, sql: HiveSql, table: Any) -> Seen:
@@ -118,26 +118,26 @@ def _seen(client: MetastoreClient, sql: HiveSql, table: Any) -> Seen:
 def _claims_accuracy(client: MetastoreClient, table: Any) -> bool:
     partitions = client.iter_partitions(table.dbName, table.tableName) if table.partitionKeys else ()
     described: list[Any] = [table, *partitions]
-    return any("COLUMN_STATS_ACCURATE" in (one.parameters or {}) for one in described)
+    return any("COLUMN_STATS_ACCURATE" in (table.parameters or {}) for table in described)
 
 
 def _created(sql: HiveSql, table: Any) -> Iterator[str]:
     lines = [str(row[0]) for row in sql.execute(f"SHOW CREATE TABLE {table.dbName}.{table.tableName}")]
     for number, line in enumerate(lines):
         if number and lines[number - 1].strip() == "LOCATION":
-            continue  # elsewhere, as it must be; whether at the right place, the verification says
+            continue  # elsewhere, as it must be; the verification checks the place
         text = re.sub(rf"`{table.dbName}`|\b{table.dbName}\.", "DATABASE.", line).strip(" ,)")
-        if text and not any(one in text for one in _PASSING):
+        if text and not any(phrase in text for phrase in _PASSING):
             yield text
 
 
 def _partitions(client: MetastoreClient, table: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in client.iter_partitions(table.dbName, table.tableName):
-        essence = {key: value for key, value in definition(one).items() if key not in _ELSEWHERE}
-        wire: Any = one
-        found[name_of(table, wire)] = {**essence, "values": to_json(wire)["values"]}
-    return found
+    partitions: dict[str, Any] = {}
+    for partition in client.iter_partitions(table.dbName, table.tableName):
+        essence = {key: value for key, value in definition(partition).items() if key not in _ELSEWHERE}
+        wire: Any = partition
+        partitions[name_of(table, wire)] = {**essence, "values": to_json(wire)["values"]}
+    return partitions
 
 
 _ELSEWHERE = {"dbName", "storage.location"}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class HistoryError(AssertionError):
-    """A replica is not what its source is; says the seed and the last operations."""
+    """A replica differs from its source; the message has the seed and the last operations."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class _Run:
         self._history = history
         self._policies = policies
         self._cuts = cuts
-        # Of its own, so that the operations do not depend on what a cycle asks.
+        # Of its own, so that the operations do not depend on a cycle's draws.
         self._chance = random.Random(-seed)
         self._count = 0
 
@@ -116,96 +116,96 @@ class _Run:
         self._history.start()
         self._history.run(a_cycle // 2)
         self._history.end()  # a bootstrap would wait for them
-        for one in self._policies:
-            one.bootstrap()
-            self._compare(one, self._look(one, None), None)
+        for site in self._policies:
+            site.bootstrap()
+            self._compare(site, self._look(site, None), None)
         done = 0
         while done < operations:
             count = min(self._chance.randrange(1, 2 * a_cycle), operations - done)
             self._history.run(count)
             done += count
-            for one in self._policies:
+            for site in self._policies:
                 if self._chance.random() < 0.8:
-                    self._cycle(one, during=self._chance.choice((0, 0, 0, 2)))
+                    self._cycle(site, during=self._chance.choice((0, 0, 0, 2)))
             progress(done, self._count)
         self._history.end()
-        for one in self._policies:
-            self._cycle(one, during=0)
-            self._compare(one, self._look(one, None), None)
-            self._verify(one)
+        for site in self._policies:
+            self._cycle(site, during=0)
+            self._compare(site, self._look(site, None), None)
+            self._verify(site)
         return self._count
 
-    def _cycle(self, one: Cycles, *, during: int) -> None:
+    def _cycle(self, site: Cycles, *, during: int) -> None:
         """A cycle; some operations come between its dump and its load."""
-        self._history.log.append(f"cycle of {one.policy.name}")
+        self._history.log.append(f"cycle of {site.policy.name}")
         self._count += 1
-        dumped = (self._chance.random() < self._cuts and self._cut(one)) or one.dump()
-        names = self._names(one, dumped)
-        expected = self._look(one, names)
+        dumped = (self._chance.random() < self._cuts and self._cut(site)) or site.dump()
+        names = self._names(site, dumped)
+        expected = self._look(site, names)
         if dumped.idle:
-            load_idle(one.target, one.policy, dumped.event_id)
+            load_idle(site.target, site.policy, dumped.event_id)
         else:
             self._history.run(during)
             try:
-                load_dump(one.source, one.target, one.policy, dumped.dump, run_copy=run_copy)
+                load_dump(site.source, site.target, site.policy, dumped.dump, run_copy=run_copy)
             except (DumpIncompleteError, FileVanishedError):
                 if not during:
                     raise
                 # A file that it lists was rewritten meanwhile.
-                self._cycle(one, during=0)
+                self._cycle(site, during=0)
                 return
-        self._compare(one, expected, names)
+        self._compare(site, expected, names)
 
-    def _cut(self, one: Cycles) -> IncrementSummary | None:
+    def _cut(self, site: Cycles) -> IncrementSummary | None:
         """Cut a cycle off at some step; return its dump if that is to be loaded again."""
         last = self._chance.randrange(1, 150)
-        found = None
+        dumped = None
         try:
             with cut_at(last):
-                found = one.dump()
-                if not found.idle:
-                    one.load(found.dump)
+                dumped = site.dump()
+                if not dumped.idle:
+                    site.load(dumped.dump)
         except Cut as cut:
             self._history.log.append(f"  cut off at step {last}, {cut}")
-        return found if self._chance.random() < 0.5 else None
+        return dumped if self._chance.random() < 0.5 else None
 
-    def _names(self, one: Cycles, dumped: IncrementSummary) -> set[str]:
+    def _names(self, site: Cycles, dumped: IncrementSummary) -> set[str]:
         """The tables that a cycle is concerned with, and two others."""
-        tables, _ = one.tables()
+        tables, _ = site.tables()
         concerned = set() if dumped.idle else changed_tables(dumped.dump)
         return concerned | set(self._chance.sample(tables, min(2, len(tables))))
 
-    def _look(self, one: Cycles, names: set[str] | None) -> dict[str, Seen | None]:
-        return look(one.source, self._servers.source_sql, one.policy.source_database, names)
+    def _look(self, site: Cycles, names: set[str] | None) -> dict[str, Seen | None]:
+        return look(site.source, self._servers.source_sql, site.policy.source_database, names)
 
-    def _compare(self, one: Cycles, expected: dict[str, Seen | None], names: set[str] | None) -> None:
+    def _compare(self, site: Cycles, expected: dict[str, Seen | None], names: set[str] | None) -> None:
         """Compare a replica with what its source was at the dump."""
-        database, sql = one.policy.target_database, self._servers.target_sql
-        found = differences(expected, look(one.target, sql, database, names))
+        database, sql = site.policy.target_database, self._servers.target_sql
+        wrong = differences(expected, look(site.target, sql, database, names))
         if names is None:
-            found += wrong_counts(one.target, sql, database)
-        if found:
-            found += self._evidence(one, {text.partition(":")[0] for text in found})
-        assert not found, f"{one.policy.name}:\n  " + "\n  ".join(found)
+            wrong += wrong_counts(site.target, sql, database)
+        if wrong:
+            wrong += self._evidence(site, {text.partition(":")[0] for text in wrong})
+        assert not wrong, f"{site.policy.name}:\n  " + "\n  ".join(wrong)
 
-    def _evidence(self, one: Cycles, tables: Collection[str]) -> Iterator[str]:
+    def _evidence(self, site: Cycles, tables: Collection[str]) -> Iterator[str]:
         """Yield the state of the tables that differ on both sides, and the result of a second comparison."""
         for pool, database in (
-            (one.source, one.policy.source_database),
-            (one.target, one.policy.target_database),
+            (site.source, site.policy.source_database),
+            (site.target, site.policy.target_database),
         ):
             with pool.client() as client:
                 yield from evidence(client, database, tables)
         again = differences(
-            self._look(one, set(tables)),
-            look(one.target, self._servers.target_sql, one.policy.target_database, tables),
+            self._look(site, set(tables)),
+            look(site.target, self._servers.target_sql, site.policy.target_database, tables),
         )
         yield f"a moment later: {again or 'equal'}"
 
-    def _verify(self, one: Cycles) -> None:
-        with one.target.client() as client:
-            dump = (client.get_database(one.policy.target_database).parameters or {})["hive.repl.ckpt.key"]
-        report = verify_replica(one.target, one.policy, dump, run_verify=self._read)
+    def _verify(self, site: Cycles) -> None:
+        with site.target.client() as client:
+            dump = (client.get_database(site.policy.target_database).parameters or {})["hive.repl.ckpt.key"]
+        report = verify_replica(site.target, site.policy, dump, run_verify=self._read)
         report.raise_if_different()
 
     def _read(self, plan: str, results: str) -> None:

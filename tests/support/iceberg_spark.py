@@ -80,8 +80,8 @@ def iceberg_spark(home: Path, properties: Mapping[str, str]) -> Iterator[Iceberg
     :param properties: of the session.
     """
     java = find_java()
-    others = sorted(one for one in sparks_jars().parent.glob("*.jar") if not one.name.startswith("spark-"))
-    groovy = [one for one in metastore_jars(java) if one.name.startswith("groovy-all-")]
+    others = sorted(path for path in sparks_jars().parent.glob("*.jar") if not path.name.startswith("spark-"))
+    groovy = [jar for jar in metastore_jars(java) if jar.name.startswith("groovy-all-")]
     session = {
         "spark.master": "local[1]",
         "spark.ui.enabled": "false",

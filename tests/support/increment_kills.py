@@ -6,16 +6,17 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.dump.increment import dump_increment
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.load.replay import Replay
@@ -26,6 +27,7 @@ from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 from tests.support.incrementing import run_copy
 from tests.support.kills import KILLED, exiting_at, lasting, pool
+from tests.support.observing import at_steps
 from tests.support.small_source import add_partition, commit_files, connected, make_small_source, make_table
 
 DATABASE = "inc_killed"
@@ -34,7 +36,9 @@ DATABASE = "inc_killed"
 def worker(argv: list[str]) -> None:
     """The process that is killed: ``SOURCE TARGET POLICY DUMP STEP``."""
     source_uri, target_uri, policy, dump, step = argv
-    load(source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), dump, exiting_at(int(step)))
+    load(
+        source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), dump, at_steps(exiting_at(int(step)))
+    )
 
 
 def load(
@@ -42,10 +46,10 @@ def load(
     target_uri: str,
     policy: ReplicationPolicy,
     dump: str,
-    on_step: Callable[[str], None] = lambda _: None,
+    observer: Observer = unobserved,
 ) -> None:
     with pool(source_uri) as source, pool(target_uri) as target:
-        load_increment(source, target, policy, dump, run_copy=run_copy, on_step=on_step)
+        load_increment(source, target, policy, dump, run_copy=run_copy, observer=observer)
 
 
 class Case:
@@ -63,6 +67,8 @@ class Case:
             external_base=f"file:{target.external_warehouse}/{self.database}_base",
         )
         with connected(source) as client:
+            for number in range(6):
+                add_partition(client, self.database, f"same{number}")
             make_table(client, self.database, "replaced")
             make_table(client, self.database, "dropped")
             start = begin_drain(client, self.database)
@@ -70,22 +76,23 @@ class Case:
         self.backup = root / "backup"
         for place in (source.warehouse, source.external_warehouse):
             shutil.copytree(place, self.backup / place.name)
-        with pool(source.uri) as one:
-            self.bootstrap = dump_bootstrap(one, self.policy, start, threads=1).dump
+        with pool(source.uri) as source_pool:
+            self.bootstrap = dump_bootstrap(source_pool, self.policy, start, threads=1).dump
         self.still_open: list[int] = []
         self.reset()
         self.change()
         with connected(target) as client:
             position = read_position(client, self.policy)
-        with pool(source.uri) as one:
-            self.dump = dump_increment(one, self.policy, position).dump
+        with pool(source.uri) as source_pool:
+            self.dump = dump_increment(source_pool, self.policy, position).dump
 
     def change(self) -> None:
         with connected(self.source) as client:
-            commit_files(client, self.database, "acid")
+            # The cycle concerns these partitions of the table; the others are described by the bootstrap.
+            commit_files(client, self.database, "acid", ["p=one", "p=a%3Ab"])
             add_partition(client, self.database, "later")
             client.drop_partitions(self.database, "acid", ["p=one"], delete_data=True)
-            commit_files(client, self.database, "acid")
+            commit_files(client, self.database, "acid", ["p=a%3Ab", "p=later"])
             client.drop_table(self.database, "replaced", delete_data=True)
             make_table(client, self.database, "replaced", partitioned=True)
             client.drop_table(self.database, "dropped", delete_data=True)
@@ -115,14 +122,19 @@ class Case:
     def restore(self, plan: str, outcomes: str) -> None:
         """A copy job that takes the source's files as they were."""
         directory = str(self.source.warehouse.parent)
-        found = []
+        copied = []
         for item in read_plan(plan):
             was = replace(item, source=item.source.replace(directory, str(self.backup)))
-            found.append(copy_file(was))
-        write_outcomes(f"{outcomes}/run.jsonl", found)
+            copied.append(copy_file(was))
+        write_outcomes(f"{outcomes}/run.jsonl", copied)
 
-    def load(self, on_step: Callable[[str], None] = lambda _: None) -> None:
-        load(self.source.uri, self.target.uri, self.policy, self.dump, on_step)
+    def load(self, observer: Observer = unobserved) -> None:
+        load(self.source.uri, self.target.uri, self.policy, self.dump, observer)
+
+    def concerned(self) -> tuple[str, ...] | None:
+        """Return the partitions of the ACID table that the dump describes, or knows to be gone."""
+        entry = DumpDirectory(self.dump).entry("acid")
+        return entry.changes.concerned if entry else None
 
     def close(self) -> None:
         """Leave no open transaction to the other tests."""
@@ -157,20 +169,20 @@ class Case:
         """The target as a reader finds it: tables, partitions, write ids, files; no times, no ids."""
         with connected(self.target) as client:
             names = sorted(client.list_tables(self.database))
-            found: list[Any] = [client.get_table(self.database, name) for name in names]
+            tables: list[Any] = [client.get_table(self.database, name) for name in names]
             write_ids = client.get_valid_write_ids([f"{self.database}.{name}" for name in names])
             return {
                 "last": (client.get_database(self.database).parameters or {})["repl.last.id"],
-                "tables": {one.tableName: lasting(to_json(one)) for one in found},
+                "tables": {table.tableName: lasting(to_json(table)) for table in tables},
                 "partitions": [
                     lasting(to_json(partition))
-                    for one in found
-                    if one.partitionKeys
-                    for partition in client.iter_partitions(self.database, one.tableName)
+                    for table in tables
+                    if table.partitionKeys
+                    for partition in client.iter_partitions(self.database, table.tableName)
                 ],
                 "write_ids": {
-                    name: (one.writeIdHighWaterMark, len(one.invalidWriteIds or ()))
-                    for name, one in write_ids.items()
+                    name: (ids.writeIdHighWaterMark, len(ids.invalidWriteIds or ()))
+                    for name, ids in write_ids.items()
                 },
                 "files": {
                     str(path): path.read_bytes()

@@ -36,17 +36,17 @@ class Site:
     def bootstrap(self) -> None:
         with connected(self.source) as client:
             start = begin_drain(client, DATABASE)
-        with pool(self.source.uri) as one, pool(self.target.uri) as other:
-            dump = dump_bootstrap(one, self.policy, start).dump
-            load_dump(one, other, self.policy, dump, run_copy=run_copy)
+        with pool(self.source.uri) as source_pool, pool(self.target.uri) as target_pool:
+            dump = dump_bootstrap(source_pool, self.policy, start).dump
+            load_dump(source_pool, target_pool, self.policy, dump, run_copy=run_copy)
 
     def dump(self) -> IncrementSummary:
-        with pool(self.source.uri) as one, pool(self.target.uri) as other:
-            return dump_next_increment(one, other, self.policy)
+        with pool(self.source.uri) as source_pool, pool(self.target.uri) as target_pool:
+            return dump_next_increment(source_pool, target_pool, self.policy)
 
     def load(self, dump: str, copy: CopyRunner = run_copy) -> None:
-        with pool(self.source.uri) as one, pool(self.target.uri) as other:
-            load_dump(one, other, self.policy, dump, run_copy=copy)
+        with pool(self.source.uri) as source_pool, pool(self.target.uri) as target_pool:
+            load_dump(source_pool, target_pool, self.policy, dump, run_copy=copy)
 
     def cycle(self) -> IncrementSummary:
         dumped = self.dump()
@@ -64,11 +64,11 @@ class Site:
 
     def high_watermarks(self) -> list[int | None]:
         """Of the ACID table, on both sides."""
-        name, found = f"{DATABASE}.acid", []
+        name, watermarks = f"{DATABASE}.acid", []
         for side in (self.source, self.target):
             with connected(side) as client:
-                found.append(client.get_valid_write_ids([name])[name].writeIdHighWaterMark)
-        return found
+                watermarks.append(client.get_valid_write_ids([name])[name].writeIdHighWaterMark)
+        return watermarks
 
     def external(self) -> Path:
         """The file of the external table on the source; its replica is at the same place below the base."""
@@ -80,8 +80,8 @@ def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -
     make_small_source(source, DATABASE)
     made = Site(source, target, tmp_path / "dumps", tmp_path / "base")
     yield made
-    for one in (source, target):
-        with connected(one) as client:
+    for metastore in (source, target):
+        with connected(metastore) as client:
             client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
     made.external().unlink()
     made.external().parent.rmdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from airflow_hive_federation.acid.rewrite import rewrite_file
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 from airflow_hive_federation.replication.dump.increment import dump_increment
@@ -32,8 +33,8 @@ def run_copy(plan: str, outcomes: str) -> None:
     items = list(read_plan(plan))
     # As the job does with what a killed run has left.
     survey_targets(sorted({item.target.rpartition("/")[0] for item in items}), sweep_runs_before="0~")
-    found = [copy_file(item, settings) for item in items]
-    write_outcomes(f"{outcomes}/run.jsonl", found)
+    copied = [copy_file(item, settings) for item in items]
+    write_outcomes(f"{outcomes}/run.jsonl", copied)
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,10 @@ class Cycles:
             position = read_position(client, self.policy)
         return dump_increment(self.source, self.policy, position)
 
-    def load(self, dump: str, on_step: Callable[[str], None] = lambda _: None) -> LoadSummary:
-        return load_increment(self.source, self.target, self.policy, dump, run_copy=run_copy, on_step=on_step)
+    def load(self, dump: str, observer: Observer = unobserved) -> LoadSummary:
+        return load_increment(
+            self.source, self.target, self.policy, dump, run_copy=run_copy, observer=observer
+        )
 
     def cycle(self) -> IncrementSummary:
         dump = self.dump()
@@ -72,14 +75,14 @@ class Cycles:
 
     def rows(self, query: str) -> tuple[list[Any], list[Any]]:
         """A query's rows on both sides; ``{db}`` stands for the database."""
-        found = []
+        answers = []
         for sql, database in (
             (self.source_sql, self.policy.source_database),
             (self.target_sql, self.policy.target_database),
         ):
             sql.set("hive.compute.query.using.stats", "false")
-            found.append(sorted(sql.execute(query.format(db=database)), key=repr))
-        return found[0], found[1]
+            answers.append(sorted(sql.execute(query.format(db=database)), key=repr))
+        return answers[0], answers[1]
 
     def assert_equal(self, *queries: str) -> None:
         for query in queries:

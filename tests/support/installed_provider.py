@@ -1,4 +1,4 @@
-"""A program that tells, as JSON, what is wrong with the installed package beside an Airflow."""
+"""A program that prints, as JSON, the faults of the installed package beside an Airflow."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def imports() -> dict[str, str]:
     import airflow_hive_federation as package
 
     errors = {}
-    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         try:
-            import_module(found.name)
+            import_module(module.name)
         except ModuleNotFoundError as error:
             if str(error.name).partition(".")[0] not in OPTIONAL:
-                errors[found.name] = str(error)
+                errors[module.name] = str(error)
         except ImportError as error:
-            errors[found.name] = str(error)
+            errors[module.name] = str(error)
     return errors
 
 
@@ -57,17 +57,17 @@ def tables() -> list[str]:
 
 
 def form() -> list[str]:
-    """Fields of the connection's form, as Airflow's UI asks for them."""
+    """Return the fields of the connection's form, as Airflow's UI reads them."""
     from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
 
     from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
     if not hasattr(HookMetaService, "_get_hooks_with_mocked_fab"):
-        (found,) = (
-            one for one in HookMetaService.hook_meta_data() if one.connection_type == "hive_federation"
+        (hook,) = (
+            hook for hook in HookMetaService.hook_meta_data() if hook.connection_type == "hive_federation"
         )
-        return sorted(found.extra_fields or {})
-    # Airflow 3.1 asks the hook, with classes of its own in the place of those of wtforms.
+        return sorted(hook.extra_fields or {})
+    # Airflow 3.1 calls the hook, with classes of its own in the place of those of wtforms.
     service: Any = HookMetaService
     sys.modules["wtforms"] = cast(
         "ModuleType",
@@ -82,8 +82,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         os.environ["AIRFLOW_HOME"] = home
         os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
-        found, errors = dags()
-        report = {"imports": imports(), "dags": found, "dag_errors": errors, "form": form()}
+        tasks, errors = dags()
+        report = {"imports": imports(), "dags": tasks, "dag_errors": errors, "form": form()}
         print(json.dumps({**report, "tables": tables()}))
 
 

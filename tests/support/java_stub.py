@@ -86,7 +86,7 @@ class JavaStub:
 def java_stub(port: int, home: Path) -> Iterator[JavaStub]:
     """Start one that calls a port of this machine, and end it with the block."""
     java = find_java()
-    groovy = [one for one in metastore_jars(java) if one.name.startswith("groovy-all-")]
+    groovy = [jar for jar in metastore_jars(java) if jar.name.startswith("groovy-all-")]
     command = java_command(
         java,
         "groovy.ui.GroovyMain",

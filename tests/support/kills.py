@@ -14,6 +14,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain
 from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
@@ -22,6 +23,7 @@ from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from tests.support.observing import at_steps
 from tests.support.small_source import DATABASE, connected
 
 KILLED = 9
@@ -35,26 +37,34 @@ def run_copy(plan: str, outcomes: str) -> None:
 
 def worker(argv: list[str]) -> None:
     """The process that is killed: ``dump|load SOURCE TARGET POLICY START STEP``."""
-    what, source_uri, target_uri, policy_json, start_json, step = argv
+    half, source_uri, target_uri, policy_json, start_json, step = argv
     policy = ReplicationPolicy(**json.loads(policy_json))
     start = DrainStart.from_json(json.loads(start_json))
-    on_step = exiting_at(int(step))
     with pool(source_uri) as source, pool(target_uri) as target:
-        if what == "dump":
-            dump_bootstrap(source, policy, start, threads=1, progress=on_step)
+        if half == "dump":
+            dump_bootstrap(source, policy, start, threads=1, observer=exiting_at(int(step)))
         else:
             dump = f"{policy.directory}/{start.dump_name}"
-            load_bootstrap(source, target, policy, dump, run_copy=run_copy, threads=1, on_step=on_step)
+            load_bootstrap(
+                source,
+                target,
+                policy,
+                dump,
+                run_copy=run_copy,
+                threads=1,
+                observer=at_steps(exiting_at(int(step))),
+            )
 
 
-def exiting_at(step: int) -> Callable[[str], None]:
+def exiting_at(step: int) -> Callable[[object], None]:
+    """Return a function that ends this process at a call, counted from 0."""
     remaining = iter(range(step, -1, -1))
 
-    def on_step(_: str) -> None:
+    def count_down(_: object) -> None:
         if next(remaining) == 0:
             os._exit(KILLED)
 
-    return on_step
+    return count_down
 
 
 def pool(uri: str) -> MetastorePool:
@@ -88,12 +98,12 @@ class Case:
                 self.dump(),
                 run_copy=run_copy,
                 threads=1,
-                on_step=steps.append if steps is not None else lambda _: None,
+                observer=at_steps(steps.append) if steps is not None else unobserved,
             )
 
-    def kill(self, what: str, step: int) -> int:
+    def kill(self, half: str, step: int) -> int:
         arguments = [
-            what,
+            half,
             self.source.uri,
             self.target.uri,
             json.dumps(self.policy.to_json()),
@@ -116,7 +126,9 @@ class Case:
         with connected(self.target) as client:
             names = sorted(client.list_tables(DATABASE))
             tables = {name: lasting(to_json(client.get_table(DATABASE, name))) for name in names}
-            partitions = [lasting(to_json(one)) for one in client.iter_partitions(DATABASE, "acid")]
+            partitions = [
+                lasting(to_json(partition)) for partition in client.iter_partitions(DATABASE, "acid")
+            ]
             write_ids = client.get_valid_write_ids([f"{DATABASE}.acid"])
             database = lasting(to_json(client.get_database(DATABASE)))
         roots = (self.target.warehouse / f"{DATABASE}.db", self.target.external_warehouse / "base")
@@ -130,7 +142,7 @@ class Case:
             "database": database,
             "tables": tables,
             "partitions": sorted(partitions, key=str),
-            "write_ids": {name: to_json(one) for name, one in write_ids.items()},
+            "write_ids": {name: to_json(ids) for name, ids in write_ids.items()},
             "files": files,
         }
 

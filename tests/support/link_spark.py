@@ -37,20 +37,20 @@ def main(uri: str, home: str) -> None:
         statements, parted = json.loads(line)
         session = spark
         failure = ""
-        for one in statements:
+        for statement in statements:
             try:
-                if one == "GUARDED":
+                if statement == "GUARDED":
                     session = guarded(spark)
-                elif one.startswith("SET "):
+                elif statement.startswith("SET "):
                     session = spark.newSession() if session is spark else session
-                    session.sql(one)
-                elif one.startswith("df."):
+                    session.sql(statement)
+                elif statement.startswith("df."):
                     rows = session.sql(f"SELECT CAST(9 AS INT) id, 'new' name{part if parted else ''}")
-                    exec(f"writer.{one.removeprefix('df.')}", {"writer": rows.write})
+                    exec(f"writer.{statement.removeprefix('df.')}", {"writer": rows.write})
                 else:
-                    session.sql(one).collect()
+                    session.sql(statement).collect()
             except (PySparkException, Py4JError) as error:
-                failure = f"{one}: {error}"
+                failure = f"{statement}: {error}"
                 break
         print(json.dumps(failure), flush=True)
     spark.stop()

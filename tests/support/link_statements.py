@@ -79,7 +79,7 @@ class Attempt:
     def statements(self, kind: str, names: Mapping[str, str]) -> list[str]:
         parted = kind.endswith("_p")
         given = {**names, "p": " PARTITION (p = 'a')" if parted else ""}
-        return [one.format(**given) for one in self.sql]
+        return [template.format(**given) for template in self.sql]
 
 
 _P = ("partitioned", "transactional")
@@ -296,27 +296,31 @@ class Remote:
     def not_writable(self) -> Iterator[None]:
         """Take the right to write from the directories of all tables."""
         places = [
-            one for where in self._places.values() for one in (where, *where.rglob("*")) if one.is_dir()
+            path for where in self._places.values() for path in (where, *where.rglob("*")) if path.is_dir()
         ]
-        modes = {one: one.stat().st_mode for one in places}
-        for one in places:
-            one.chmod(0o555)
+        modes = {path: path.stat().st_mode for path in places}
+        for path in places:
+            path.chmod(0o555)
         yield
-        for one, mode in modes.items():
-            one.chmod(mode)
+        for path, mode in modes.items():
+            path.chmod(mode)
 
     def _listing(self) -> dict[str, bytes | None]:
         return {
-            str(one): one.read_bytes() if one.is_file() else None
+            str(path): path.read_bytes() if path.is_file() else None
             for where in self._places.values()
-            for one in (where, *where.rglob("*"))
-            if one.exists()
+            for path in (where, *where.rglob("*"))
+            if path.exists()
         }
 
     def _definitions(self) -> str:
         tables = self._client.get_tables(FAR, self._client.list_tables(FAR))
-        parts = [one for kind in (*PARTED, "acid_p") for one in self._client.iter_partitions(FAR, kind)]
-        return json.dumps([to_json(one) for one in (*sorted(tables, key=str), *sorted(parts, key=str))])
+        parts = [
+            partition for kind in (*PARTED, "acid_p") for partition in self._client.iter_partitions(FAR, kind)
+        ]
+        return json.dumps(
+            [to_json(described) for described in (*sorted(tables, key=str), *sorted(parts, key=str))]
+        )
 
     def _make(self, kind: str) -> None:
         form = {"sparks": "parquet", "acid": "orc", "acid_p": "orc"}.get(kind, kind.removesuffix("_p"))
@@ -381,7 +385,7 @@ def local_table(client: MetastoreClient, database: str, kind: str, place: Path) 
     """Make a local table ``own`` of the columns of a kind, with rows, in partition ``own``."""
     form = {"sparks": "parquet", "acid": "orc", "acid_p": "orc"}.get(kind, kind.removesuffix("_p"))
     parted = kind.endswith("_p")
-    found: Any = types.Table(
+    table: Any = types.Table(
         dbName=database,
         tableName="own",
         owner="root",
@@ -390,7 +394,7 @@ def local_table(client: MetastoreClient, database: str, kind: str, place: Path) 
         parameters={"EXTERNAL": "TRUE"},
         tableType="EXTERNAL_TABLE",
     )
-    client.create_table(found)
+    client.create_table(table)
     folder = place / "p=own" if parted else place
     folder.mkdir(parents=True, exist_ok=True)
     _write_rows(form, folder / "000000_0")

@@ -12,7 +12,7 @@ from airflow_hive_federation.replication.replica import markers
 
 
 class Server:
-    """As much of a metastore as cycles and failovers ask for: one database, and locks.
+    """As much of a metastore as cycles and failovers call: one database, and locks.
 
     :param uri: also the identity of the metastore.
     :param database: the database's name.
@@ -67,7 +67,7 @@ class Server:
             raise types.NoSuchLockException(message="no such lock")
 
     def show_locks(self, _request: Any) -> Any:
-        return types.ShowLocksResponse(locks=[copy.copy(one) for one in self.locks.values()])
+        return types.ShowLocksResponse(locks=[copy.copy(lock) for lock in self.locks.values()])
 
     def heartbeat(self, request: Any) -> None:
         if request.lockid not in self.locks:

@@ -65,7 +65,7 @@ def answers_expressions(uri: str, direct: str) -> None:
             for expression in OF_OLDER_HIVE:
                 answer = _selected(client, database, expression)
                 assert sorted(part.values for part in answer.partitions) == [["a", "1"], ["b", "2"]]
-                # Whoever asked filters the rows.
+                # The caller filters the rows.
                 assert answer.hasUnknownPartitions is True
                 _refuses_to_drop(client, database, expression)
             answer = _selected(client, database, OF_HIVE_4)

@@ -76,12 +76,12 @@ def older_sql(version: int, uri: str, home: Path) -> Iterator[OlderSql]:
     :param version: 2 or 3.
     """
     java = find_java()
-    shared = jars.fetch(java, [one for one in locked(METASTORE) if one.name in _SHARED])
-    groovy = next(one for one in shared if one.name.startswith("groovy-all-"))
+    shared = jars.fetch(java, [jar for jar in locked(METASTORE) if jar.name in _SHARED])
+    groovy = next(jar for jar in shared if jar.name.startswith("groovy-all-"))
     ours, classes = home / "conf", home / "classes"
     ours.mkdir(parents=True)
     (ours / "hive-site.xml").write_text(site_xml(_settings(uri, home)), encoding="utf-8")
-    sparks = [one for one in sorted(sparks_jars().parent.glob("*.jar")) if not one.name.startswith(_NOT)]
+    sparks = [path for path in sorted(sparks_jars().parent.glob("*.jar")) if not path.name.startswith(_NOT)]
     wanted = fetched(HIVE_2 if version == 2 else HIVE_3)
     # URLClassLoader takes for a directory what ends with a slash.
     entries = [f"{ours}/", f"{classes}/", *map(str, [*wanted, *shared, *sparks])]

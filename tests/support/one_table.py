@@ -12,7 +12,7 @@ from airflow_hive_federation.metastore.idl import types
 
 
 class OneTable:
-    """As much of a client as changes of cluster metadata and sweeps ask for; its locks are free, or not.
+    """As much of a client as changes of cluster metadata and sweeps call; its locks are free, or not.
 
     :param table: the table; its partitions are in ``partitions``.
     :param checks: the number of times that a lock is found before it has expired.

@@ -20,6 +20,6 @@ def codec_and_filters(file: Path) -> tuple[str, list[int]]:
     offset, *lengths = (number_of(fields_of(stripe), field) for field in range(1, 5))
     body = memoryview(file.read_bytes())[offset : offset + sum(lengths)]
     streams = Streams.of(
-        body, (lengths[0], lengths[1], lengths[2]), lambda found: inflated(found, tail.compression)
+        body, (lengths[0], lengths[1], lengths[2]), lambda chunk: inflated(chunk, tail.compression)
     )
-    return tail.compression, [one.column for one in streams.streams if one.kind == BLOOM_FILTER]
+    return tail.compression, [stream.column for stream in streams.streams if stream.kind == BLOOM_FILTER]

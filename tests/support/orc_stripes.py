@@ -59,7 +59,9 @@ def bare_statistics(statistics: bytes) -> list[object]:
 
 def row_groups(streams: Streams, column: int) -> list[tuple[list[int], list[object]]]:
     """Return the places and the statistics of the entries of a column's index."""
-    (index,) = (one.content for one in streams.streams if (one.kind, one.column) == (ROW_INDEX, column))
+    (index,) = (
+        stream.content for stream in streams.streams if (stream.kind, stream.column) == (ROW_INDEX, column)
+    )
     entries = [fields_of(entry) for entry in all_of(fields_of(bytes(index)), 1)]
     return [
         (list(read_varints(b"".join(all_of(entry, 1)))), bare_statistics(all_of(entry, 2)[0]))
@@ -69,7 +71,7 @@ def row_groups(streams: Streams, column: int) -> list[tuple[list[int], list[obje
 
 def contents(streams: Streams, column: int) -> dict[int, bytes]:
     """A column's streams by their kinds."""
-    return {one.kind: bytes(one.content) for one in streams.streams if one.column == column}
+    return {stream.kind: bytes(stream.content) for stream in streams.streams if stream.column == column}
 
 
 def judge_parts(rows: pa.Table, left: pa.Table, taken: EncodableColumn) -> None:
@@ -88,5 +90,7 @@ def judge_parts(rows: pa.Table, left: pa.Table, taken: EncodableColumn) -> None:
         assert bare_statistics(column.statistics) == bare_statistics(theirs[2])
         # One number alone has forms of the same length.
         assert len(part) == 1 or contents(made, 2)[DATA] == contents(their_streams, 2)[DATA]
-        assert [one for _, one in row_groups(made, 2)] == [one for _, one in row_groups(their_streams, 2)]
+        assert [group for _, group in row_groups(made, 2)] == [
+            group for _, group in row_groups(their_streams, 2)
+        ]
         assert (PRESENT in contents(made, 2)) == (part.column(1).null_count > 0)

@@ -81,14 +81,14 @@ def plain_metastore(
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=home, env=clean_environment(), stdout=log, stderr=log)
     try:
-        found = MetastoreSettings(uris=(uri.format(port),), authentication=authentication)
+        reachable = MetastoreSettings(uris=(uri.format(port),), authentication=authentication)
         policy = PollPolicy(first_s=0.2, factor=1, timeout_s=60)
-        with MetastoreClient(found) as client:
+        with MetastoreClient(reachable) as client:
             ready = wait_until(lambda: process.poll() is not None or _answers(client), policy)
         log_text = (home / "log").read_text(errors="replace")[-3000:]
         assert ready, log_text
         assert process.poll() is None, log_text
-        yield found.uris[0]
+        yield reachable.uris[0]
     finally:
         process.terminate()
         process.wait(30)

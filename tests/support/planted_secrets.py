@@ -22,7 +22,7 @@ _NOBODY = "no such program"
 
 
 class Planted:
-    """Secrets by name. No two share a text, so that what is found says which one leaked."""
+    """Secrets by name. No two share a text, so that a find names the secret that leaked."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -33,7 +33,7 @@ class Planted:
         return self.values[name]
 
     def adopt(self, name: str, text: str) -> None:
-        """Take a secret that somebody else has made: a line of a key, for instance."""
+        """Take a secret that was made elsewhere: a line of a key, for instance."""
         assert len(text) > 15, name
         self.values[name] = text
 
@@ -55,18 +55,20 @@ class Planted:
     def _forms(self) -> Iterator[tuple[str, bytes]]:
         for name, value in self.values.items():
             plain = value.encode()
-            yield from ((name, one) for one in (plain, value.encode("utf-16-le"), value.encode("utf-16-be")))
-            yield from ((name, one) for one in base64_forms(plain))
+            yield from (
+                (name, form) for form in (plain, value.encode("utf-16-le"), value.encode("utf-16-be"))
+            )
+            yield from ((name, form) for form in base64_forms(plain))
 
 
 def base64_forms(content: bytes) -> set[bytes]:
     """The characters that stand for a text in Base64, whatever is before and after it."""
-    found = set()
+    forms = set()
     for offset in range(3):
         text = base64.b64encode(bytes(offset) + content)
         left, over = (0, 2, 3)[offset], (offset + len(content)) % 3
-        found.add(text[left : len(text) - (0, 3, 2)[over]])
-    return found | {one.replace(b"+", b"-").replace(b"/", b"_") for one in found}
+        forms.add(text[left : len(text) - (0, 3, 2)[over]])
+    return forms | {form.replace(b"+", b"-").replace(b"/", b"_") for form in forms}
 
 
 def in_files(planted: Planted, roots: Iterable[Path], *, but: Collection[Path] = ()) -> list[str]:
@@ -162,7 +164,7 @@ class WatchedProcesses:
         self.commands.add(command)
         shown = command.replace("\0", " ")[:200]
         self.leaks |= {f"{name} is in the command line {shown}" for name in self._planted.names_in(command)}
-        heir = next((one for one in parents if self._heirs_of in one), command)
+        heir = next((parent for parent in parents if self._heirs_of in parent), command)
         leaks = in_environment(self._planted, heir, environment, self._may)
         self.leaks |= {leak.replace(repr(heir)[:200], repr(command)[:200]) for leak in leaks}
 
@@ -172,7 +174,7 @@ class WatchedProcesses:
 
 
 def _parents(process: psutil.Process) -> list[str]:
-    return ["\0".join(one.cmdline()) for one in process.parents()]
+    return ["\0".join(process_parent.cmdline()) for process_parent in process.parents()]
 
 
 def in_environment(

@@ -22,6 +22,6 @@ def threads_of(process: int | str) -> int:
 
 def _status(process: int | str, line: str) -> int:
     text = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    found = re.search(f"^{line}$", text, re.MULTILINE)
-    assert found, "the kernel does not say"
-    return int(found[1])
+    search = re.search(f"^{line}$", text, re.MULTILINE)
+    assert search, "the kernel does not report it"
+    return int(search[1])

@@ -39,25 +39,28 @@ class Queries:
             text, alias = self._source(depth, common)
             kind = self._random.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN"])
             clause += f" {kind} {text}"
-            before = [one for _, one in sources]
+            before = [source for _, source in sources]
             sources.append((text, alias))
             if kind != "CROSS JOIN":
                 on = f"{self._random.choice(before)}.k = {alias}.k"
                 extra = self._chance(0.5)
                 clause += f" ON {on}" + (f" AND {self._condition([*before, alias], 1)}" if extra else "")
         aliases = [alias for _, alias in sources]
-        one = self._random.choice(aliases)
-        columns = f"{one}.k AS k, {self._random.choice(aliases)}.p AS p, {one}.q AS q"
+        relation = self._random.choice(aliases)
+        columns = f"{relation}.k AS k, {self._random.choice(aliases)}.p AS p, {relation}.q AS q"
         if len(sources) == 1 and self._chance(0.4):
             columns = "k, p, q"
         where = f" WHERE {self._condition(aliases, 2, depth, common)}" if self._chance(0.7) else ""
         tail = ""
         if self._chance(0.15):
-            columns, tail = f"max({one}.k) AS k, {one}.p AS p, {one}.q AS q", f" GROUP BY {one}.p, {one}.q"
+            columns, tail = (
+                f"max({relation}.k) AS k, {relation}.p AS p, {relation}.q AS q",
+                f" GROUP BY {relation}.p, {relation}.q",
+            )
         elif self._chance(0.1):
-            columns = f"min({one}.k) AS k, max({one}.p) AS p, max({one}.q) AS q"
+            columns = f"min({relation}.k) AS k, max({relation}.p) AS p, max({relation}.q) AS q"
         elif self._chance(0.1) and len(sources) == 1:
-            columns = f"k, max({one}.p) OVER () AS p, {one}.q AS q"
+            columns = f"k, max({relation}.p) OVER () AS p, {relation}.q AS q"
         return f"SELECT {columns} FROM {clause}{where}{tail}"
 
     def _source(self, depth: int, common: list[str]) -> tuple[str, str]:
@@ -82,16 +85,16 @@ class Queries:
     ) -> str:
         choice = self._random.random()
         if depth and choice < 0.25:
-            word = self._random.choice(["AND", "OR"])
+            operator = self._random.choice(["AND", "OR"])
             return (
-                f"({self._condition(aliases, depth - 1, below, common)} {word} "
+                f"({self._condition(aliases, depth - 1, below, common)} {operator} "
                 f"{self._condition(aliases, depth - 1, below, common)})"
             )
         if depth and choice < 0.35:
             return f"(NOT {self._condition(aliases, depth - 1, below, common)})"
         if below and choice < 0.45 and common is not None:
-            word = self._random.choice(["IN", "NOT IN"])
-            return f"{self._random.choice(aliases)}.p {word} (SELECT p FROM ({self._select(0, common)}) AS n)"
+            test = self._random.choice(["IN", "NOT IN"])
+            return f"{self._random.choice(aliases)}.p {test} (SELECT p FROM ({self._select(0, common)}) AS n)"
         column = f"{self._random.choice(aliases)}.{self._random.choice('ppqqk')}"
         if len(aliases) == 1 and self._chance(0.3):
             column = self._random.choice("pq")

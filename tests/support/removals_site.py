@@ -57,8 +57,8 @@ class _HidingClient:
         return [name for name in self._client.list_tables(database) if name not in self._tables]
 
     def iter_partitions(self, database: str, table: str, **how: Any) -> Iterator[Any]:
-        found = self._client.iter_partitions(database, table, **how)
-        return (one for one in found if one.values[0] not in self._partitions)
+        partitions = self._client.iter_partitions(database, table, **how)
+        return (partition for partition in partitions if partition.values[0] not in self._partitions)
 
 
 class Site:
@@ -79,27 +79,30 @@ class Site:
 
     @contextmanager
     def sides(self) -> Iterator[tuple[MetastorePool, MetastorePool]]:
-        with pool(self.source.uri) as one, pool(self.target.uri) as other:
-            yield cast("MetastorePool", _Hiding(one, self.hidden_tables, self.hidden_partitions)), other
+        with pool(self.source.uri) as source_pool, pool(self.target.uri) as target_pool:
+            yield (
+                cast("MetastorePool", _Hiding(source_pool, self.hidden_tables, self.hidden_partitions)),
+                target_pool,
+            )
 
     def dump_bootstrap(self) -> str:
-        with self.sides() as (one, _), one.client() as client:
+        with self.sides() as (source_pool, _), source_pool.client() as client:
             start = begin_drain(client, DATABASE)
-            return dump_bootstrap(one, self.policy, start).dump
+            return dump_bootstrap(source_pool, self.policy, start).dump
 
     def bootstrap(self) -> None:
         dump = self.dump_bootstrap()
-        with self.sides() as (one, other):
-            load_dump(one, other, self.policy, dump, run_copy=run_copy)
+        with self.sides() as (source_pool, target_pool):
+            load_dump(source_pool, target_pool, self.policy, dump, run_copy=run_copy)
 
     def cycle(self, **policy: Any) -> IncrementSummary:
         changed = replace(self.policy, **policy)
-        with self.sides() as (one, other):
-            dumped = dump_next_increment(one, other, changed)
+        with self.sides() as (source_pool, target_pool):
+            dumped = dump_next_increment(source_pool, target_pool, changed)
             if dumped.idle:
-                load_idle(other, changed, dumped.event_id)
+                load_idle(target_pool, changed, dumped.event_id)
             else:
-                load_dump(one, other, changed, dumped.dump, run_copy=run_copy)
+                load_dump(source_pool, target_pool, changed, dumped.dump, run_copy=run_copy)
         return dumped
 
     def refused(self) -> UnexplainedRemovalError:
@@ -107,8 +110,8 @@ class Site:
         before = self.replica()
         with pytest.raises(UnexplainedRemovalError, match="Nothing was removed") as caught:
             self.cycle()
-        with self.sides() as (one, other):
-            assert read_status(one, other, self.policy).blocked == str(caught.value)
+        with self.sides() as (source_pool, target_pool):
+            assert read_status(source_pool, target_pool, self.policy).blocked == str(caught.value)
         assert self.replica() == before
         return caught.value
 
@@ -119,7 +122,9 @@ class Site:
             last_id = (client.get_database(DATABASE).parameters or {})["repl.last.id"]
             tables = sorted(client.list_tables(DATABASE))
         managed = self.target.warehouse / f"{DATABASE}.db"
-        files = sorted(str(one) for root in (managed, self.base) for one in root.rglob("*") if one.is_file())
+        files = sorted(
+            str(path) for root in (managed, self.base) for path in root.rglob("*") if path.is_file()
+        )
         return tables, sorted(parts), files, last_id
 
     def tables(self) -> list[str]:
@@ -132,21 +137,25 @@ class Site:
 
     def copied(self) -> list[str]:
         """Names of files of the external table's replica."""
-        files = [one for one in self.base.rglob("*") if one.is_file() and one.parent.name != EXTERNAL_CLAIMS]
-        return sorted(one.name for one in files if one.suffix != ".crc")
+        files = [
+            path for path in self.base.rglob("*") if path.is_file() and path.parent.name != EXTERNAL_CLAIMS
+        ]
+        return sorted(file.name for file in files if file.suffix != ".crc")
 
     def verify(self) -> VerificationReport:
-        with self.sides() as (one, other):
-            with other.client() as client:
+        with self.sides() as (source_pool, target_pool):
+            with target_pool.client() as client:
                 dump = loaded_dump(client, self.policy)
-            return verify_replica(other, self.policy, dump, run_verify=nothing, source=one, tables=())
+            return verify_replica(
+                target_pool, self.policy, dump, run_verify=nothing, source=source_pool, tables=()
+            )
 
     def alter(self, table: str, **parameters: str | None) -> None:
         with connected(self.source) as client:
-            found: Any = client.get_table(DATABASE, table)
-            wanted = {**found.parameters, **parameters}
-            found.parameters = {name: value for name, value in wanted.items() if value is not None}
-            client.alter_table(DATABASE, table, found)
+            definition: Any = client.get_table(DATABASE, table)
+            wanted = {**definition.parameters, **parameters}
+            definition.parameters = {name: value for name, value in wanted.items() if value is not None}
+            client.alter_table(DATABASE, table, definition)
 
 
 def nothing(_plan: str, _results: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import DumpSummary, dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 from airflow_hive_federation.replication.load.bootstrap import LoadSummary, load_bootstrap
@@ -37,9 +38,9 @@ class Replication:
             drain(client, start, timeout_s=timeout_s)
         return dump_bootstrap(self.source, self.policy, start)
 
-    def load(self, dump: str, on_step: Callable[[str], None] = lambda _: None) -> LoadSummary:
+    def load(self, dump: str, observer: Observer = unobserved) -> LoadSummary:
         return load_bootstrap(
-            self.source, self.target, self.policy, dump, run_copy=self.copy, on_step=on_step
+            self.source, self.target, self.policy, dump, run_copy=self.copy, observer=observer
         )
 
     def verify(self, dump: str) -> VerificationReport:

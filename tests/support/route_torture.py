@@ -23,12 +23,12 @@ def run_routes(first: int, count: int, processes: int = 1) -> int:
     began, done, kinds = time.monotonic(), 0, Counter[str]()
     pieces = list(_pieces(first, count))
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for (begin, end), (differences, some) in zip(pieces, pool.map(_compare, pieces), strict=True):
+        for (begin, end), (differences, piece_kinds) in zip(pieces, pool.map(_compare, pieces), strict=True):
             if differences:
                 print(differences, flush=True)
                 pool.shutdown(cancel_futures=True)
                 return 1
-            kinds.update(some)
+            kinds.update(piece_kinds)
             done += end - begin
             rate = done / (time.monotonic() - began)
             print(f"{done:,} of {count:,} routes, to seed {end - 1:,}, {rate:,.0f} per second", flush=True)

@@ -25,7 +25,7 @@ Days = tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
-class Thing:
+class Partition:
     """An unpartitioned table, or a partition: where it is primary, fresh and stale."""
 
     primary: str
@@ -43,8 +43,8 @@ class Table:
     """A table; ``parts`` is ``None`` if it is not partitioned."""
 
     name: str
-    own: Thing | None
-    parts: dict[str, Thing | None] | None
+    own: Partition | None
+    parts: dict[str, Partition | None] | None
 
 
 @dataclass(frozen=True)
@@ -133,32 +133,32 @@ class Catalogs(_Chance):
         return Case(statement, tables, session, use_default=self._chance(0.9))
 
     def _table(self, name: str, partitioned: bool) -> Table:
-        own = self._thing() if self._chance(0.85) else None
+        own = self._random_partition() if self._chance(0.85) else None
         if not partitioned:
             return Table(name, own, None)
         days = [str(day) for day in range(self._random.randint(0, 5))]
         return Table(name, own, {day: self._part(own) for day in days})
 
-    def _part(self, own: Thing | None) -> Thing | None:
+    def _part(self, own: Partition | None) -> Partition | None:
         if self._chance(0.15):
             return None
         same = own is not None and self._chance(0.9)
-        return self._thing(own.primary if same and own is not None else None)
+        return self._random_partition(own.primary if same and own is not None else None)
 
-    def _thing(self, primary: str | None = None) -> Thing:
+    def _random_partition(self, primary: str | None = None) -> Partition:
         primary = primary or (GONE if self._chance(0.02) else self._random.choice(NAMES[:3]))
         others = [name for name in NAMES if name != primary and self._chance(0.5)]
         stale = frozenset(name for name in others if self._chance(0.2))
-        return Thing(primary, frozenset(others) - stale, stale, self._random.randint(0, 9))
+        return Partition(primary, frozenset(others) - stale, stale, self._random.randint(0, 9))
 
 
-def in_cluster(case: Case, thing: Thing | None, name: str, cluster: str) -> bool:
-    if thing is None:
+def in_cluster(case: Case, partition: Partition | None, name: str, cluster: str) -> bool:
+    if partition is None:
         return cluster == case.primary(name)
-    return cluster == thing.primary or cluster in thing.fresh
+    return cluster == partition.primary or cluster in partition.fresh
 
 
-def read_things(table: Table, days: Days) -> dict[str, Thing | None]:
+def partitions_read(table: Table, days: Days) -> dict[str, Partition | None]:
     if table.parts is None:
         return {"": table.own}
     return {day: part for day, part in table.parts.items() if days is None or day in days}
@@ -172,8 +172,8 @@ def can_run(case: Case, cluster: str) -> bool:
         if any(primary != cluster for primary in output_primaries(case, name, day)):
             return False
     for name, days in case.statement.inputs:
-        things = read_things(case.tables[name], days).values()
-        if not all(in_cluster(case, thing, name, cluster) for thing in things):
+        partitions = partitions_read(case.tables[name], days).values()
+        if not all(in_cluster(case, partition, name, cluster) for partition in partitions):
             return False
     return True
 
@@ -215,9 +215,9 @@ def cheapest(case: Case, candidates: Sequence[str]) -> int:
     for cluster in candidates:
         missing: dict[tuple[str, str], int] = {}
         for name, days in case.statement.inputs:
-            for day, thing in read_things(case.tables[name], days).items():
-                if not in_cluster(case, thing, name, cluster):
-                    missing[name, day] = thing.size if thing is not None else 0
+            for day, partition in partitions_read(case.tables[name], days).items():
+                if not in_cluster(case, partition, name, cluster):
+                    missing[name, day] = partition.size if partition is not None else 0
         costs.append(sum(missing.values()))
     return min(costs)
 

@@ -20,10 +20,10 @@ class Server:
     def receive(self, size: int, deadline: Deadline) -> bytes:
         if not self.answers:
             raise ConnectionResetError("closed")
-        # Never as much as is asked for.
+        # Never as much as is requested.
         size = max(1, size // 2)
-        found, self.answers = self.answers[:size], self.answers[size:]
-        return found
+        taken, self.answers = self.answers[:size], self.answers[size:]
+        return taken
 
     def is_stale(self) -> bool:
         return False

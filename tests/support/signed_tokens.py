@@ -52,9 +52,9 @@ def confused() -> str:
     def part(value: Any) -> str:
         return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
-    said = f"{part({'alg': 'HS256', 'typ': 'JWT'})}.{part(claims())}"
-    mac = hmac.new(public(RSA), said.encode(), hashlib.sha256).digest()
-    return f"{said}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}"
+    signed = f"{part({'alg': 'HS256', 'typ': 'JWT'})}.{part(claims())}"
+    mac = hmac.new(public(RSA), signed.encode(), hashlib.sha256).digest()
+    return f"{signed}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}"
 
 
 #: Makes a token that a gateway refuses, and the reason that it gives.

@@ -1,4 +1,4 @@
-"""A process that streams what is large, and tells how much memory that took."""
+"""A process that streams large records, and prints the memory that it took."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def record(builder: StreamingConnectionBuilder) -> None:
     """Write one very long record, and short ones around it."""
     long = b"2," + b"x" * (RECORD_BYTES - 5) + b"end"
     with builder.connect() as connection, connection.transaction():
-        for one in (b"1,short", long, b"3,short"):
-            connection.write(one)
+        for record in (b"1,short", long, b"3,short"):
+            connection.write(record)
 
 
 def main(kind: str, uri: str, database: str, table: str) -> None:

@@ -19,8 +19,8 @@ class _Skips:
     :param found: reasons by test.
     """
 
-    def __init__(self, found: dict[str, str]) -> None:
-        self._found = found
+    def __init__(self, skipped: dict[str, str]) -> None:
+        self._found = skipped
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.skipped and not hasattr(report, "wasxfail"):

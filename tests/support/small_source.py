@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +93,13 @@ def add_partition(client: MetastoreClient, database: str, value: str) -> None:
     )
 
 
-def commit_files(client: MetastoreClient, database: str, table: str) -> int:
-    """Commit a delta in every partition; return its write id. (Nobody opens the files.)"""
+def commit_files(
+    client: MetastoreClient, database: str, table: str, names: Sequence[str] | None = None
+) -> int:
+    """Commit a delta in every partition, or in those named; return its write id. (Nobody opens the files.)"""
     (txn_id,) = client.open_txns(1)
     write_id = client.allocate_table_write_ids(database, table, [txn_id])[txn_id]
-    for partition in client.iter_partitions(database, table):
+    for partition in client.iter_partitions(database, table, names=names):
         location = Path(local_path(partition.sd.location) or "")  # type: ignore[union-attr,arg-type]
         delta = location / f"delta_{write_id:07d}_{write_id:07d}_0000"
         delta.mkdir(parents=True)

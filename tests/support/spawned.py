@@ -37,10 +37,10 @@ def note_spawned(path: Path) -> None:
 def _texts(command: Any) -> str:
     if isinstance(command, str | bytes | os.PathLike):
         return os.fsdecode(command)
-    return "\0".join(os.fsdecode(one) for one in command)
+    return "\0".join(os.fsdecode(argument) for argument in command)
 
 
 def _mapping(given: Any) -> dict[str, str]:
     if isinstance(given, Mapping):
         return {os.fsdecode(name): os.fsdecode(value) for name, value in given.items()}
-    return dict(os.fsdecode(one).partition("=")[::2] for one in given)
+    return dict(os.fsdecode(variable).partition("=")[::2] for variable in given)

@@ -44,9 +44,9 @@ class Sshd:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the server and to all its sessions."""
         parent = psutil.Process(self.process.pid)
-        for one in [*parent.children(recursive=True), parent]:
+        for process in [*parent.children(recursive=True), parent]:
             with contextlib.suppress(psutil.NoSuchProcess):
-                one.send_signal(number)
+                process.send_signal(number)
 
     def stop(self) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):

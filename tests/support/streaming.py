@@ -16,5 +16,5 @@ Builders = Callable[..., StreamingConnectionBuilder]
 def rows(directory: Path) -> list[tuple[Any, ...]]:
     """Return the rows of a closed connection's files, sorted."""
     files = sorted(directory.glob("**/bucket_*"))
-    found = [row["row"].values() for file in files for row in pyarrow.orc.read_table(file).to_pylist()]
-    return sorted(tuple(values) for values in found)
+    rows = [row["row"].values() for file in files for row in pyarrow.orc.read_table(file).to_pylist()]
+    return sorted(tuple(values) for values in rows)

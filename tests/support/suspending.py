@@ -33,7 +33,7 @@ FAST = {"_BEAT_S": 0.3, "_LOST_AFTER_S": 2.5, "_SILENCE_S": 6.5, "_LOOK_S": 0.25
 
 
 def worker(argv: list[str]) -> None:
-    """The process: ``SOURCE TARGET POLICY``. It reads at which step to stop, and says what came of it."""
+    """The process: ``SOURCE TARGET POLICY``. It reads the step to stop at, and prints the outcome."""
     source_uri, target_uri, policy_json = argv
     policy = ReplicationPolicy(**json.loads(policy_json))
     for name, value in FAST.items():
@@ -59,12 +59,12 @@ def suspending_at(step: int, steps: list[str]) -> Iterator[None]:
     :param steps: the steps that were done.
     """
 
-    def take(what: str) -> None:
-        if what == "heartbeat":  # comes when it comes
+    def take(name: str) -> None:
+        if name == "heartbeat":  # comes when it comes
             return
-        steps.append(what)
+        steps.append(name)
         if len(steps) == step + 1:
-            print(json.dumps({"suspended": what}), flush=True)
+            print(json.dumps({"suspended": name}), flush=True)
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def noted(call: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
@@ -98,7 +98,7 @@ class Suspendable:
         self._process.stdin.flush()
         answer = self._answer()
         if "suspended" in answer:
-            # The process says so before it stops itself, and its heartbeats go on until then.
+            # The process prints a line before it stops itself, and its heartbeats go on until then.
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
         return answer
 
@@ -111,8 +111,8 @@ class Suspendable:
         assert self._process.stdout
         line = self._process.stdout.readline()
         assert line, "the process has died"
-        found: dict[str, Any] = json.loads(line)
-        return found
+        report: dict[str, Any] = json.loads(line)
+        return report
 
 
 @contextmanager

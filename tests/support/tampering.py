@@ -1,4 +1,4 @@
-"""Changes documents of a finished dump as somebody would who may write there: the digests are right."""
+"""Changes documents of a finished dump as a writer of its directory could: the digests are right."""
 
 from __future__ import annotations
 

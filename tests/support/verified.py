@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def differences(one: Cycles, spark: SparkSession) -> list[str]:
+def differences(site: Cycles, spark: SparkSession) -> list[str]:
     def read(plan: str, results: str) -> None:
         run_job(spark, "verify-replica", ["--plan", plan, "--results", results])
 
-    with one.target.client() as client:
-        dump = loaded_dump(client, one.policy)
-    report = verify_replica(one.target, one.policy, dump, run_verify=read, source=one.source)
+    with site.target.client() as client:
+        dump = loaded_dump(client, site.policy)
+    report = verify_replica(site.target, site.policy, dump, run_verify=read, source=site.source)
     assert report.tables
     return list(map(str, report.differences))

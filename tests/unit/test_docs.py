@@ -1,4 +1,4 @@
-"""The documentation is true where a machine can tell: code, links, commands, names."""
+"""The documentation is true where a machine can check it: code, links, commands, names."""
 
 from __future__ import annotations
 
@@ -103,11 +103,11 @@ def test_dags_import_in_airflow(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    import_errors, found = json.loads(done.stdout.splitlines()[-1])
+    import_errors, dags_found = json.loads(done.stdout.splitlines()[-1])
     assert import_errors == {}
-    assert len(found) == len(list(dags.glob("*.py")))
+    assert len(dags_found) == len(list(dags.glob("*.py")))
     steps = ("decide", "drain", "dump", "increment", "load", "verify")
-    assert found["replicate_sales"] == [f"replicate_sales.{step}" for step in steps]
+    assert dags_found["replicate_sales"] == [f"replicate_sales.{step}" for step in steps]
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "json"], ids=str)
@@ -165,20 +165,22 @@ def commands() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("where", "command"), sorted(set(commands())))
 def test_commands_exist(where: str, command: str) -> None:
-    words, optional = shlex.split(command.replace("[", "").replace("]", "")), "[" in command
+    arguments, optional = shlex.split(command.replace("[", "").replace("]", "")), "[" in command
     parser = build_parser()
     used: list[argparse.ArgumentParser] = [parser]
-    for word in words[1:]:
-        if word.startswith("-"):
-            assert any(word.partition("=")[0] in one._option_string_actions for one in used), word
+    for argument in arguments[1:]:
+        if argument.startswith("-"):
+            assert any(argument.partition("=")[0] in action._option_string_actions for action in used), (
+                argument
+            )
         elif (choices := _subcommands(used[-1])) is not None:
-            alternatives = [alternative for alternative in word.split("|") if alternative]
-            assert set(alternatives) <= set(choices), word
+            alternatives = [alternative for alternative in argument.split("|") if alternative]
+            assert set(alternatives) <= set(choices), argument
             used.extend(choices[alternative] for alternative in alternatives[-1:])
-        elif word == "|":
+        elif argument == "|":
             used.pop()
     if where.rpartition(":")[2].isdigit() and "|" not in command and not optional:
-        parser.parse_args(words[1:])
+        parser.parse_args(arguments[1:])
 
 
 def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser] | None:
@@ -212,7 +214,7 @@ ERROR_LINE = re.compile(r"^\| ((?:· )*)`(\w+)` \|(.*)\|(.*)\| (yes|no) \|$", re
 
 def error_classes() -> dict[str, type[HiveFederationError]]:
     members = inspect.getmembers(errors, inspect.isclass)
-    return {name: one for name, one in members if issubclass(one, HiveFederationError)}
+    return {name: member for name, member in members if issubclass(member, HiveFederationError)}
 
 
 def test_every_error_is_listed_in_its_place() -> None:
@@ -223,16 +225,19 @@ def test_every_error_is_listed_in_its_place() -> None:
         assert depth <= len(above), name
         above = [*above[:depth], name]
         listed[name] = (above[-2] if depth else "Exception", retryable == "yes")
-    expected = {name: (one.__bases__[0].__name__, one.retryable) for name, one in error_classes().items()}
+    expected = {
+        name: (error_class.__bases__[0].__name__, error_class.retryable)
+        for name, error_class in error_classes().items()
+    }
     assert listed == expected
 
 
-def test_every_error_says_what_it_means() -> None:
+def test_every_error_has_a_meaning() -> None:
     for _, name, meaning, _, _ in ERROR_LINE.findall(BY_NAME["docs/errors.md"]):
         assert len(meaning) > 10, name
 
 
-def test_errors_that_nothing_raises_say_so() -> None:
+def test_errors_that_nothing_raises_are_marked() -> None:
     sources = "".join(
         path.read_text(encoding="utf-8")
         for path in (ROOT / _OWN).rglob("*.py")
@@ -244,7 +249,7 @@ def test_errors_that_nothing_raises_say_so() -> None:
         if isinstance(kind, type) and name != kind.__name__
     }
     for _, name, meaning, _, _ in ERROR_LINE.findall(BY_NAME["docs/errors.md"]):
-        bases = {base.__name__ for one in error_classes().values() for base in one.__bases__}
+        bases = {base.__name__ for error_class in error_classes().values() for base in error_class.__bases__}
         if name not in bases:
             raised = name in sources or further_names.get(name, name) in sources
             assert ("nothing raises it yet" in meaning) is not raised, name
@@ -283,7 +288,7 @@ def test_every_file_of_a_dump_is_documented() -> None:
 def test_the_layers_shown_are_the_layers_held() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
-    (held,) = (one["layers"] for one in contracts if one.get("containers") == [_OWN])
+    (held,) = (contract["layers"] for contract in contracts if contract.get("containers") == [_OWN])
     shown = BY_NAME["ARCHITECTURE.md"].partition("```text\n")[2].partition("```")[0]
     names = [re.split(r"  +", line.strip())[0].replace("│", "|") for line in shown.splitlines()]
     assert [name for name in names if re.match(r"\w", name)] == held
@@ -299,5 +304,5 @@ def test_the_modules_of_each_step_through_the_rooms_hold_its_names() -> None:
         modules = [name for name in names if name.endswith(".py")]
         texts = [(ROOT / _OWN / name).read_text(encoding="utf-8") for name in modules] or texts
         called = [name for name in names if re.fullmatch(r"[A-Za-z_]+(\.[a-z_]+)?", name)]
-        for name in [part for one in called if one != "repl.last.id" for part in one.split(".")]:
+        for name in [part for call in called if call != "repl.last.id" for part in call.split(".")]:
             assert any(re.search(rf"\b{name}\b", text) for text in texts), (step, name)

@@ -13,8 +13,8 @@ from tests.fuzz.watching import Finding, watched
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_found(name: str, tmp_path: Path) -> None:
-    found = watched(name, 1, tmp_path, ["--inputs", str(min(target(name).INPUTS, 200))])
-    assert not isinstance(found, Finding), (found.what, found.told, found.data[:200])
+    result = watched(name, 1, tmp_path, ["--inputs", str(min(target(name).INPUTS, 200))])
+    assert not isinstance(result, Finding), (result.summary, result.errors, result.data[:200])
 
 
 def test_the_raw_encoding_reads_calls_to_their_end() -> None:

@@ -18,7 +18,7 @@ MORE = ["--inputs", "100000", "--memory-bytes", str(200 << 20)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "what", "told"),
+    ("kind", "summary", "message"),
     [
         ("exception", "it ended with 1", "KeyError"),
         ("hang", "no answer within 8 s of work", ""),
@@ -26,20 +26,20 @@ MORE = ["--inputs", "100000", "--memory-bytes", str(200 << 20)]
         ("crash", "it ended with -6", "Aborted"),
     ],
 )
-def test_a_planted_fault_is_found(kind: str, what: str, told: str, tmp_path: Path) -> None:
+def test_a_planted_fault_is_found(kind: str, summary: str, message: str, tmp_path: Path) -> None:
     name = f"tests.fuzz.planted.{kind}"
-    found = watched(name, 1, tmp_path, MORE, hang_s=8)
-    assert isinstance(found, Finding), found
-    assert what in found.what
-    assert told in found.told
-    assert met(found.data)
-    assert found.number > len(SEEDS)
+    finding = watched(name, 1, tmp_path, MORE, hang_s=8)
+    assert isinstance(finding, Finding), finding
+    assert summary in finding.summary
+    assert message in finding.errors
+    assert met(finding.data)
+    assert finding.number > len(SEEDS)
     # The input that was kept finds it again.
     kept = tmp_path / "kept"
-    kept.write_bytes(found.data)
+    kept.write_bytes(finding.data)
     again = watched(name, 2, tmp_path, [*MORE, "--input", str(kept)], hang_s=8)
     assert isinstance(again, Finding)
-    assert (again.number, again.data) == (1, found.data)
+    assert (again.number, again.data) == (1, finding.data)
 
 
 def test_the_end_of_a_child_takes_no_time_from_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,8 +110,8 @@ def test_in_command_lines_and_environments(planted: Planted) -> None:
             start("entitled", OTHER=secret)
             watched.look()
         finally:
-            for one in started:
-                one.communicate()
+            for process in started:
+                process.communicate()
     assert sorted(leak.split(" is in ")[1].split()[1] for leak in watched.leaks) == ["command", "variable"]
     assert in_environment(planted, "entitled", {"OPTIONS": secret}, may) == []
     assert len(in_environment(planted, "other", {"OPTIONS": secret}, may)) == 1
@@ -129,5 +129,5 @@ def test_spawned_processes_are_noted(planted: Planted, tmp_path: Path) -> None:
     environment = {**os.environ, "SECRET": planted.values["another"]}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)
     lines = [json.loads(line) for line in noted.read_text(encoding="utf-8").splitlines()]
-    found = {line["command"].replace("\0", " "): "SECRET" in line["environment"] for line in lines}
-    assert found == {"true one": False, "true two": True, "true three": True, "true four": True}
+    seen = {line["command"].replace("\0", " "): "SECRET" in line["environment"] for line in lines}
+    assert seen == {"true one": False, "true two": True, "true three": True, "true four": True}

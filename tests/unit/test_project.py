@@ -37,16 +37,16 @@ def pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("what", FORBIDDEN)
-def test_no_tracked_file_names(what: str) -> None:
-    pattern = re.compile(FORBIDDEN[what])
-    found = []
+@pytest.mark.parametrize("case", FORBIDDEN)
+def test_no_tracked_file_names(case: str) -> None:
+    pattern = re.compile(FORBIDDEN[case])
+    places = []
     for path in tracked_files():
         data = path.read_bytes()
         if b"\0" not in data:
             lines = enumerate(data.decode("utf-8").splitlines(), 1)
-            found += [f"{path.relative_to(ROOT)}:{number}" for number, line in lines if pattern.search(line)]
-    assert found == []
+            places += [f"{path.relative_to(ROOT)}:{number}" for number, line in lines if pattern.search(line)]
+    assert places == []
 
 
 LOWEST = [f"requirements/lowest-{airflow}.lock" for airflow in ("3.1", "3.2", "3.3")]
@@ -83,10 +83,10 @@ def test_the_lowest_versions_are_those_that_are_declared(lock: str) -> None:
     for requirement in pyproject()["project"]["dependencies"]:
         name, lowest = re.match(r"([\w.-]+)>=([\d.]+)", requirement).groups()  # type: ignore[union-attr]
         numbers = [int(part) for part in lowest.split(".")]
-        found = [int(part) for part in locked[name].split(".")]
+        version = [int(part) for part in locked[name].split(".")]
         if name != "apache-airflow":
-            assert found[: len(numbers)] == numbers, requirement
-        assert found >= numbers, requirement
+            assert version[: len(numbers)] == numbers, requirement
+        assert version >= numbers, requirement
     assert locked["pyspark"] == locked["pyspark-client"]
 
 

@@ -68,8 +68,12 @@ def removes(call: ast.Call) -> bool:
     name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
     if name in REMOVING:
         return True
-    named = (one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str))
-    return name == "call" and any(METHODS.fullmatch(one) for one in named)
+    named = (
+        argument.value
+        for argument in call.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    )
+    return name == "call" and any(METHODS.fullmatch(value) for value in named)
 
 
 def test_the_page_lists_every_function_that_removes_something() -> None:
@@ -88,7 +92,9 @@ def outer():
 def none():
     client.call("get_table", x)
 """
-    found = [
-        name for name, one in functions(ast.parse(code)) if any(removes(call) for call in own_calls(one))
+    removing = [
+        name
+        for name, function in functions(ast.parse(code))
+        if any(removes(call) for call in own_calls(function))
     ]
-    assert found == ["outer", "outer.inner"]
+    assert removing == ["outer", "outer.inner"]

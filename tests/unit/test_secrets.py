@@ -25,9 +25,9 @@ def dataclasses_of_the_package() -> Iterator[type]:
         if ".idl" in module.name or module.name in OPTIONAL or "example_dags" in module.name:
             continue
         loaded = importlib.import_module(module.name)
-        for _, found in inspect.getmembers(loaded, inspect.isclass):
-            if found.__module__ == module.name and dataclasses.is_dataclass(found):
-                yield found
+        for _, member in inspect.getmembers(loaded, inspect.isclass):
+            if member.__module__ == module.name and dataclasses.is_dataclass(member):
+                yield member
 
 
 def is_mapping_of_options(field: dataclasses.Field[object]) -> bool:
@@ -35,12 +35,12 @@ def is_mapping_of_options(field: dataclasses.Field[object]) -> bool:
 
 
 def test_no_secret_is_shown() -> None:
-    found = [*dataclasses_of_the_package()]
-    assert len(found) > 100
+    classes = [*dataclasses_of_the_package()]
+    assert len(classes) > 100
     shown = [
-        f"{one.__module__}.{one.__qualname__}.{field.name}"
-        for one in found
-        for field in dataclasses.fields(one)
+        f"{member.__module__}.{member.__qualname__}.{field.name}"
+        for member in classes
+        for field in dataclasses.fields(member)
         if field.repr and (SECRET.fullmatch(field.name) or is_mapping_of_options(field))
     ]
     assert shown == []

@@ -1,4 +1,4 @@
-"""Skipped tests are told, and fail a run in CI."""
+"""Skipped tests are listed, and fail a run in CI."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ def run(folder: Path, *, skips: bool, ci: str, processes: int) -> tuple[int, str
 
 @pytest.mark.parametrize("processes", [0, 2])
 def test_in_ci_a_skip_fails_the_run(tmp_path: Path, processes: int) -> None:
-    code, told = run(tmp_path, skips=True, ci="true", processes=processes)
-    assert code == 1, told
-    assert "1 tests were skipped" in told
-    assert "test_some.py::test_that_cannot: mounting needs root" in told
-    assert "The run fails" in told
+    code, output = run(tmp_path, skips=True, ci="true", processes=processes)
+    assert code == 1, output
+    assert "1 tests were skipped" in output
+    assert "test_some.py::test_that_cannot: mounting needs root" in output
+    assert "The run fails" in output
 
 
-def test_elsewhere_a_skip_is_told(tmp_path: Path) -> None:
-    code, told = run(tmp_path, skips=True, ci="", processes=0)
-    assert code == 0, told
-    assert "test_that_cannot: mounting needs root" in told
-    assert "The run fails" not in told
+def test_elsewhere_a_skip_is_listed(tmp_path: Path) -> None:
+    code, output = run(tmp_path, skips=True, ci="", processes=0)
+    assert code == 0, output
+    assert "test_that_cannot: mounting needs root" in output
+    assert "The run fails" not in output
 
 
 def test_in_ci_a_run_without_skips_succeeds(tmp_path: Path) -> None:
-    code, told = run(tmp_path, skips=False, ci="true", processes=0)
-    assert code == 0, told
-    assert "skipped" not in told
+    code, output = run(tmp_path, skips=False, ci="true", processes=0)
+    assert code == 0, output
+    assert "skipped" not in output
 
 
 def test_the_checks_before_a_change_run_as_in_ci(tmp_path: Path) -> None:

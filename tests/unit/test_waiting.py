@@ -39,13 +39,13 @@ def test_a_slow_probe_uses_the_timeout_up() -> None:
     assert len(day.begun_s) == 2
 
 
-def test_a_probe_that_says_yes_is_not_waited_for() -> None:
+def test_a_probe_that_succeeds_is_not_waited_for() -> None:
     day = Day(0.5, yes_at_s=0.0)
     assert day.wait(PollPolicy(timeout_s=0.0))
     assert day.now_s == 0.5
 
 
-def test_without_a_timeout_it_waits_until_the_probe_says_yes() -> None:
+def test_without_a_timeout_it_waits_until_the_probe_succeeds() -> None:
     day = Day(1.0, yes_at_s=10_000.0)
     assert day.wait(PollPolicy(timeout_s=None))
 

@@ -208,5 +208,5 @@ class StrictDelimitedInputWriterBuilder:
         )
 
 
-def _wrong_width(found: int, wanted: int) -> str:
-    return f"it has {found} {'field' if found == 1 else 'fields'}, but there are {wanted} columns"
+def _wrong_width(fields: int, wanted: int) -> str:
+    return f"it has {fields} {'field' if fields == 1 else 'fields'}, but there are {wanted} columns"

@@ -181,10 +181,10 @@ def _value(value: Any, hive_type: HiveType) -> Any:
         if hive_type.name != "boolean":
             raise ValueError(f"{str(value).lower()} is no {hive_type}")
         return value
-    return value_of(_whole(value) if hive_type.name in INTEGER_BITS else str(value), hive_type)
+    return value_of(_integer_text(value) if hive_type.name in INTEGER_BITS else str(value), hive_type)
 
 
-def _whole(value: Any) -> str:
+def _integer_text(value: Any) -> str:
     """Cut off blanks, and the fraction of a number with an exponent (``NumberInput.parseAsInt``)."""
     text = str(value).strip()
     return str(int(Decimal(text))) if _EXPONENT.match(text) else text

@@ -95,14 +95,14 @@ class StrictRegexWriter(AbstractRecordWriter):
         groups = [pa.array([row[place] for row in rows], pa.string()) for place in range(len(self.columns))]
         return self.of_texts(groups, bad, _value)
 
-    def _groups(self, found: list[str | None] | str | None) -> Sequence[str | None]:
-        if isinstance(found, str):
-            raise ValueError(found)
-        if found is None:
+    def _groups(self, groups: list[str | None] | str | None) -> Sequence[str | None]:
+        if isinstance(groups, str):
+            raise ValueError(groups)
+        if groups is None:
             if self.malformed == "raise":
                 raise ValueError("it does not match the expression")
             return [None] * len(self.columns)
-        return found
+        return groups
 
     def _matched(self, texts: Sequence[str]) -> list[list[str | None] | str | None]:
         """Match texts in a separate process; return groups, ``None`` for no match, or a reason per text."""

@@ -69,7 +69,7 @@ def _converted(value: Any, hive_type: HiveType) -> Any:
     if isinstance(value, str) and kind not in {*_TEXTS, "binary"}:
         return value_of(value, hive_type)
     if kind in INTEGER_BITS:
-        return _whole(value)
+        return _integer(value)
     convert = _CONVERTERS.get(kind)
     converted = value if convert is None else convert(value)
     if converted is None:
@@ -77,7 +77,7 @@ def _converted(value: Any, hive_type: HiveType) -> Any:
     return converted
 
 
-def _whole(value: Any) -> int:
+def _integer(value: Any) -> int:
     if isinstance(value, bool | int | float | Decimal) and math.isfinite(value) and value == int(value):
         return int(value)
     raise ValueError(f"{_described(value)} is not a whole number")

@@ -9,14 +9,21 @@ be missing without an error.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.progress.events import (
+    Activity,
+    BootstrapDumped,
+    TableDumped,
+    TableLeftOut,
+    TableVanished,
+)
+from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_for_bootstrap, with_kept
 from airflow_hive_federation.replication.dump.contents import cut_below_open, visible_files
@@ -25,7 +32,12 @@ from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.removals import refuse_missing
 from airflow_hive_federation.replication.dump.source_directories import Sightings, new_directories_missing
 from airflow_hive_federation.replication.dump.source_history import note_event
-from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
+from airflow_hive_federation.replication.dump.tables import (
+    Unsettled,
+    has_totals,
+    write_files,
+    write_partitions,
+)
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
@@ -39,14 +51,11 @@ from airflow_hive_federation.replication.metadata.spark_tables import at_its_dat
 from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
 from airflow_hive_federation.transactions.lease import lease_of_a_dump
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +84,7 @@ def dump_bootstrap(
     *,
     adopted: bool = False,
     threads: int = 8,
-    progress: Callable[[str], None] = logger.info,
+    observer: Observer = LOGGED,
 ) -> DumpSummary:
     """Write the dump of a database, or return the summary of a finished one.
 
@@ -83,7 +92,7 @@ def dump_bootstrap(
     :param start: the result of :func:`~.drain.begin_drain`; its transactions must have ended.
     :param adopted: the target already has all tables, although they carry no marker of the policy.
     :param threads: number of tables dumped in parallel.
-    :param progress: receives one line per finished step.
+    :param observer: receives the events of progress.
     :raises NoSuchObjectError: the source has no such database.
     :raises SourceDirectoryMissingError: a table's directory does not exist; Hive's replication fails then,
         too.
@@ -95,14 +104,13 @@ def dump_bootstrap(
     pool = named_source(pool, policy)
     directory = DumpDirectory(f"{policy.directory}/{start.dump_name}", policy.storage_options)
     if directory.dump_finished:
-        progress(f"Dump {directory.uri} is finished already.")
-        return _summary(directory)
+        return _finished(directory, observer, earlier=True)
     with lease_of_a_dump(pool, policy=policy.name) as held_lease:
         lease = held_lease.txn_id
         directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
         with pool.client() as client:
             last_event = note_event(client, start.event_id)
-        tables, skipped = _Dump(pool, policy, directory, progress, lease).write(threads)
+        tables, skipped = _Dump(pool, policy, directory, observer, lease).write(threads)
         held_lease.check()
         directory.finish_dump(
             Manifest(
@@ -119,7 +127,21 @@ def dump_bootstrap(
                 size_bytes=sum(entry.size_bytes for entry in tables),
             )
         )
-    return _summary(directory)
+    return _finished(directory, observer)
+
+
+def _finished(directory: DumpDirectory, observer: Observer, *, earlier: bool = False) -> DumpSummary:
+    summary = _summary(directory)
+    observer(
+        BootstrapDumped(
+            dump=summary.dump,
+            tables=summary.tables,
+            partitions=summary.partitions,
+            files=summary.files,
+            earlier=earlier,
+        )
+    )
+    return summary
 
 
 def _summary(directory: DumpDirectory) -> DumpSummary:
@@ -157,7 +179,7 @@ class _Dump:
         pool: MetastorePool,
         policy: ReplicationPolicy,
         directory: DumpDirectory,
-        progress: Callable[[str], None],
+        observer: Observer,
         lease: int,
     ) -> None:
         self._pool = pool
@@ -165,7 +187,7 @@ class _Dump:
         self._policy = policy
         self._database = policy.source_database
         self._directory = directory
-        self._progress = progress
+        self._observer = observer
         self._kept: Mapping[str, str] = {}
 
     def write(self, threads: int) -> tuple[list[TableEntry], dict[str, str]]:
@@ -209,7 +231,7 @@ class _Dump:
         tables: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
         skipped = left_out(self._policy, tables)
         for name, why in sorted(asked_for(skipped).items()):
-            self._progress(f"{self._database}.{name} is not replicated: {why}.")
+            self._observer(TableLeftOut(table=f"{self._database}.{name}", reason=why))
         return [table for table in tables if table.tableName not in skipped], skipped
 
     def _write_table(
@@ -225,15 +247,17 @@ class _Dump:
                 )
                 constraints = client.get_table_constraints(self._database, name)
                 partitioned = table.partitionKeys and kind.has_files
+                unsettled = Unsettled(write_ids)
                 partitions = statistics.iter_partitions(client, table) if partitioned else ()
                 places = write_partitions(
                     self._directory,
                     table,
-                    counted(partitions, f"{self._database}.{name}: partitions read", self._progress),
+                    counted(partitions, f"{self._database}.{name}", Activity.READ, self._observer),
+                    unsettled,
                 )
         except NoSuchObjectError:
             # Its drop is an event that the increments read.
-            self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
+            self._observer(TableVanished(table=f"{self._database}.{name}"))
             return None
         if kind is not TableKind.EXTERNAL:
             check_partitions(name, places)
@@ -242,7 +266,16 @@ class _Dump:
         sightings = Sightings(places)
         files = visible_files(table, places, write_ids, transactions, options=options, sightings=sightings)
         files = sources.watch(files, f"a file of table {self._database}.{name}")
-        totals = write_files(self._directory, name, with_kept(files, self._kept))
+        kept_apart = has_totals(table, places, transactional=kind.transactional)
+        totals = write_files(
+            self._directory,
+            name,
+            with_kept(files, self._kept),
+            unsettled=unsettled,
+            names=places.names() if kept_apart else None,
+        )
+        if kept_apart:
+            self._directory.write_totals(name, totals.partitions)
         self._directory.write_table(
             TableDocument(
                 table=table,
@@ -252,9 +285,13 @@ class _Dump:
                 places=external_tables.listed_places(kind, places),
             )
         )
-        self._progress(
-            f"{self._database}.{name}: {places.partitions} partitions, {totals.files} files, "
-            f"{totals.size_bytes} bytes"
+        self._observer(
+            TableDumped(
+                table=f"{self._database}.{name}",
+                partitions=places.partitions,
+                files=totals.files,
+                size_bytes=totals.size_bytes,
+            )
         )
         return _DumpedTable(
             entry=TableEntry(
@@ -265,6 +302,7 @@ class _Dump:
                 reached=write_ids.high_watermark if write_ids else 0,
                 files=totals.files,
                 size_bytes=totals.size_bytes,
+                unsettled=unsettled.names,
             ),
             missing=new_directories_missing(sightings.bare(options), kind) if kind.has_files else [],
             external=external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],

@@ -41,6 +41,7 @@ def visible_files(
     *,
     options: Mapping[str, Any] | None = None,
     sightings: Sightings | None = None,
+    singly: bool = False,
 ) -> Iterator[VisibleFile]:
     """Yield the files that a reader of a table opens, one directory after the other.
 
@@ -50,6 +51,7 @@ def visible_files(
     :param transactions: transactions that the reader sees.
     :param options: storage options.
     :param sightings: counts the files that are found.
+    :param singly: the places are some of a table's, none inside another: only their directories are listed.
     :raises AcidFormatError: an ACID directory cannot be read, or cannot be copied row by row.
     """
     kind = table_kind(table)
@@ -61,7 +63,8 @@ def visible_files(
         listings = listed(external_tables.roots(places), options)
     else:
         # An overwrite with no rows leaves a base that is an empty directory, and hides all earlier files.
-        listings = listed_places(places, options, empty_directories=kind.transactional)
+        list_by = listed if singly else listed_places
+        listings = list_by(places, options, empty_directories=kind.transactional)
     for place, listing in sightings.watch(listings) if sightings else listings:
         if kind.transactional and write_ids is not None:
             name = f"{table.dbName}.{table.tableName}"

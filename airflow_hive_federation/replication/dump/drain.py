@@ -7,20 +7,24 @@ by any open transaction that holds no lock at all; this module reads the write i
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.progress.events import (
+    DrainStarted,
+    TransactionsAborted,
+    TransactionsEnded,
+    TransactionsOpen,
+)
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.metadata.write_ids import valid_transactions
 from airflow_hive_federation.replication.policy import DRAIN_POLL
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
-
-logger = logging.getLogger(__name__)
 
 #: These lock types of the metastore announce a write (``LockType``: SHARED_READ is 1).
 _WRITE_LOCK_TYPES = frozenset({2, 3, 4})
@@ -48,6 +52,11 @@ class DrainStart:
     def dump_name(self) -> str:
         """Return the name of the directory of the bootstrap's dump."""
         return f"{self.event_id}-{self.moment_ms}"
+
+    @property
+    def event(self) -> DrainStarted:
+        """Return the start as an event of progress."""
+        return DrainStarted(database=self.database, event_id=self.event_id, transactions=self.transactions)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -96,17 +105,24 @@ def still_open(client: MetastoreClient, start: DrainStart) -> tuple[int, ...]:
     return tuple(txn for txn in start.transactions if txn in opened)
 
 
-def abort_remaining(client: MetastoreClient, start: DrainStart) -> tuple[int, ...]:
+def state_of(start: DrainStart, remaining: tuple[int, ...]) -> TransactionsOpen | TransactionsEnded:
+    """Return the event of a look at the start's transactions.
+
+    :param remaining: those that are still open.
+    """
+    if remaining:
+        return TransactionsOpen(database=start.database, transactions=remaining)
+    return TransactionsEnded(database=start.database)
+
+
+def abort_remaining(
+    client: MetastoreClient, start: DrainStart, *, observer: Observer = LOGGED
+) -> tuple[int, ...]:
     """Abort those of the start's transactions that are still open, and return their ids."""
     remaining = still_open(client, start)
     if remaining:
-        logger.warning(
-            "Aborting %d transaction(s) of database %s that did not end in time: %s",
-            len(remaining),
-            start.database,
-            ", ".join(map(str, remaining)),
-        )
         client.abort_txns(list(remaining))
+        observer(TransactionsAborted(database=start.database, transactions=remaining))
     return remaining
 
 
@@ -116,17 +132,17 @@ def drain(
     *,
     timeout_s: float,
     poll: PollPolicy | None = None,
-    on_wait: Callable[[Sequence[int]], None] | None = None,
+    observer: Observer = LOGGED,
 ) -> tuple[int, ...]:
     """Wait until the start's transactions have ended, and abort the remaining ones after the timeout.
 
     :param timeout_s: seconds to wait (``hive.repl.bootstrap.dump.open.txn.timeout``).
     :param poll: intervals between the polls; the default notices an end within two seconds.
-    :param on_wait: receives the ids that are still open after each poll.
+    :param observer: receives the transactions that are still open after each poll.
     :return: ids of the transactions that were aborted.
     """
-    ended = has_drained(client, start, timeout_s=timeout_s, poll=poll, on_wait=on_wait)
-    return () if ended else abort_remaining(client, start)
+    ended = has_drained(client, start, timeout_s=timeout_s, poll=poll, observer=observer)
+    return () if ended else abort_remaining(client, start, observer=observer)
 
 
 def has_drained(
@@ -135,14 +151,14 @@ def has_drained(
     *,
     timeout_s: float,
     poll: PollPolicy | None = None,
-    on_wait: Callable[[Sequence[int]], None] | None = None,
+    observer: Observer = LOGGED,
 ) -> bool:
     """Wait as :func:`drain` does, abort nothing, and return whether all have ended in time."""
 
     def ended() -> bool:
         remaining = still_open(client, start)
-        if remaining and on_wait:
-            on_wait(remaining)
+        if start.transactions:
+            observer(state_of(start, remaining))
         return not remaining
 
     return wait_until(ended, poll or replace(DRAIN_POLL, timeout_s=timeout_s))

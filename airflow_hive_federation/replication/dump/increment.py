@@ -19,8 +19,7 @@ A table without an event costs only its name: the dump repeats nothing else that
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -30,9 +29,23 @@ from typing import IO, TYPE_CHECKING, Any
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.model.events import Event, TableEvent, read_event
 from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.progress.events import (
+    Activity,
+    IncrementDumped,
+    NothingChanged,
+    TableDumped,
+    TableLeftOut,
+    TableVanished,
+)
+from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
 from airflow_hive_federation.replication.dump import external_changes
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source, with_kept
+from airflow_hive_federation.replication.dump.changed_partitions import (
+    ChangedPartitions,
+    PartitionReader,
+    begun_partitions,
+)
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.ends import ends_of
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
@@ -58,10 +71,17 @@ from airflow_hive_federation.replication.dump.removals import (
 )
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
-from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
+from airflow_hive_federation.replication.dump.tables import (
+    Unsettled,
+    has_totals,
+    write_files,
+    write_partitions,
+)
 from airflow_hive_federation.replication.dump.unreadable_events import described, warn_of_unreadable
+from airflow_hive_federation.replication.dump.written_partitions import WriteRecords
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
+from airflow_hive_federation.replication.format.files import DataLocation
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import (
     Manifest,
@@ -82,7 +102,6 @@ from airflow_hive_federation.replication.metadata.table_names import asked_for, 
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
-from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
 from airflow_hive_federation.replication.replica.position import TargetPosition
 from airflow_hive_federation.replication.replica.table_index import TableIndex
@@ -90,8 +109,6 @@ from airflow_hive_federation.transactions.lease import end_lease, lease_of_a_dum
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
-
-logger = logging.getLogger(__name__)
 
 
 def dump_increment(
@@ -101,7 +118,7 @@ def dump_increment(
     *,
     mend: RepairPlan | None = None,
     threads: int = 8,
-    progress: Callable[[str], None] = logger.info,
+    observer: Observer = LOGGED,
 ) -> IncrementSummary:
     """Write the dump of the changes since the target's position.
 
@@ -109,7 +126,7 @@ def dump_increment(
     :param position: the target's position, see :func:`~.replica.position.read_position`.
     :param mend: the parts of the target to mend, in addition to the source's changes.
     :param threads: number of tables dumped in parallel.
-    :param progress: receives one line per finished step.
+    :param observer: receives the events of progress.
     :raises NoSuchObjectError: the source database is gone.
     :raises SourceWentBackError: the source knows fewer events than the target has seen.
     :raises EventCorruptError: an event cannot be read, and its database is not known.
@@ -133,15 +150,15 @@ def dump_increment(
                 client, policy, position, lease=lease, mend=mend or RepairPlan(), spool=spool
             )
         folded = moment.folded
-        moment.report(policy, progress)
+        moment.report(policy, observer)
         if moment.idle():
             end_lease(pool, lease)
-            progress(f"{policy.source_database}: nothing to do up to event {folded.to_id}")
+            observer(NothingChanged(database=policy.source_database, event_id=folded.to_id))
             return _idle_summary(moment, position)
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
         directory = DumpDirectory(uri, policy.storage_options)
         dump = _Dump(
-            pool, policy, position, moment=moment, events=spool, directory=directory, progress=progress
+            pool, policy, position, moment=moment, events=spool, directory=directory, observer=observer
         )
         contents = dump.write(threads)
         manifest = Manifest(
@@ -169,7 +186,16 @@ def dump_increment(
         )
         held_lease.check()
         sealed = directory.finish_dump(manifest)
-    return summary_of(uri, sealed)
+    summary = summary_of(uri, sealed)
+    observer(
+        IncrementDumped(
+            dump=summary.dump,
+            events=summary.events,
+            transactions=summary.transactions,
+            tables=summary.tables,
+        )
+    )
+    return summary
 
 
 def _idle_summary(moment: _Moment, position: TargetPosition) -> IncrementSummary:
@@ -208,11 +234,16 @@ class _Moment:
     adopted: tuple[str, ...]
     kept: Mapping[str, str]
 
-    def report(self, policy: ReplicationPolicy, progress: Callable[[str], None]) -> None:
+    def report(self, policy: ReplicationPolicy, observer: Observer) -> None:
         """Report the tables that the policy selects but that are not replicated."""
         for name, why in sorted(asked_for(self.skipped).items()):
-            replica = "; its replica stays as it was" if name in self.absent.kept else ""
-            progress(f"{policy.source_database}.{name} is not replicated: {why}{replica}.")
+            observer(
+                TableLeftOut(
+                    table=f"{policy.source_database}.{name}",
+                    reason=why,
+                    replica_stays=name in self.absent.kept,
+                )
+            )
 
     def idle(self) -> bool:
         """Return whether the target would not change, except for its last event."""
@@ -346,11 +377,13 @@ class _DumpedTable:
 
     :param losses: the losses of the target without an explanation.
     :param external: the directories of an external table that this dump describes.
+    :param places: the same as its document lists them.
     """
 
     entry: TableEntry
     losses: Losses | None = None
     external: Sequence[ExternalEntry] = ()
+    places: tuple[DataLocation, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,7 +405,7 @@ class _Dump:
         moment: _Moment,
         events: IO[str],
         directory: DumpDirectory,
-        progress: Callable[[str], None],
+        observer: Observer,
     ) -> None:
         self._pool = pool
         self._policy = policy
@@ -381,7 +414,15 @@ class _Dump:
         self._moment = moment
         self._events = events
         self._directory = directory
-        self._progress = progress
+        self._observer = observer
+        self._reader = PartitionReader(
+            policy=policy,
+            folded=moment.folded,
+            transactions=moment.transactions,
+            records=WriteRecords(policy.source_database, policy.target_table),
+            begun=begun_partitions(policy, position.dump),
+            kept=moment.kept,
+        )
 
     def write(self, threads: int) -> _Contents:
         moment = self._moment
@@ -446,7 +487,7 @@ class _Dump:
             return self._write_table(name, plan)
         except NoSuchObjectError:
             # A later event records its drop.
-            self._progress(f"{self._database}.{name} was dropped meanwhile and is left out.")
+            self._observer(TableVanished(table=f"{self._database}.{name}"))
             return None
 
     def _write_table(self, name: str, plan: TablePlan) -> _DumpedTable:
@@ -457,32 +498,12 @@ class _Dump:
             )
             kind = table_kind(table)
             constraints = client.get_table_constraints(self._database, name)
-            partitions = (
-                client.iter_partitions(self._database, name, with_column_stats=True, valid_write_ids=text)
-                if table.partitionKeys and kind.has_files
-                else ()
-            )
-            places = write_partitions(
-                self._directory,
-                table,
-                counted(partitions, f"{self._database}.{name}: partitions read", self._progress),
-            )
-        if kind is not TableKind.EXTERNAL:
-            check_partitions(name, places)
-        transactions, options = self._moment.transactions, self._policy.storage_options
-        sources = self._policy.sources
-        check_places(sources, self._database, table, places)
-        sightings = Sightings(places)
-        files = visible_files(
-            table, places, plan.write_ids, transactions, options=options, sightings=sightings
-        )
-        files = sources.watch(files, f"a file of table {self._database}.{name}")
-        totals = write_files(self._directory, name, with_kept(files, self._moment.kept))
-        homes = self._moment.homes
-        home = homes.of(name) if plan.work is TableWork.CONTINUE and name in homes else None
-        before, evidence = partitions_before(home, name), self._moment.folded.evidence
-        bare = sightings.bare(options) if kind.has_files else []
-        losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence, kind=kind)
+            home = self._home(name, plan)
+            changed = home and self._reader.read(client, table, plan, self._moment.homes.entries[name], home)
+            if home is not None and changed:
+                dumped = self._write_some(table, plan, home, changed)
+            else:
+                dumped = self._write_all(client, table, plan, home)
         if plan.writes:
             self._directory.write_writes(name, plan.writes)
         self._directory.write_table(
@@ -491,17 +512,101 @@ class _Dump:
                 kind=kind,
                 constraints=constraints,
                 write_ids=plan.write_ids,
-                places=external_tables.listed_places(kind, places),
+                places=dumped.places,
             )
         )
-        self._progress(
-            f"{self._database}.{name}: {plan.work.value}, {totals.files} files, {totals.size_bytes} bytes"
+        self._observer(
+            TableDumped(
+                table=f"{self._database}.{name}",
+                work=plan.work.value,
+                files=dumped.entry.files,
+                size_bytes=dumped.entry.size_bytes,
+            )
         )
+        return dumped
+
+    def _home(self, name: str, plan: TablePlan) -> DumpDirectory | None:
+        """Return the dump that describes the replica of a table that the cycle brings forward."""
+        homes = self._moment.homes
+        return homes.of(name) if plan.work is TableWork.CONTINUE and name in homes else None
+
+    def _write_some(
+        self, table: Any, plan: TablePlan, home: DumpDirectory, changed: ChangedPartitions
+    ) -> _DumpedTable:
+        """Write the partitions of a table that the cycle concerns."""
+        name, totals = table.tableName, changed.totals
+        changed.write(self._directory, home, name)
+        entry = TableEntry(
+            name=name,
+            kind=table_kind(table),
+            partitions=len(totals),
+            files=sum(total.files for total in totals.values()),
+            size_bytes=sum(total.size_bytes for total in totals.values()),
+            dump=self._directory.uri,
+            work=plan.work,
+            recorded_changes=TableChanges(
+                writes=len(plan.writes),
+                renewed=self._renewed(name, changed.places),
+                gone=self._gone(name, changed.before, changed.places),
+                concerned=tuple(sorted(changed.concerned)),
+            ),
+            reached=plan.reached,
+            partition_names=names_digest(totals),
+            rest=changed.rest,
+            unsettled=changed.unsettled,
+        )
+        return _DumpedTable(entry=entry, losses=changed.losses)
+
+    def _write_all(
+        self, client: MetastoreClient, table: Any, plan: TablePlan, home: DumpDirectory | None
+    ) -> _DumpedTable:
+        """Write all partitions of a table."""
+        name, kind = table.tableName, table_kind(table)
+        text = plan.write_ids.text() if plan.write_ids else None
+        partitions = (
+            client.iter_partitions(self._database, name, with_column_stats=True, valid_write_ids=text)
+            if table.partitionKeys and kind.has_files
+            else ()
+        )
+        unsettled = Unsettled(plan.write_ids)
+        places = write_partitions(
+            self._directory,
+            table,
+            counted(partitions, f"{self._database}.{name}", Activity.READ, self._observer),
+            unsettled,
+        )
+        if kind is not TableKind.EXTERNAL:
+            check_partitions(name, places)
+        options, sources = self._policy.storage_options, self._policy.sources
+        check_places(sources, self._database, table, places)
+        sightings = Sightings(places)
+        files = visible_files(
+            table,
+            places,
+            plan.write_ids,
+            self._moment.transactions,
+            options=options,
+            sightings=sightings,
+        )
+        files = sources.watch(files, f"a file of table {self._database}.{name}")
+        kept_apart = has_totals(table, places, transactional=kind.transactional)
+        totals = write_files(
+            self._directory,
+            name,
+            with_kept(files, self._moment.kept),
+            unsettled=unsettled,
+            names=places.names() if kept_apart else None,
+        )
+        if kept_apart:
+            self._directory.write_totals(name, totals.partitions)
+        before, evidence = partitions_before(home, name), self._moment.folded.evidence
+        bare = sightings.bare(options) if kind.has_files else []
+        losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence, kind=kind)
         changes = TableChanges(
             seed=plan.seed,
             writes=len(plan.writes),
             renewed=self._renewed(name, places) if plan.work is TableWork.CONTINUE else (),
-            gone=tuple(sorted({*before, *evidence.partitions(name)}.difference(places.names()))),
+            gone=self._gone(name, before, places),
         )
         return _DumpedTable(
             entry=TableEntry(
@@ -515,10 +620,17 @@ class _Dump:
                 recorded_changes=changes,
                 reached=plan.reached,
                 partition_names=names_digest(places.names()),
+                unsettled=unsettled.names,
             ),
             losses=losses,
             external=external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
+            places=external_tables.listed_places(kind, places),
         )
+
+    def _gone(self, name: str, before: Iterable[str], places: TableLocations) -> tuple[str, ...]:
+        """Return the partitions that the source no longer has, of those before and those in events."""
+        gone = {*before, *self._moment.folded.evidence.partitions(name)}
+        return tuple(sorted(gone.difference(places.names())))
 
     def _functions_gone(self, there: Collection[str]) -> list[str]:
         """Return the functions that the source no longer has and whose drop an event records."""

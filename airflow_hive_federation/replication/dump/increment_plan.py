@@ -16,6 +16,7 @@ from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.contents import cut_below_open
 from airflow_hive_federation.replication.dump.evidence import Evidence
+from airflow_hive_federation.replication.dump.named_partitions import NamedPartitions
 from airflow_hive_federation.replication.dump.pairs import Pairs
 from airflow_hive_federation.replication.dump.unreadable_events import Concern, concern_of
 from airflow_hive_federation.replication.format.kinds import TableWork
@@ -38,9 +39,11 @@ class EventFold:
         the name now; transactions left open by earlier cycles included.
     :param ends: transactions that wrote to the database and ended, in the source's order; 1 if committed.
     :param open_writes: those that have not ended.
+    :param carried: transactions that wrote to the database in earlier cycles and were left open by them.
     :param looked_at: tables whose definition, partitions, statistics or plain files may have changed.
     :param created: table → event that made the table that bears the name now.
     :param partitions_gone: table → partitions that were dropped or renamed; their names may stand for others.
+    :param partitions_named: table → partitions that events name; ``None`` if an event may concern others.
     :param database_changed: the database's own properties changed.
     :param functions_changed: permanent functions were created or dropped.
     :param lost: events of the cycle are gone, so every table must be examined.
@@ -57,9 +60,11 @@ class EventFold:
     writes: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     ends: Sequence[tuple[int, int]] = ()
     open_writes: OpenWrites = field(default_factory=dict)
+    carried: frozenset[int] = frozenset()
     looked_at: frozenset[str] = frozenset()
     created: Mapping[str, int] = field(default_factory=dict)
     partitions_gone: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    partitions_named: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
     database_changed: bool = False
     functions_changed: bool = False
     lost: bool = False
@@ -72,6 +77,11 @@ class EventFold:
         """Return whether events of a table may be missing, so that it must be compared anew."""
         return self.lost or table in self.doubtful
 
+    def committed_writers(self, table: str) -> list[int]:
+        """Return the transactions with a write id of a table that were committed in the cycle."""
+        writers = {txn for txn, _ in self.writes.get(table, ())}
+        return [txn for txn, committed in self.ends if committed and txn in writers]
+
 
 @dataclass(frozen=True, kw_only=True)
 class TablePlan:
@@ -82,6 +92,8 @@ class TablePlan:
     :param seed: highest write id with which a new table starts.
     :param writes: pairs of transaction and write id to replay, contiguous and ascending by write id.
     :param reached: highest write id of the target's table after the cycle; 0 for tables without.
+    :param partitions: the partitions that events name, besides those that the writes concern; ``None`` if all
+        partitions are compared.
     """
 
     work: TableWork
@@ -89,6 +101,7 @@ class TablePlan:
     seed: int = 0
     writes: Sequence[tuple[int, int]] = ()
     reached: int = 0
+    partitions: frozenset[str] | None = None
 
 
 def check_source(from_id: int, source_id: int) -> None:
@@ -246,7 +259,14 @@ def plan_table(
     visible = _seen(source, reached, folded, name)
     if not (looked_at or known or _ended(target.open_ids, visible)):
         return TablePlan(work=TableWork.NOTHING)
-    return TablePlan(work=TableWork.CONTINUE, write_ids=visible, writes=known, reached=reached)
+    whole = always or folded.is_doubtful(name)
+    return TablePlan(
+        work=TableWork.CONTINUE,
+        write_ids=visible,
+        writes=known,
+        reached=reached,
+        partitions=None if whole else folded.partitions_named.get(name, frozenset()),
+    )
 
 
 def lost_ends(plans: Iterable[TablePlan]) -> list[tuple[int, int]]:
@@ -281,6 +301,7 @@ class _Folding:
     def __init__(self, database: str, open_writes: OpenWrites) -> None:
         self._database = database
         self._open: dict[int, dict[str, int]] = {txn: dict(writes) for txn, writes in open_writes.items()}
+        self._carried = frozenset(open_writes)
         self._writes: dict[str, Pairs] = {}  # by table: transactions and write ids
         for txn, writes in self._open.items():
             for table, write in writes.items():
@@ -289,6 +310,7 @@ class _Folding:
         self._looked_at: set[str] = set()
         self._created: dict[str, int] = {}
         self._partitions_gone: dict[str, set[str]] = {}
+        self._partitions_named = NamedPartitions()
         self._database_changed = self._functions_changed = False
         self._kept: dict[str, str] = {}
         self._evidence = Evidence(database)
@@ -329,9 +351,11 @@ class _Folding:
             writes={table: writes.ascending() for table, writes in self._writes.items() if writes},
             ends=self._ends,
             open_writes=self._open,
+            carried=self._carried,
             looked_at=frozenset(self._looked_at),
             created=self._created,
             partitions_gone={table: frozenset(names) for table, names in self._partitions_gone.items()},
+            partitions_named=self._partitions_named.by_table(),
             database_changed=self._database_changed or lost,
             functions_changed=self._functions_changed or lost,
             lost=lost,
@@ -362,6 +386,7 @@ class _Folding:
             pass  # The rows stay the same, and the commit brings the files.
         elif isinstance(event, ev.TableEvent):
             self._looked_at.add(event.table)
+            self._partitions_named.add(event)
             if isinstance(event, ev.PartitionsChanged) and event.gone:
                 self._partitions_gone.setdefault(event.table, set()).update(event.gone)
         elif isinstance(event, ev.FunctionEvent):
@@ -383,6 +408,7 @@ class _Folding:
             if self._open.get(txn, {}).get(table) == write:
                 del self._open[txn][table]
         self._partitions_gone.pop(table, None)
+        self._partitions_named.add_all(table)
         self._looked_at.add(table)
 
 

@@ -86,7 +86,7 @@ def partitions_before(home: DumpDirectory | None, table: str) -> Sequence[str]:
     """
     if home is None:
         return ()
-    return [line.name for line in home.partitions(table)]
+    return home.partition_names(table)
 
 
 def losses_of(

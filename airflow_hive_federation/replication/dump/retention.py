@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Callable
 
+from airflow_hive_federation.progress.events import DumpRemoved
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
-
-logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"\d+(-\d+)+")
 #: This many dumps are kept for inspection although nothing refers to them.
@@ -23,7 +21,7 @@ def forget_old_dumps(
     current: DumpDirectory,
     *,
     keep: int = KEPT,
-    progress: Callable[[str], None] = logger.info,
+    observer: Observer = LOGGED,
 ) -> list[str]:
     """Remove loaded dumps that describe no table any more, and return their URIs.
 
@@ -46,7 +44,7 @@ def forget_old_dumps(
         _, directory = open_filesystem(uri, options)
         with storage_errors(uri):
             filesystem.rm(directory, recursive=True)
-        progress(f"Dump {uri} is needed no more and is removed.")
+        observer(DumpRemoved(dump=uri))
     return gone
 
 

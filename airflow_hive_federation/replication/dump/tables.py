@@ -2,47 +2,128 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
-from airflow_hive_federation.replication.format.tables import PartitionLine
+from airflow_hive_federation.replication.format.tables import PartitionLine, PartitionTotals
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileTotals:
-    """The number and size of a table's files."""
+    """The number and size of a table's files.
+
+    :param partitions: the same per partition, in its order; of a table for which they are not kept, none.
+    """
 
     files: int
     size_bytes: int
+    partitions: tuple[PartitionTotals, ...] = ()
 
 
-def write_partitions(directory: DumpDirectory, table: Any, partitions: Iterable[Any]) -> TableLocations:
+class Unsettled:
+    """Collects the partitions that change when transactions end that are open now.
+
+    Statistics may be of such a transaction, and a streaming writer's file may hold rows of it.
+
+    :param write_ids: the table's write ids at the dump's moment; ``None`` for a table without.
+    """
+
+    def __init__(self, write_ids: ValidWriteIds | None) -> None:
+        self._write_ids = write_ids
+        self._open = frozenset(write_ids.open_ids) if write_ids else frozenset()
+        self._names: set[str] = set()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the partitions."""
+        return tuple(sorted(self._names))
+
+    def watch_partitions(self, lines: Iterable[PartitionLine]) -> Iterator[PartitionLine]:
+        """Pass partitions on, and note those with a write id of an open transaction."""
+        for line in lines:
+            write_id = line.definition.get("writeId")
+            if isinstance(write_id, int) and self._is_open(write_id):
+                self._names.add(line.name)
+            yield line
+
+    def watch_files(self, files: Iterable[VisibleFile]) -> Iterator[VisibleFile]:
+        """Pass files on, and note those that may get more rows."""
+        for file in files:
+            if file.partition and (file.side_file or (file.filtered and self._may_grow(file))):
+                self._names.add(file.partition)
+            yield file
+
+    def _is_open(self, write_id: int) -> bool:
+        if self._write_ids is None:
+            return False
+        return write_id in self._open or write_id > self._write_ids.high_watermark
+
+    def _may_grow(self, file: VisibleFile) -> bool:
+        directory = file.path.partition("/")[0]
+        last = parse_directory(directory).max_write_id if is_acid_directory(directory) else 0
+        return bool(self._open) or self._is_open(last)
+
+
+def write_partitions(
+    directory: DumpDirectory, table: Any, partitions: Iterable[Any], unsettled: Unsettled | None = None
+) -> TableLocations:
     """Write a table's partitions, and return the places of its data.
 
     :param directory: a dump that is being written.
     :param table: wire ``Table``.
     :param partitions: its wire ``Partition`` objects.
+    :param unsettled: notes partitions that the ends of open transactions will change.
     """
     places = TableLocations(table)
-    directory.write_partitions(
-        table.tableName, (PartitionLine.of(places.add(partition), partition) for partition in partitions)
-    )
+    lines = (PartitionLine.of(places.add(partition), partition) for partition in partitions)
+    directory.write_partitions(table.tableName, unsettled.watch_partitions(lines) if unsettled else lines)
     return places
 
 
-def write_files(directory: DumpDirectory, table: str, files: Iterable[VisibleFile]) -> FileTotals:
-    """Write the list of a table's files, and return their number and size."""
+def write_files(
+    directory: DumpDirectory,
+    table: str,
+    files: Iterable[VisibleFile],
+    *,
+    unsettled: Unsettled | None = None,
+    names: Iterable[str] | None = None,
+) -> FileTotals:
+    """Write the list of a table's files, and return their number and size.
+
+    :param unsettled: notes partitions that the ends of open transactions will change.
+    :param names: names of the table's partitions, of which totals are kept; ``None`` to keep none.
+    """
     size_bytes = 0
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
 
     def measured() -> Iterator[VisibleFile]:
         nonlocal size_bytes
-        for file in files:
+        for file in unsettled.watch_files(files) if unsettled else files:
             size_bytes += file.size_bytes
+            if names is not None:
+                counts[file.partition] += 1
+                sizes[file.partition] += file.size_bytes
             yield file
 
     count = directory.write_files(table, measured())
-    return FileTotals(files=count, size_bytes=size_bytes)
+    totals = tuple(PartitionTotals(name, counts[name], sizes[name]) for name in names or ())
+    return FileTotals(files=count, size_bytes=size_bytes, partitions=totals)
+
+
+def has_totals(table: Any, places: TableLocations, *, transactional: bool) -> bool:
+    """Return whether a dump keeps totals per partition, so that a later one may describe some of them only.
+
+    The directories of a transactional table's partitions change by transactions and events alone. If one may
+    lie inside another, they are listed together.
+
+    :param table: wire ``Table``.
+    """
+    return transactional and bool(table.partitionKeys) and places.apart

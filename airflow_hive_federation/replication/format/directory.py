@@ -9,11 +9,15 @@
         tables/<table>.json       table, kind, write ids, constraints, counts
         partitions/<table>.jsonl  its partitions, one per line, column statistics included
         files/<table>.jsonl       the files a reader of the snapshot sees, one per line
+        partition_totals/<table>.jsonl  names of all its partitions, with the number and size of their files
         _external_tables_info     the locations of external tables, by the design of replication V2
         _manifest.json            digest of every file above
         _finished_dump            the dump is whole (the name is Hive's)
         load/                     copy plan and outcomes of the load
         _finished_load            the load is published (the name is Hive's)
+
+The dump of an increment may describe only the partitions that its cycle concerned, and name the earlier dumps
+that describe the others: this class reads all of them as one (see :mod:`.layers`).
 
 A writer writes each file under a temporary name of its own, and renames the file once it is on the disk;
 ``_finished_dump`` comes last. If the store has modes, only the owner of a dump may enter its directory and
@@ -24,7 +28,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NoReturn, TypeVar
@@ -34,16 +38,19 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.replication.format.files import CopiedFile, PlacedTime, VisibleFile
+from airflow_hive_federation.replication.format.layers import layers
 from airflow_hive_federation.replication.format.manifest import (
     FORMAT_VERSION,
     MAX_MANIFEST_VALUES,
     FinishedLoad,
     Manifest,
+    TableEntry,
     UnknownFormatError,
 )
 from airflow_hive_federation.replication.format.tables import (
     EndedTransaction,
     PartitionLine,
+    PartitionTotals,
     TableDocument,
     read_database,
     read_function,
@@ -79,6 +86,7 @@ class DumpDirectory:
         self._filesystem, self._path = open_filesystem(self.uri, options)
         self._digests: dict[str, str] = {}
         self._expected: Mapping[str, str] | None = None
+        self._entries: Mapping[str, TableEntry] = {}
         self._is_private = False
 
     # -- writing ---------------------------------------------------------------------------------------
@@ -102,6 +110,10 @@ class DumpDirectory:
     def write_files(self, table: str, files: Iterable[VisibleFile]) -> int:
         """Write the files of a table, and return their number."""
         return self.write_lines(table_file("files", table, ".jsonl"), (file.to_json() for file in files))
+
+    def write_totals(self, table: str, totals: Iterable[PartitionTotals]) -> None:
+        """Write the names of all partitions of a table, with the number and size of their files."""
+        self.write_lines(table_file("partition_totals", table, ".jsonl"), totals)
 
     def write_ends(self, ends: Iterable[EndedTransaction]) -> int:
         """Write the transactions that ended, in the source's order, and return their number."""
@@ -205,13 +217,15 @@ class DumpDirectory:
             manifest = Manifest.from_json(value)
         except UnknownFormatError as error:
             raise DumpCorruptError(
-                f"Dump {self.uri} has format {error.version}; this version reads {FORMAT_VERSION}.",
+                f"Dump {self.uri} has format {error.version}; this version reads {FORMAT_VERSION} "
+                "and before.",
                 remedy="Load it with the version that wrote it, or dump again.",
                 dump=self.uri,
             ) from error
         except ValueError as error:
             self.refuse(_MANIFEST, str(error))
         self._expected = manifest.files
+        self._entries = {entry.name: entry for entry in manifest.tables}
         return manifest
 
     def database(self) -> types.Database:
@@ -235,23 +249,53 @@ class DumpDirectory:
         """
         return self.read_json(table_file("tables", name, ".json"), TableDocument.of_table(name))
 
-    def partitions(self, table: str, *, sealed: bool = True) -> Iterator[PartitionLine]:
+    def partitions(
+        self, table: str, *, sealed: bool = True, only: Collection[str] | None = None
+    ) -> Iterator[PartitionLine]:
         """Yield the partitions of a table.
 
         :param sealed: check them against the manifest, which a dump that is being written lacks.
+        :param only: names of wanted partitions, among those that the dump's cycle concerned.
+        :raises DumpCorruptError: as :meth:`read_lines`, and if a dump that describes others is gone.
+        """
+        name, read = table_file("partitions", table, ".jsonl"), PartitionLine.from_json
+        if not sealed:
+            return self.read_report(name, read)
+        return self._of_partitions(table, name, read, lambda line: line.name, only)
+
+    def files(
+        self, table: str, *, sealed: bool = True, only: Collection[str] | None = None
+    ) -> Iterator[VisibleFile]:
+        """Yield the files of a table; see :meth:`partitions`."""
+        name, read = table_file("files", table, ".jsonl"), VisibleFile.from_json
+        if not sealed:
+            return self.read_report(name, read)
+        return self._of_partitions(table, name, read, lambda file: file.partition, only)
+
+    def totals(self, table: str) -> dict[str, PartitionTotals] | None:
+        """Return the totals of all partitions of a table by name; ``None`` if the dump does not have them.
+
         :raises DumpCorruptError: as :meth:`read_lines`.
         """
-        read = self.read_lines if sealed else self.read_report
-        return read(table_file("partitions", table, ".jsonl"), PartitionLine.from_json)
+        name = table_file("partition_totals", table, ".jsonl")
+        self.entry(table)
+        if name not in (self._expected or {}):
+            return None
+        return {line.name: line for line in self.read_lines(name, PartitionTotals.from_json)}
 
-    def files(self, table: str, *, sealed: bool = True) -> Iterator[VisibleFile]:
-        """Yield the files of a table.
+    def partition_names(self, table: str) -> list[str]:
+        """Return the names of all partitions of a table.
 
-        :param sealed: check them against the manifest, which a dump that is being written lacks.
-        :raises DumpCorruptError: as :meth:`read_lines`.
+        :raises DumpCorruptError: as :meth:`partitions`.
         """
-        read = self.read_lines if sealed else self.read_report
-        return read(table_file("files", table, ".jsonl"), VisibleFile.from_json)
+        totals = self.totals(table)
+        return [line.name for line in self.partitions(table)] if totals is None else list(totals)
+
+    def entry(self, table: str) -> TableEntry | None:
+        """Return the entry of a table in the manifest; ``None`` without one."""
+        if self._expected is None:
+            self.manifest()
+        return self._entries.get(table)
 
     def ends(self) -> Iterator[EndedTransaction]:
         """Yield the transactions that ended, in the source's order.
@@ -364,6 +408,20 @@ class DumpDirectory:
         )
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _of_partitions(
+        self,
+        table: str,
+        name: str,
+        read: Reader[T],
+        partition_of: Callable[[T], str],
+        only: Collection[str] | None,
+    ) -> Iterator[T]:
+        if only is not None:
+            yield from (line for line in self.read_lines(name, read) if partition_of(line) in only)
+            return
+        for dump, described in layers(self, table):
+            yield from (line for line in dump.read_lines(name, read) if partition_of(line) not in described)
 
     def _parsed_singly(self, name: str, lines: Sequence[bytes], before: int) -> Iterator[object]:
         for number, line in enumerate(lines, before + 1):

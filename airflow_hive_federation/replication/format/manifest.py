@@ -11,7 +11,9 @@ from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
 from airflow_hive_federation.replication.format.values import Fields, JsonObject
 
 #: This number is raised when an older reader would misread a newer dump.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+#: Versions that this one reads: dumps of the first describe each changed table as a whole.
+READABLE_VERSIONS = (1, FORMAT_VERSION)
 
 #: A manifest may hold this many values: a few for each of its tables and files, and names of partitions that
 #: go.
@@ -24,6 +26,7 @@ _KIND = values.one_of(TableKind)
 _WORK = values.one_of(TableWork)
 _TABLE_NAMES = values.list_of(values.table_name)
 _PARTITION_NAMES = values.list_of(values.partition_name)
+_DUMPS = values.list_of(values.location)
 _OPEN_WRITES = values.list_of(values.pair_of(values.whole, values.map_of(values.table_name, values.whole)))
 
 
@@ -46,12 +49,14 @@ class TableChanges:
     :param writes: number of write ids to replay.
     :param renewed: partitions whose names stood for others on the target.
     :param gone: partitions that the source no longer has and whose removal an event records.
+    :param concerned: partitions that may have changed, those that are gone included; ``None`` for all.
     """
 
     seed: int = 0
     writes: int = 0
     renewed: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
+    concerned: tuple[str, ...] | None = None
 
     def to_json(self) -> JsonObject:
         return {
@@ -59,10 +64,11 @@ class TableChanges:
             "writes": self.writes,
             "renewed": list(self.renewed),
             "gone": list(self.gone),
+            **({} if self.concerned is None else {"concerned": list(self.concerned)}),
         }
 
 
-_CHANGES = ("seed", "writes", "renewed", "gone")
+_CHANGES = ("seed", "writes", "renewed", "gone", "concerned")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +82,11 @@ class TableEntry:
     :param dump: URI of the dump that describes the table; empty for the dump of the manifest itself.
     :param work: the work of an increment on the table; ``None`` in a bootstrap, which creates each.
     :param recorded_changes: ``None`` if a bootstrap described the table last.
+    :param rest: URIs of the earlier dumps that describe the partitions which that dump does not describe, the
+        latest first: each describes the partitions that its own cycle concerned, and the last one all others.
+        None if the dump describes the whole table.
+    :param unsettled: partitions with statistics or files of transactions that were open: their ends change
+        these partitions without another event.
     """
 
     name: str
@@ -88,11 +99,18 @@ class TableEntry:
     dump: str = ""
     work: TableWork | None = None
     recorded_changes: TableChanges | None = None
+    rest: tuple[str, ...] = ()
+    unsettled: tuple[str, ...] = ()
 
     @property
     def is_changed(self) -> bool:
         """Return whether the dump of the manifest describes the table, because its cycle works on it."""
         return self.work is not TableWork.NOTHING
+
+    @property
+    def described(self) -> frozenset[str] | None:
+        """Return the partitions that the table's dump describes; ``None`` for all of them."""
+        return frozenset(self.changes.concerned or ()) if self.rest else None
 
     @property
     def changes(self) -> TableChanges:
@@ -111,7 +129,11 @@ class TableEntry:
             writes=fields.optional("writes", values.count, default=0),
             renewed=fields.optional("renewed", _PARTITION_NAMES, default=()),
             gone=fields.optional("gone", _PARTITION_NAMES, default=()),
+            concerned=fields.optional("concerned", values.or_none(_PARTITION_NAMES), default=None),
         )
+        rest = fields.optional("rest", _DUMPS, default=())
+        if rest and changes.concerned is None:
+            raise ValueError("rest: it refers to other dumps for partitions, and concerns all of them")
         return cls(
             name=fields.needed("name", values.table_name),
             kind=fields.needed("kind", _KIND),
@@ -123,6 +145,8 @@ class TableEntry:
             dump=fields.optional("dump", values.location, default=""),
             work=fields.optional("work", _WORK, default=None),
             recorded_changes=changes if any(name in fields for name in _CHANGES) else None,
+            rest=rest,
+            unsettled=fields.optional("unsettled", _PARTITION_NAMES, default=()),
         )
 
     def to_json(self) -> JsonObject:
@@ -137,6 +161,8 @@ class TableEntry:
             **({"dump": self.dump} if self.dump else {}),
             **({"work": self.work.value} if self.work else {}),
             **(self.recorded_changes.to_json() if self.recorded_changes else {}),
+            **({"rest": list(self.rest)} if self.rest else {}),
+            **({"unsettled": list(self.unsettled)} if self.unsettled else {}),
         }
 
 
@@ -286,7 +312,7 @@ class Manifest:
         """
         fields = Fields(value)
         version = fields.optional("format", _anything, default=None)
-        if version != FORMAT_VERSION:
+        if version not in READABLE_VERSIONS:
             raise UnknownFormatError(version)
         manifest = cls(
             kind=fields.needed("kind", values.one_of(DumpKind)),

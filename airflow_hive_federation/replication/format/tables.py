@@ -183,6 +183,26 @@ class PartitionLine:
         return {"name": self.name, "partition": self.definition}
 
 
+class PartitionTotals(NamedTuple):
+    """The number and size of a partition's files.
+
+    :param name: name of the partition.
+    """
+
+    name: str
+    files: int
+    size_bytes: int
+
+    @classmethod
+    def from_json(cls, value: object) -> PartitionTotals:
+        """Read a line.
+
+        :raises ValueError: it is no such list of three.
+        """
+        name, files, size_bytes = values.items(value, 3)
+        return cls(values.partition_name(name), values.count(files), values.count(size_bytes))
+
+
 class EndedTransaction(NamedTuple):
     """A transaction of the source that ended in a cycle.
 

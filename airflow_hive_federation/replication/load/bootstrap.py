@@ -12,7 +12,6 @@ The load has these steps, in this order; each can be killed and repeated:
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +29,8 @@ from airflow_hive_federation.metastore.calls.partition_pages import page_size
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.progress.events import Activity, FileRemoved, Published, Step, TableCreated
+from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps, counted
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.manifest import FinishedLoad
@@ -46,7 +47,6 @@ from airflow_hive_federation.replication.metadata.constraints import (
     target_constraints,
 )
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.replica import database as target
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, CycleRecord
@@ -72,8 +72,6 @@ from airflow_hive_federation.transactions.lease import LeaseKeeper, end_lease
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
-
-logger = logging.getLogger(__name__)
 
 CopyRunner = Callable[[str, str], None]
 
@@ -106,8 +104,7 @@ def load_bootstrap(
     *,
     run_copy: CopyRunner,
     threads: int = 4,
-    progress: Callable[[str], None] = logger.info,
-    on_step: Callable[[str], None] = lambda _: None,
+    observer: Observer = LOGGED,
     check: Callable[[], None] = lambda: None,
 ) -> LoadSummary:
     """Load a finished dump; a load that was published already changes nothing.
@@ -117,8 +114,8 @@ def load_bootstrap(
     :param dump: URI of the dump.
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
     :param threads: number of tables created in parallel.
-    :param on_step: receives the name of each step before the step begins; tests kill the process there.
-    :param check: runs before each file is removed, and raises if the cycle must end.
+    :param observer: receives the events of progress.
+    :param check: runs before each step and before each file is removed, and raises if the cycle must end.
     :raises DumpIncompleteError: the dump is not finished, or the source has removed files it lists.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
@@ -127,12 +124,13 @@ def load_bootstrap(
     :raises HiddenLocationError: Hive would hide tables of the target.
     """
     directory = DumpDirectory(dump, policy.storage_options)
-    load = _Load(target_pool, policy, directory, progress=progress, on_step=on_step)
+    step = Steps(observer, policy.target_database, check)
+    load = _Load(target_pool, policy, directory, observer=observer, step=step)
     with target_pool.client() as client:
         state = target.find_target(client, policy)
     if state.state is TargetState.LOADED and state.last_id is not None:
         load.refuse_changes(state.last_id)
-        progress(f"{policy.target_database} is published at event {state.last_id} already.")
+        observer(Published(database=policy.target_database, event_id=state.last_id, earlier=True))
     else:
         check_dump(directory, policy.sources)
         load.check_other_plans()
@@ -142,7 +140,7 @@ def load_bootstrap(
         load.sweep(check)
         load.create(threads)
         load.publish()
-    return acknowledge(source, directory, load.lease, load.summary(), on_step=on_step)
+    return acknowledge(source, directory, load.lease, load.summary(), step=step)
 
 
 def acknowledge(
@@ -151,10 +149,10 @@ def acknowledge(
     lease: int,
     summary: LoadSummary,
     *,
-    on_step: Callable[[str], None],
+    step: Steps,
 ) -> LoadSummary:
     """End a load, whether published now or before: release the source's cleaner, and acknowledge the load."""
-    on_step("end_lease")
+    step(Step.END_LEASE)
     end_lease(source, lease)
     directory.finish_load(FinishedLoad(database=summary.database, event_id=summary.event_id))
     return summary
@@ -167,15 +165,15 @@ class _Load:
         policy: ReplicationPolicy,
         directory: DumpDirectory,
         *,
-        progress: Callable[[str], None],
-        on_step: Callable[[str], None],
+        observer: Observer,
+        step: Steps,
     ) -> None:
         self._pool = pool
         self._policy = policy
         self._directory = directory
         self._manifest = directory.manifest()
-        self._progress = progress
-        self._on_step = on_step
+        self._observer = observer
+        self._step = step
         self._event_id = self._manifest.event_id
         self._functions = list(directory.functions())
         self._layout = TargetLayout(policy=policy, managed="")
@@ -226,7 +224,7 @@ class _Load:
                 pass
 
     def reserve(self) -> None:
-        self._on_step("reserve")
+        self._step(Step.RESERVE)
         source = self._directory.database()
         with self._pool.client() as client:
             target.reserve_target(client, self._policy, source, checkpoint=self._directory.uri)
@@ -236,13 +234,13 @@ class _Load:
             self._places.claim(client, anew=True)
 
     def copy(self, run_copy: CopyRunner) -> None:
-        self._on_step("copy_plan")
+        self._step(Step.COPY_PLAN)
         if not self._policy.into_existing:
             self._refuse_foreign_files()
         plan, count = write_bound_plan(
             self._copy_plan, self._places.each_once(self._copy_items()), options=self._policy.storage_options
         )
-        self._on_step("copy")
+        self._step(Step.COPY)
         if not count:
             return
         try:
@@ -264,7 +262,7 @@ class _Load:
         them. Files elsewhere do not belong to this target: the policy may have had another target database
         before, which is still read.
         """
-        self._on_step("sweep")
+        self._step(Step.SWEEP)
         options = self._policy.storage_options
         others = self._other_plans()
         if not others:
@@ -277,12 +275,12 @@ class _Load:
                     check()
                     if remove_file(item.target, options):
                         emptied.add(item.target.rpartition("/")[0])
-                        self._progress(f"Removed {item.target}, left by an earlier load")
+                        self._observer(FileRemoved(uri=item.target))
         # A crash must not bring these files back below a table that exists by then.
         sync_directories(emptied)
 
     def create(self, threads: int) -> None:
-        self._on_step("functions")
+        self._step(Step.FUNCTIONS)
         with self._pool.client() as client:
             for function in self._functions:
                 put_function(client, target_function(function, self._layout))
@@ -302,10 +300,10 @@ class _Load:
             if is_noted(entry.kind):
                 document = self._directory.table(entry.name)
                 note_placed(self._directory, self._layout, document)
-        self._on_step("publish")
+        self._step(Step.PUBLISH)
         with self._pool.client() as client:
             target.publish_target(client, self._policy, self._record())
-        self._progress(f"{self._policy.target_database} is published at event {self._event_id}.")
+        self._observer(Published(database=self._policy.target_database, event_id=self._event_id))
 
     def _record(self) -> CycleRecord:
         now_s = time.time()
@@ -391,7 +389,7 @@ class _Load:
             )
 
     def _create_table(self, name: str) -> None:
-        self._on_step(f"table {name}")
+        self._step(Step.TABLE, name)
         document = self._directory.table(name)
         target_table = statistics.without_stale_statistics(
             self._layout.table(
@@ -401,11 +399,11 @@ class _Load:
         with self._pool.client() as client:
             if document.write_ids:
                 self._seed_write_ids(client, name, document.write_ids)
-            self._on_step(f"create {name}")
+            self._step(Step.CREATE, name)
             self._create_or_keep(client, target_table, document.constraints)
-            self._on_step(f"partitions {name}")
+            self._step(Step.PARTITIONS, name)
             count = self._add_partitions(client, document)
-        self._progress(f"{self._policy.target_database}.{name}: created with {count} partitions")
+        self._observer(TableCreated(table=f"{self._policy.target_database}.{name}", partitions=count))
 
     def _seed_write_ids(self, client: MetastoreClient, name: str, write_ids: ValidWriteIds) -> None:
         if write_ids.high_watermark > 0:
@@ -441,8 +439,9 @@ class _Load:
         name, count = document.name, 0
         waiting = counted(
             self._partitions(document),
-            f"{self._policy.target_database}.{name}: partitions created",
-            self._progress,
+            f"{self._policy.target_database}.{name}",
+            Activity.CREATED,
+            self._observer,
         )
         storage = document.table.sd
         size = page_size(len(storage.cols or ()) if storage else 0, with_column_stats=True)
@@ -474,7 +473,7 @@ class _Load:
         wanted = target_constraints(document.constraints, self._policy)
         if not wanted.foreignKeys:
             return
-        self._on_step(f"foreign keys {table}")
+        self._step(Step.FOREIGN_KEYS, table)
         with self._pool.client() as client:
             add_foreign_keys(client, self._policy, table, wanted)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,8 @@ from airflow_hive_federation.metastore.calls.partition_pages import page_size
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import is_side_parameter
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.progress.events import Activity
+from airflow_hive_federation.progress.observers import Observer, counted, unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
@@ -31,7 +33,6 @@ from airflow_hive_federation.replication.metadata.constraints import (
     target_constraints,
 )
 from airflow_hive_federation.replication.metadata.definitions import definition, name_of
-from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.publishing import make_directory
@@ -52,7 +53,9 @@ class TableConvergence:
     :param directory: the dump.
     :param document: the table's document in it.
     :param parameters: the policy's markers, for objects that are new.
-    :param progress: receives lines on the progress through many partitions.
+    :param observer: receives counts of partitions.
+    :param only: names of the partitions that the dump's cycle concerned, those that are gone included: the
+        others stay as they are. ``None`` for all.
     """
 
     def __init__(
@@ -63,14 +66,16 @@ class TableConvergence:
         *,
         document: TableDocument,
         parameters: Mapping[str, str],
-        progress: Callable[[str], None] = lambda _: None,
+        observer: Observer = unobserved,
+        only: Collection[str] | None = None,
     ) -> None:
         self._client = client
+        self._only = only
         self._layout = layout
         self._directory = directory
         self._document = document
         self._parameters = parameters
-        self._progress = progress
+        self._observer = observer
         self._database = layout.policy.target_database
         self._name = document.name
         self._constraints = target_constraints(document.constraints, layout.policy)
@@ -161,16 +166,16 @@ class TableConvergence:
         target = self._layout.table(self._document, self._parameters)
         return self._with_readable_statistics(target)
 
-    def _alter(self, found: Any, wanted: Any) -> None:
-        changed = definition(wanted) != definition(found)
-        if not changed and _ACCURATE not in (found.parameters or {}):
+    def _alter(self, current: Any, wanted: Any) -> None:
+        changed = definition(wanted) != definition(current)
+        if not changed and _ACCURATE not in (current.parameters or {}):
             return
-        if not changed and _same(self._table(), found, columns=False):
+        if not changed and _same(self._table(), current, columns=False):
             return
-        altered = copy.deepcopy(wanted)
-        altered.parameters = _keeping_ours(altered.parameters, found.parameters)
-        altered.id = found.id
-        self._make_place(wanted, found)
+        altered = copy.copy(wanted)
+        altered.parameters = _keeping_ours(altered.parameters, current.parameters)
+        altered.id = current.id
+        self._make_place(wanted, current)
         self._client.alter_table(self._database, self._name, altered, environment=statistics.KEEP_STATISTICS)
 
     def _describe_table(self, wanted: Any, valid: str | None) -> None:
@@ -223,11 +228,11 @@ class TableConvergence:
         keeps = self._write_ids is not None and _write_id(made) is None
         return _without_column_statistics(made) if keeps else _without_statistics(made)
 
-    def _writable(self, wanted: Any, found: Any) -> Any:
+    def _writable(self, wanted: Any, current: Any) -> Any:
         """Return the wanted object without statistics that a metastore refuses to write: see
         :meth:`_created`.
         """
-        flags = [(side.parameters or {}).get(_ACCURATE) for side in (wanted, found)]
+        flags = [(side.parameters or {}).get(_ACCURATE) for side in (wanted, current)]
         refused = self._write_ids is not None and _write_id(wanted) is None and flags[0] != flags[1]
         return _without_statistics(wanted) if refused else wanted
 
@@ -309,7 +314,7 @@ class TableConvergence:
             write_id=write_id,
         )
 
-    def _make_place(self, wanted: Any, found: Any) -> None:
+    def _make_place(self, wanted: Any, current: Any) -> None:
         """Make the directory to which a table or partition moves.
 
         A metastore makes the directories of new objects, not those of altered ones (``HiveAlterHandler``).
@@ -317,10 +322,13 @@ class TableConvergence:
         (``FileInputFormat``).
         """
         location = wanted.sd.location if wanted.sd is not None else None
-        if location and found.sd is not None and location != found.sd.location:
+        if location and current.sd is not None and location != current.sd.location:
             make_directory(location, self._layout.policy.storage_options)
 
     def _names_there(self) -> set[str]:
+        """Return the names of the target's partitions, among them perhaps some that it does not have."""
+        if self._only is not None:
+            return set(self._only)
         return set(self._client.list_partition_names(self._database, self._name))
 
     def _side_by_side(
@@ -333,8 +341,8 @@ class TableConvergence:
         :param reading: options for reading the target's partitions.
         """
         table: Any = self._document.table
-        heading = f"{self._database}.{self._name}: partitions compared, and altered where they differ"
-        waiting = counted(self._partitions(only), heading, self._progress)
+        name = f"{self._database}.{self._name}"
+        waiting = counted(self._partitions(only), name, Activity.COMPARED, self._observer)
         size = page_size(len(table.sd.cols or ()), with_column_stats=True)
         while batch := list(islice(waiting, size)):
             names = [name for name, _ in batch if name in there]
@@ -355,14 +363,16 @@ class TableConvergence:
             yield line.name, self._with_readable_statistics(target)
 
     def _partition_lines(self) -> Iterator[PartitionLine]:
-        return self._directory.partitions(self._name)
+        return self._directory.partitions(self._name, only=self._only)
 
 
 def _without_statistics(made: Any) -> Any:
-    stripped = copy.deepcopy(made)
+    stripped = copy.copy(made)
     stripped.colStats = None
     if stripped.parameters:
-        stripped.parameters.pop(_ACCURATE, None)
+        stripped.parameters = {
+            name: value for name, value in stripped.parameters.items() if name != _ACCURATE
+        }
     return stripped
 
 
@@ -372,19 +382,19 @@ def _without_column_statistics(made: Any) -> Any:
     return stripped
 
 
-def _is_empty(one: Any) -> bool:
-    return (one.parameters or {}).get("numRows") == "0"
+def _is_empty(made: Any) -> bool:
+    return (made.parameters or {}).get("numRows") == "0"
 
 
-def _kept(wanted: Any, found: Any) -> Any:
-    kept = copy.deepcopy(wanted)
-    kept.parameters = _keeping_ours(kept.parameters, found.parameters)
+def _kept(wanted: Any, current: Any) -> Any:
+    kept = copy.copy(wanted)
+    kept.parameters = _keeping_ours(kept.parameters, current.parameters)
     return kept
 
 
-def _keeping_ours(wanted: Mapping[str, str], found: Mapping[str, str] | None) -> dict[str, str]:
+def _keeping_ours(wanted: Mapping[str, str], current: Mapping[str, str] | None) -> dict[str, str]:
     """Return the wanted parameters with the policy's markers as they were when the object was made."""
-    kept = {key: value for key, value in (found or {}).items() if is_side_parameter(key)}
+    kept = {key: value for key, value in (current or {}).items() if is_side_parameter(key)}
     return {
         **wanted,
         **kept,
@@ -392,15 +402,15 @@ def _keeping_ours(wanted: Mapping[str, str], found: Mapping[str, str] | None) ->
     }
 
 
-def _same(wanted: Any, found: Any, *, columns: bool = True) -> bool:
+def _same(wanted: Any, current: Any, *, columns: bool = True) -> bool:
     """Return whether a table or partition of the target equals the wanted one, statistics included."""
-    return _essence(wanted, columns=columns) == _essence(found, columns=columns)
+    return _essence(wanted, columns=columns) == _essence(current, columns=columns)
 
 
-def _essence(one: Any, *, columns: bool) -> dict[str, Any]:
-    values = to_json(one)
+def _essence(made: Any, *, columns: bool) -> dict[str, Any]:
+    values = to_json(made)
     essence: dict[str, Any] = {
-        "storage": definition(one),
+        "storage": definition(made),
         "parameters": {
             name: value
             for name, value in values.get("parameters", {}).items()
@@ -413,5 +423,5 @@ def _essence(one: Any, *, columns: bool) -> dict[str, Any]:
     return essence
 
 
-def _write_id(one: Any) -> int | None:
-    return one.writeId if (one.writeId or 0) > 0 else None
+def _write_id(made: Any) -> int | None:
+    return made.writeId if (made.writeId or 0) > 0 else None

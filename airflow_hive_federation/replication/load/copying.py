@@ -10,7 +10,7 @@ moved when it is whole.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.format.tables import TableDocument
+from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
 from airflow_hive_federation.replication.replica.external_claims import is_external_claim
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
 from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
@@ -53,7 +53,34 @@ def files_there(
 
     A table whose directory is ``external_base`` has claims beside its files, which are not listed.
     """
-    listings = list_many(list(_roots(layout, document)), options=options, missing_ok=True)
+    return _listed(list(_roots(layout, document)), options)
+
+
+def partition_files_there(
+    layout: TargetLayout,
+    document: TableDocument,
+    partitions: Iterable[PartitionLine],
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, FileEntry]:
+    """List the files in the target's directories of some partitions of a managed table, by canonical URI.
+
+    :param partitions: the partitions; none lies inside another.
+    """
+    root = layout.directory(document, document.location, "")
+    places = [layout.directory(document, line.location, line.name) for line in partitions]
+    # Paths are those below the table's directory, as in a listing of the whole table.
+    return {
+        uri: FileEntry(
+            path=uri.removeprefix(canonical(root)).lstrip("/"),
+            size_bytes=entry.size_bytes,
+            modified_ns=entry.modified_ns,
+        )
+        for uri, entry in _listed(places, options).items()
+    }
+
+
+def _listed(roots: Sequence[str], options: Mapping[str, Any] | None) -> dict[str, FileEntry]:
+    listings = list_many(list(roots), options=options, missing_ok=True)
     return {
         canonical(join(root, entry.path)): entry
         for root, entries in listings.items()
@@ -72,6 +99,7 @@ def plan_copy(
     before: Mapping[str, tuple[int, int]],
     mended: Collection[str] = (),
     complete: int = 0,
+    only: Collection[str] | None = None,
 ) -> TableCopy:
     """Compare a table's files with the files on the target.
 
@@ -84,12 +112,13 @@ def plan_copy(
         tables that are not transactional, whose files may change.
     :param complete: write id up to which the target has every write id, with none open.
     :param mended: canonical URIs of files of the target that differ from their copies.
+    :param only: names of the partitions to compare; ``None`` for the whole table.
     """
     transactional = document.kind.transactional
     directories = _directories(there)
     copy = TableCopy()
     wanted = set()
-    for file in directory.files(document.name):
+    for file in directory.files(document.name, only=only):
         target = layout.file(document, file)
         key = canonical(target)
         wanted.add(key)

@@ -20,7 +20,6 @@ Only the last step marks the increment as done, and every step reads from the ta
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +30,8 @@ from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied, Published, Step
+from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.replication.dump.ends import merging_of
 from airflow_hive_federation.replication.dump.merging import Merging
 from airflow_hive_federation.replication.dump.pairs import Pairs
@@ -44,6 +45,7 @@ from airflow_hive_federation.replication.load.convergence import TableConvergenc
 from airflow_hive_federation.replication.load.copying import (
     TableCopy,
     files_there,
+    partition_files_there,
     place_staged,
     plan_copy,
     remove_extraneous,
@@ -78,8 +80,6 @@ from airflow_hive_federation.transactions.lease import LeaseKeeper
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
-logger = logging.getLogger(__name__)
-
 
 def load_increment(
     source: MetastorePool,
@@ -88,8 +88,7 @@ def load_increment(
     dump: str,
     *,
     run_copy: CopyRunner,
-    progress: Callable[[str], None] = logger.info,
-    on_step: Callable[[str], None] = lambda _: None,
+    observer: Observer = LOGGED,
     check: Callable[[], None] = lambda: None,
 ) -> LoadSummary:
     """Load a finished incremental dump; one that was published already changes nothing.
@@ -98,8 +97,9 @@ def load_increment(
     :param target_pool: connections to the target.
     :param dump: URI of the dump.
     :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
-    :param on_step: receives the name of each step before the step begins; tests kill the process there.
-    :param check: runs before each file is moved or removed, and raises if the cycle must end.
+    :param observer: receives the events of progress.
+    :param check: runs before each step and before each file is moved or removed, and raises if the cycle
+        must end.
     :raises DumpIncompleteError: the dump is not finished.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
@@ -109,10 +109,11 @@ def load_increment(
     """
     directory = DumpDirectory(dump, policy.storage_options)
     manifest = directory.manifest()
+    step = Steps(observer, policy.target_database, check)
     with target_pool.client() as client:
-        load = _Load(client, policy, directory, progress=progress, on_step=on_step, check=check)
+        load = _Load(client, policy, directory, observer=observer, step=step, check=check)
         if load.is_published():
-            progress(f"{policy.target_database} is published at event {manifest.event_id} already.")
+            observer(Published(database=policy.target_database, event_id=manifest.event_id, earlier=True))
         else:
             check_dump(directory, policy.sources)
             load.check_places()
@@ -127,7 +128,7 @@ def load_increment(
             load.sweep()
             load.note_digests()
             load.publish()
-    return acknowledge(source, directory, manifest.lease, load.summary(), on_step=on_step)
+    return acknowledge(source, directory, manifest.lease, load.summary(), step=step)
 
 
 class _Load:
@@ -137,8 +138,8 @@ class _Load:
         policy: ReplicationPolicy,
         directory: DumpDirectory,
         *,
-        progress: Callable[[str], None],
-        on_step: Callable[[str], None],
+        observer: Observer,
+        step: Steps,
         check: Callable[[], None],
     ) -> None:
         self._check = check
@@ -148,8 +149,8 @@ class _Load:
         self._directory = directory
         self._manifest = directory.manifest()
         self._mend = self._manifest.mend
-        self._progress = progress
-        self._on_step = on_step
+        self._observer = observer
+        self._step = step
         self._layout = find_layout(client, policy)
         self._replay = Replay(client, policy)
         # Views come last, because Hive reads them through the tables.
@@ -157,6 +158,7 @@ class _Load:
         self._documents: dict[str, TableDocument] = {
             entry.name: directory.table(entry.name) for entry in self._manifest.changed_tables
         }
+        self._entries = {entry.name: entry for entry in self._concerned}
         self._places: TargetPlaces
         self._copies: dict[str, TableCopy] = {}
         self._states: Mapping[str, TableState] = {}
@@ -192,7 +194,7 @@ class _Load:
 
         :raises TargetChangedError: the target holds foreign writes.
         """
-        self._on_step("survey")
+        self._step(Step.SURVEY)
         survey = Survey(self._client, self._layout, self._directory, self._manifest.previous)
         foreign: list[ForeignWrite] = []
         if not (self._mend.database or self._policy.into_existing):
@@ -211,7 +213,7 @@ class _Load:
             name = entry.name
             if entry.work is TableWork.REPLACE:
                 if self._made_before(self._client.get_tables(self._database, [name])):
-                    self._on_step(f"replace {name}")
+                    self._step(Step.REPLACE, name)
                     self._drop_table(name)
                     self._states = {key: state for key, state in self._states.items() if key != name}
             elif entry.changes.renewed and entry.kind.transactional:
@@ -219,15 +221,15 @@ class _Load:
                 self._make_room_for_partitions(name, entry.changes.renewed)
 
     def copy(self, run_copy: CopyRunner) -> None:
-        self._on_step("copy_plan")
+        self._step(Step.COPY_PLAN)
         for entry in self._concerned:
             if entry.kind.has_files and entry.name not in self._copies:
-                self._plan_copy(entry.name, self._files_there(entry.name))
+                self._plan_copy(entry, self._files_there(entry))
         self._places.spare_shared(self._copies)
         plan = f"{self._directory.uri}/load/copy_plan.jsonl"
         items = self._places.each_once(self._copy_items())
         plan, count = write_bound_plan(plan, items, options=self._policy.storage_options)
-        self._on_step("copy")
+        self._step(Step.COPY)
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare") as preparer:
             # The copy job runs in this thread, which has Airflow's context; it makes no call to the target.
             prepared = preparer.submit(self._prepare)
@@ -236,72 +238,76 @@ class _Load:
         prepared.result()
         for name, copy in self._copies.items():
             if copy.staged:
-                self._on_step(f"place {name}")
+                self._step(Step.PLACE, name)
                 place_staged(copy, self._policy.storage_options, check=self._check)
-        self._progress(f"{self._database}: {count} files copied")
+        self._observer(FilesCopied(database=self._database, files=count))
 
     def shape(self) -> None:
-        self._on_step("functions")
+        self._step(Step.FUNCTIONS)
         functions = [target_function(function, self._layout) for function in self._functions()]
         converge_functions(self._client, self._database, functions, kept=self._functions_kept())
         for entry in self._concerned:
             if entry.name not in self._shaped:
-                self._on_step(f"seed {entry.name}")
+                self._step(Step.SEED, entry.name)
                 self._seed(entry)
-                self._on_step(f"shape {entry.name}")
+                self._step(Step.SHAPE, entry.name)
                 self._table(entry.name).shape()
         for entry in self._concerned:
             if self._documents[entry.name].constraints.foreignKeys:
-                self._on_step(f"foreign keys {entry.name}")
+                self._step(Step.FOREIGN_KEYS, entry.name)
                 self._table(entry.name).add_foreign_keys()
 
     def replay(self) -> None:
         others = [entry for entry in self._concerned if not self._goes_on(entry)]
-        self._replay.allocate(self._writes(others), self._on_step)
+        self._replay.allocate(self._writes(others), self._step)
         for txn in self._replay.to_end(self._merging, self._ends()):
-            self._on_step(f"end {txn}")
+            self._step(Step.END_TRANSACTION, txn)
             self._replay.end(txn)
 
     def drop(self) -> None:
         for entry in self._concerned:
-            self._on_step(f"drop partitions {entry.name}")
+            self._step(Step.DROP_PARTITIONS, entry.name)
             mended = entry.name in self._mend.tables
             self._table(entry.name).drop_partitions(None if mended else frozenset(entry.changes.gone))
         for name in self._manifest.dropped:
-            self._on_step(f"drop {name}")
+            self._step(Step.DROP, name)
             self._drop_table(name)
         for entry in self._concerned if self._manifest.dropped else ():
             if self._documents[entry.name].constraints.set_fields():
-                self._on_step(f"constrain {entry.name}")
+                self._step(Step.CONSTRAIN, entry.name)
                 self._table(entry.name).constrain()
         for name, copy in self._copies.items():
             if copy.extraneous:
-                self._on_step(f"remove files {name}")
+                self._step(Step.REMOVE_FILES, name)
                 remove_extraneous(copy, self._policy.storage_options, check=self._check)
 
     def describe(self) -> None:
         for entry in self._concerned:
-            self._on_step(f"describe {entry.name}")
+            self._step(Step.DESCRIBE, entry.name)
             self._table(entry.name).describe()
 
     def note_digests(self) -> None:
         """Record the digests of all files of the tables concerned, for later verifications."""
-        self._on_step("digests")
+        self._step(Step.DIGESTS)
         options = self._policy.storage_options
         before = TableIndex(DumpDirectory(self._manifest.previous, options))
         copied = TableIndex(self._directory).copied(self._directory)
         for name, document in self._documents.items():
             if not document.kind.has_files:
                 continue
-            known = {**(before.digests(name) if name in before else {}), **copied}
+            described = self._entries[name].described
+            # Of the partitions that earlier dumps describe, those dumps have the digests, too.
+            older = before.digests(name) if name in before and described is None else {}
+            known = {**older, **copied}
             note_placed(self._directory, self._layout, document)
-            uris = (canonical(self._layout.file(document, file)) for file in self._directory.files(name))
+            files = self._directory.files(name, only=described)
+            uris = (canonical(self._layout.file(document, file)) for file in files)
             self._directory.add_digests(
                 name, (CopiedFile(uri=uri, digest=known[uri]) for uri in uris if uri in known)
             )
 
     def publish(self) -> None:
-        self._on_step("publish")
+        self._step(Step.PUBLISH)
         refuse_later_writes(self._client, self._policy, self._directory)
         database: Any = self._client.get_database(self._database)
         self._places.release(self._client, database.parameters)
@@ -313,13 +319,13 @@ class _Load:
             **cycle_history.with_cycle(database.parameters, self._record()),
         }
         self._client.alter_database(self._database, database)
-        self._progress(f"{self._database} is published at event {self._manifest.event_id}.")
+        self._observer(Published(database=self._database, event_id=self._manifest.event_id))
 
     def sweep(self) -> None:
-        self._on_step("sweep")
+        self._step(Step.SWEEP)
         dangling = self._replay.sweep(list(self._manifest.open_writes))
         if dangling:
-            self._progress(f"Aborted transactions of earlier runs: {', '.join(map(str, dangling))}")
+            self._observer(DanglingAborted(database=self._database, transactions=tuple(dangling)))
 
     def summary(self) -> LoadSummary:
         return LoadSummary(
@@ -343,16 +349,32 @@ class _Load:
             replaced = entry.work is TableWork.REPLACE
             foreign += survey.dropped(name) if replaced else survey.partitions(name)
         if entry.kind.has_files:
-            present = self._files_there(name)
+            present = self._files_there(entry)
             foreign += () if trusted else survey.files(self._documents[name], present)
             if entry.work is not TableWork.REPLACE and not entry.changes.renewed:
-                self._plan_copy(name, present)
+                self._plan_copy(entry, present)
         return foreign
 
-    def _files_there(self, name: str) -> Mapping[str, FileEntry]:
-        return files_there(self._layout, self._documents[name], self._policy.storage_options)
+    def _files_there(self, entry: TableEntry) -> Mapping[str, FileEntry]:
+        document, options = self._documents[entry.name], self._policy.storage_options
+        only = self._only(entry)
+        if only is None:
+            return files_there(self._layout, document, options)
+        lines = self._directory.partitions(entry.name, only=only)
+        return partition_files_there(self._layout, document, lines, options)
 
-    def _plan_copy(self, name: str, there: Mapping[str, FileEntry]) -> None:
+    def _only(self, entry: TableEntry) -> frozenset[str] | None:
+        """Return the partitions of a table that the load works on; ``None`` for all of them.
+
+        Partitions that the cycle does not concern are as an earlier load left them. If somebody else has
+        changed them, a verification finds that.
+        """
+        concerned = entry.changes.concerned
+        has_table = entry.work is TableWork.CONTINUE and entry.name in self._states
+        return frozenset(concerned) if has_table and concerned is not None else None
+
+    def _plan_copy(self, entry: TableEntry, there: Mapping[str, FileEntry]) -> None:
+        name = entry.name
         state = self._states.get(name)
         self._copies[name] = plan_copy(
             self._directory,
@@ -363,17 +385,18 @@ class _Load:
             before=self._files_before(name),
             mended=self._mend.files,
             complete=state.complete if state else 0,
+            only=self._only(entry),
         )
 
     def _prepare(self) -> None:
         """Do the work that is possible while files are copied."""
-        self._replay.open(self._writes(self._concerned), self._on_step)
+        self._replay.open(self._writes(self._concerned), self._step)
         continued = [entry for entry in self._concerned if self._goes_on(entry)]
         for name in [entry.name for entry in continued]:
-            self._on_step(f"keep shape {name}")
+            self._step(Step.KEEP_SHAPE, name)
             if self._table(name).keep_shape():
                 self._shaped.add(name)
-        self._replay.allocate(self._writes(continued), self._on_step)
+        self._replay.allocate(self._writes(continued), self._step)
 
     def _goes_on(self, entry: TableEntry) -> bool:
         """Return whether the target has the table, and its readers see only committed write ids."""
@@ -425,7 +448,8 @@ class _Load:
                 self._directory,
                 document=self._documents[name],
                 parameters=parameters,
-                progress=self._progress,
+                observer=self._observer,
+                only=self._only(self._entries[name]),
             )
         return self._convergences[name]
 
@@ -444,7 +468,7 @@ class _Load:
             return
         older = self._made_before(self._client.iter_partitions(self._database, table, names=names))
         if older:
-            self._on_step(f"replace partitions {table}")
+            self._step(Step.REPLACE_PARTITIONS, table)
             wire_table = self._client.get_table(self._database, table)
             gone = [name_of(wire_table, partition) for partition in older]
             self._client.drop_partitions(self._database, table, gone, delete_data=True)

@@ -24,7 +24,7 @@ import logging
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,8 @@ from airflow_hive_federation.errors import (
     TargetChangedError,
 )
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.progress.events import Step
+from airflow_hive_federation.progress.observers import Steps
 from airflow_hive_federation.replication.dump.increment_plan import allocation_runs
 from airflow_hive_federation.replication.dump.merging import Merging
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -71,17 +73,18 @@ class Replay:
         # Replacement numbers, for those of the source's transactions that have one.
         self._numbers: dict[int, int] = {}
 
-    def open(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
+    def open(self, writes: Writes, step: Steps | None = None) -> None:
         """Open the transactions of write ids, all of a cycle at once, so that they ascend as the source's do.
 
         :param writes: write ids above the highest of their tables.
         """
         source_txns = np.unique(np.fromiter(_transactions(writes), np.int64))
         for first in range(0, len(source_txns), _OPENED_A_CALL):
-            on_step("open transactions")
+            if step:
+                step(Step.OPEN_TRANSACTIONS)
             self._target_txns.add(self._opened(source_txns[first : first + _OPENED_A_CALL].tolist()))
 
-    def allocate(self, writes: Writes, on_step: Callable[[str], None] = lambda _: None) -> None:
+    def allocate(self, writes: Writes, step: Steps | None = None) -> None:
         """Allocate write ids to the transactions that were opened.
 
         :param writes: write ids above the highest of their tables.
@@ -89,7 +92,8 @@ class Replay:
         """
         for table, pairs in writes.items():
             for run in allocation_runs(pairs, self._target_txns):
-                on_step(f"allocate {table}")
+                if step:
+                    step(Step.ALLOCATE, table)
                 self._allocate(table, {txn: (self._target_txns[txn], write) for txn, write in run})
 
     def end(self, txn_id: int) -> None:

@@ -7,7 +7,7 @@ if that dump does not account for everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -74,8 +74,8 @@ class Survey:
         names = self._client.list_partition_names(self._policy.target_database, table)
         if names_digest(names) == entry.partition_names:
             return []
-        lines = self._before.of(table).partitions(table)
-        suspects = sorted(set(names).difference(line.name for line in lines))
+        known = self._before.of(table).partition_names(table)
+        suspects = sorted(set(names).difference(known))
         if not suspects:
             return []
         partitions = self._client.iter_partitions(self._policy.target_database, table, names=suspects)
@@ -203,10 +203,13 @@ class Survey:
                 of_table = entry.name == table and entry.kind.has_files
                 if of_table or entry.kind is TableKind.EXTERNAL:
                     document = dump.table(entry.name)
-                    yield from self._files_of(dump, document)
+                    # An earlier dump to which this one refers may be gone, if this one was never published.
+                    yield from self._files_of(dump, document, only=entry.described)
 
-    def _files_of(self, dump: DumpDirectory, document: TableDocument) -> Iterator[tuple[str, PlacedFile]]:
-        for file in dump.files(document.name):
+    def _files_of(
+        self, dump: DumpDirectory, document: TableDocument, *, only: Collection[str] | None = None
+    ) -> Iterator[tuple[str, PlacedFile]]:
+        for file in dump.files(document.name, only=only):
             size_bytes = None if file.filtered else file.size_bytes
             yield canonical(self._layout.file(document, file)), PlacedFile(size_bytes=size_bytes)
 

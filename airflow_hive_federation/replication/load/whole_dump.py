@@ -12,6 +12,7 @@ from airflow_hive_federation.replication.dump.allowed_sources import check_funct
 from airflow_hive_federation.replication.dump.external_entries import listed_entries
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.layers import layers
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import table_file
 from airflow_hive_federation.replication.metadata import external_tables
@@ -53,11 +54,14 @@ def _check_table(directory: DumpDirectory, entry: TableEntry, sources: SourceRoo
         )
     if not entry.kind.has_files:
         return
-    keys = document.partition_keys
-    for number, line in enumerate(directory.partitions(name), 1):
+    keys, described = document.partition_keys, entry.described
+    if described is not None:
+        for _ in layers(directory, name):
+            pass  # The dumps that describe the other partitions are there; their own loads have read them.
+    for number, line in enumerate(directory.partitions(name, only=described), 1):
         if (problem := line.problem(keys)) is not None:
             directory.refuse(table_file("partitions", name, ".jsonl"), problem, number)
-    for file in directory.files(name):
+    for file in directory.files(name, only=described):
         sources.check_written(file.directory, f"the directory of a file of table {name}")
         if file.kept:
             sources.check_written(file.kept, f"what the source keeps of a file of table {name}")

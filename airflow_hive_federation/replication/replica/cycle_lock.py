@@ -36,7 +36,6 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -52,6 +51,8 @@ from airflow_hive_federation.errors import (
     NoSuchObjectError,
 )
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.progress.events import LockContended, LockRemoved
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.dumps_owner import claim_dumps, metastore_id
@@ -92,7 +93,7 @@ class CycleLock:
     :param pool: connections to the target. Heartbeats have a connection of their own.
     :param silence_s: seconds without a heartbeat after which another holder counts as dead.
     :param fences: stop copy jobs of the cycles before, by the policy's fence of copies.
-    :param progress: receives one line per wait for another holder.
+    :param observer: receives the waits for other holders.
     :raises CycleRunningError: another cycle is at work.
     :raises CycleLostError: the block failed, and the lock is lost. The block's error is the cause.
     :raises LocationConflictError: the policy's dumps are those of a target of another metastore.
@@ -106,13 +107,13 @@ class CycleLock:
         *,
         silence_s: float | None = None,
         fences: bool = True,
-        progress: Callable[[str], None] = logger.info,
+        observer: Observer = LOGGED,
     ) -> None:
         self._pool = pool
         self._policy = policy
         self._silence_s = _SILENCE_S if silence_s is None else silence_s
         self._fences = fences
-        self._progress = progress
+        self._observer = observer
         self._agent = f"policy {policy.name[:_LONGEST_NAME]}, process {os.getpid()} ({_processes()})"
         self._id = 0
         self._epoch = 0
@@ -313,10 +314,8 @@ class CycleLock:
             # pause keeps them out of step.
             time.sleep(random.SystemRandom().uniform(0.0, _LOOK_S))
             return
-        self._progress(
-            f"{self._policy.target_database} is locked by {described(lock)}; checking whether it is alive."
-        )
         database = self._policy.target_database
+        self._observer(LockContended(database=database, holder=described(lock)))
         patience_s = self._patience_s(lock)
         looked_s = found_s
         # The last look comes after the wait is over, because this process may have been suspended, too.
@@ -335,7 +334,7 @@ class CycleLock:
                     policy=self._policy.name,
                     holder=described(current),
                 )
-        self._progress(f"{described(lock)} is dead: its lock is removed.")
+        self._observer(LockRemoved(database=database, holder=described(lock)))
         try:
             client.unlock(lock.lockid)
         except NoSuchLockError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -87,7 +86,7 @@ class TargetLayout:
         """
         location = self.directory(document, document.location, "") if document.location else None
         target = target_table(
-            copy.deepcopy(document.table),
+            document.table,
             database=self.policy.target_database,
             location=location,
             parameters=parameters,

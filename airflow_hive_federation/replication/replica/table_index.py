@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.layers import layers
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.metadata.table_names import asked_for
 from airflow_hive_federation.replication.replica.layout import final_uri
@@ -44,8 +45,8 @@ class TableIndex:
 
     @property
     def uris(self) -> set[str]:
-        """Return the URIs of the dumps that describe the tables."""
-        return set(self._uris.values())
+        """Return the URIs of the dumps that describe the tables, some of their partitions included."""
+        return {*self._uris.values(), *(uri for entry in self.entries.values() for uri in entry.rest)}
 
     def changed(self) -> set[str]:
         """Return the tables that the dump's own cycle worked on; for a bootstrap, these are all tables."""
@@ -60,9 +61,11 @@ class TableIndex:
 
     def digests(self, table: str) -> Mapping[str, str]:
         """Return the digests of the table's files on the target, as they were copied, by canonical URI."""
-        home = self.of(table)
-        digests = home.digests(table)
-        return self.copied(home) if digests is None else digests
+        merged: dict[str, str] = {}
+        for dump, _ in reversed(list(layers(self.of(table), table))):
+            digests = dump.digests(table)
+            merged.update(self.copied(dump) if digests is None else digests)
+        return merged
 
     def copied(self, dump: DumpDirectory) -> Mapping[str, str]:
         """Return the digests of the files that a dump's own load has copied."""

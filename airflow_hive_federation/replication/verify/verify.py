@@ -16,7 +16,6 @@ table are gone, the digests that they had when they were copied are compared, an
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,6 +30,13 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.progress.events import (
+    Activity,
+    ComparedByDigests,
+    ReplicaCompared,
+    TableNotCompared,
+)
+from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
@@ -40,7 +46,6 @@ from airflow_hive_federation.replication.metadata.table_locations import TableLo
 from airflow_hive_federation.replication.metadata.table_names import named_source
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.progress import counted
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.database import find_layout
 from airflow_hive_federation.replication.replica.differences import (
@@ -62,8 +67,6 @@ from airflow_hive_federation.transactions.lease import files_kept
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
-
-logger = logging.getLogger(__name__)
 
 #: Carries out a verification job, given the URIs of the directory with the plan and of the one for its
 #: results.
@@ -207,7 +210,7 @@ def verify_replica(
     source: MetastorePool | None = None,
     tables: Collection[str] | None = None,
     row_digests: bool = False,
-    progress: Callable[[str], None] = logger.info,
+    observer: Observer = LOGGED,
 ) -> VerificationReport:
     """Compare a target with the dump from which it was loaded.
 
@@ -226,7 +229,7 @@ def verify_replica(
     :raises CycleRunningError: the target was loaded from another dump meanwhile.
     """
     directory = DumpDirectory(dump, policy.storage_options)
-    verification = _Verification(pool, policy, directory, tables, row_digests=row_digests, progress=progress)
+    verification = _Verification(pool, policy, directory, tables, row_digests=row_digests, observer=observer)
     with pool.client() as client:
         layout, closely = find_layout(client, policy), verification.names
         differences = database_differences(client, layout, verification.homes)
@@ -254,12 +257,16 @@ def verify_replica(
         failures=failures,
     )
     for name, why in sorted(report.not_compared.items()):
-        progress(f"{policy.target_database}.{name} is not compared, because {why}.")
+        observer(TableNotCompared(table=f"{policy.target_database}.{name}", reason=why))
     if report.tables:
         directory.write_json("_verified.json", result_json(report.result()))
-    progress(
-        f"{policy.target_database}: {len(report.tables)} tables compared, {len(differences)} differences"
-        + (f", {len(failures)} that cannot be read" if failures else "")
+    observer(
+        ReplicaCompared(
+            database=policy.target_database,
+            tables=len(report.tables),
+            differences=len(differences),
+            unreadable=len(failures),
+        )
     )
     return report
 
@@ -289,7 +296,7 @@ class _Verification:
         tables: Collection[str] | None,
         *,
         row_digests: bool,
-        progress: Callable[[str], None],
+        observer: Observer,
     ) -> None:
         self.homes = TableIndex(directory)
         self._pool = pool
@@ -298,7 +305,7 @@ class _Verification:
         self._directory = directory
         self.event_id = directory.manifest().event_id
         self._tables = [self.homes.entries[name] for name in self.homes if tables is None or name in tables]
-        self._progress = progress
+        self._observer = observer
         self._with_row_digests = row_digests
         self._layout = TargetLayout(policy=policy, managed="")
         self._contents: dict[str, TableContents] = {}
@@ -381,7 +388,7 @@ class _Verification:
         source = list(home.files(name))
         table = client.get_table(self._database, name)
         partitions = client.iter_partitions(self._database, name) if table.partitionKeys else ()
-        partitions = counted(partitions, f"{self._database}.{name}: partitions read", self._progress)
+        partitions = counted(partitions, f"{self._database}.{name}", Activity.READ, self._observer)
         formats = PartitionFormats.of(table)
         places = TableLocations(table, formats.noting(table, partitions))
         write_ids = readable_write_ids(client, [table], transactions).get(name)
@@ -430,7 +437,7 @@ class _Verification:
         if not gone:
             return ""
         note = f"{len(gone)} of {len(source)} files of the source no longer exist, or were changed"
-        self._progress(f"{self._database}.{name}: {note}; compared by digests alone")
+        self._observer(ComparedByDigests(table=f"{self._database}.{name}", reason=note))
         return note
 
     def file_differences(self) -> Iterator[Difference]:

@@ -244,8 +244,8 @@ def _joined(reading: _Reading, rows: scan.Rows, places: Sequence[PartitionScan])
     deleted = scan.deleted_keys(reading.spark, scans, reading.schema, reading.write_ids)
     located = with_partition_values(reading.spark, deleted, places, ())
     columns = {scan.PLACE: "0", **rows.columns}
-    whole = scan.Rows(frame=rows.frame, columns=columns).made()
-    return scan.Rows.named(scan.without(whole, located, at_most=sum(counts)), columns)
+    all_rows = scan.Rows(frame=rows.frame, columns=columns).made()
+    return scan.Rows.named(scan.without(all_rows, located, at_most=sum(counts)), columns)
 
 
 @dataclass(frozen=True)
@@ -281,8 +281,8 @@ def _insert_rows(reading: _Reading, places: Sequence[PartitionScan], *, identiti
                 for path, length in lengths.items()
                 if length
             ]
-            whole = [entry for entry in directory.files if entry.path not in lengths]
-            regular[directory.mixed] += sorted(map(place.full, whole))
+            complete = [entry for entry in directory.files if entry.path not in lengths]
+            regular[directory.mixed] += sorted(map(place.full, complete))
     for place, _, entries in plain:
         for entry in entries:
             _bucket_of(place, entry)

@@ -30,7 +30,7 @@ class FileRows(Protocol):
 
 
 class RefusedRowsError(Exception):
-    """The task's rows cannot be written; the message says why."""
+    """The task's rows cannot be written; the message has the reason."""
 
 
 class NewRows:

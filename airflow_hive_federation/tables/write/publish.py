@@ -86,7 +86,7 @@ def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool =
     statement.transaction.on_abort(lambda: remove_trees(list(places.values()), statement.storage_options))
     written = _move(statement, files, places)
     _create(statement, [partitions[texts] for texts in values])
-    _tell(statement, values, written, update=update)
+    _add_write_event(statement, values, written, update=update)
     _mark_stale(statement, [partitions[texts] for texts in values])
 
 
@@ -182,7 +182,7 @@ def _create(statement: Statement, partitions: Sequence[Any]) -> None:
         statement.client.add_partitions(made, environment=_NO_STATS_UPDATE)
 
 
-def _tell(
+def _add_write_event(
     statement: Statement,
     values: Sequence[tuple[str, ...]],
     written: Mapping[tuple[str, ...], Sequence[str]],

@@ -105,14 +105,14 @@ def row_keys(layout: TableLayout, rows: DataFrame) -> DataFrame:
     )
 
 
-def flagged(layout: TableLayout, keys: DataFrame, there: DataFrame) -> DataFrame:
+def flagged(layout: TableLayout, keys: DataFrame, existing: DataFrame) -> DataFrame:
     """Add a flag that marks the existing ones among the rows to change, and sort them as in delete deltas.
 
     :param keys: identities of the rows to change, from :func:`row_keys`.
-    :param there: identities of all rows of the table.
+    :param existing: identities of all rows of the table.
     """
     texts = [f"p{index}" for index in range(len(layout.partition_keys))]
-    joined = keys.join(there.withColumn(_FOUND, fn.lit(True)), [*_IDS, *texts], "left")
+    joined = keys.join(existing.withColumn(_FOUND, fn.lit(True)), [*_IDS, *texts], "left")
     number = fn.expr(f"coalesce(shiftright({_IDS[1]}, 16) & {MAX_BUCKET}, 0)").alias(_BUCKET)
     is_there = fn.coalesce(fn.col(_FOUND), fn.lit(False)).alias(_FOUND)
     rows = joined.select(*_IDS, is_there, *texts, number)

@@ -361,14 +361,14 @@ def _fresh(client: MetastoreClient, writes: Sequence[TableWrite]) -> Iterator[Tr
             own.lock(writes)
             if before is not None and attempt + 1 < _REOPENINGS:
                 now = own.snapshot(writes[0].database, writes[0].table).write_ids
-                if _has_news(before, now):
+                if _has_new_commits(before, now):
                     own.abort()
                     continue
             yield own
         return
 
 
-def _has_news(before: ValidWriteIds, now: ValidWriteIds) -> bool:
+def _has_new_commits(before: ValidWriteIds, now: ValidWriteIds) -> bool:
     """Return whether a write id is visible in ``now`` that was not visible in ``before``."""
     new = range(before.high_watermark + 1, now.high_watermark + 1)
     return any(now.is_valid(write_id) for write_id in (*before.open_ids, *new))

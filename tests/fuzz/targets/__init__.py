@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 
 class Target(Protocol):
-    """What a module of this package has."""
+    """A target: a module of this package."""
 
     SEEDS: Sequence[bytes]
     TOKENS: Sequence[bytes]
@@ -26,7 +26,7 @@ class Target(Protocol):
     def run(data: bytes) -> None: ...
 
 
-NAMES = sorted(one.name for one in pkgutil.iter_modules(__path__))
+NAMES = sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def target(name: str) -> Target:

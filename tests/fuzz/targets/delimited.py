@@ -53,7 +53,7 @@ TOKENS = [
 
 def run(data: bytes) -> None:
     """Parse records of three columns, whose types the first bytes name."""
-    names = [TYPES[one % len(TYPES)] for one in (*data[:3], 0, 0, 0)[:3]]
+    names = [TYPES[byte % len(TYPES)] for byte in (*data[:3], 0, 0, 0)[:3]]
     writer = StrictDelimitedInputWriter(
         field_delimiter=",", malformed="null" if len(data) % 5 == 0 else "raise"
     )
@@ -64,4 +64,4 @@ def run(data: bytes) -> None:
 
 def shown(parsed: Parsed) -> tuple[str, list[int]]:
     """Rows and bad records, as text: not every number equals itself."""
-    return repr(parsed.rows.to_pylist()), [one.index for one in parsed.bad]
+    return repr(parsed.rows.to_pylist()), [bad.index for bad in parsed.bad]

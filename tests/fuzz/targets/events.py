@@ -11,16 +11,16 @@ from airflow_hive_federation.metastore.idl.types import NotificationEvent
 from airflow_hive_federation.model import events
 
 _GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "events.json").read_text(encoding="utf-8"))
-_TYPES = sorted({one["eventType"] for one in _GOLDEN})
+_TYPES = sorted({event["eventType"] for event in _GOLDEN})
 ALLOWED = ()
 TRACED = ("airflow_hive_federation.model.events", "airflow_hive_federation.model.thrift_json")
 INPUTS = 1500
 SEEDS = [
-    bytes([_TYPES.index(one["eventType"])]) + one["message"].encode()
-    for one in {one["eventType"]: one for one in _GOLDEN}.values()
+    bytes([_TYPES.index(event["eventType"])]) + event["message"].encode()
+    for event in {event["eventType"]: event for event in _GOLDEN}.values()
 ]
 TOKENS = [*b'{}[]":,\\', b"null", b"1e999", b"NaN", b"-1", b'{"', b'":[', b"\\u0000", b"[[[[", b'{"a":{"a":']
-TOKENS = [bytes([one]) if isinstance(one, int) else one for one in TOKENS]
+TOKENS = [bytes([token]) if isinstance(token, int) else token for token in TOKENS]
 
 
 def run(data: bytes) -> None:
@@ -33,6 +33,6 @@ def run(data: bytes) -> None:
     if first & 0x80:
         raw.messageFormat = events.GZIP_FORMAT
         raw.message = base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 1)).decode()
-    found = events.read_event(raw)
-    assert found.event_id == 7
-    assert not isinstance(found, events.UnknownEvent)
+    event = events.read_event(raw)
+    assert event.event_id == 7
+    assert not isinstance(event, events.UnknownEvent)

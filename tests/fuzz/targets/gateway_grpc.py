@@ -53,6 +53,6 @@ def run(data: bytes) -> None:
     assert BytesValue.FromString(data).value == message
     assert unwrap(wrap(message)) == message
     head = raw._read(message)
-    again, whole = MessageReader(_source(message)).message()
-    assert (again, whole) == (head, message)
+    again, same_message = MessageReader(_source(message)).message()
+    assert (again, same_message) == (head, message)
     assert head.kind == CALL

@@ -208,7 +208,7 @@ def _source(data: bytes, at_the_end: type[Exception] = ConnectionError) -> Any:
         nonlocal left
         if not left:
             raise at_the_end("there is no more")
-        found, left = bytes(left[:size]), left[size:]
-        return found
+        taken, left = bytes(left[:size]), left[size:]
+        return taken
 
     return receive

@@ -28,7 +28,7 @@ TOKENS = [
 def run(data: bytes) -> None:
     """Parse records of three columns, whose types the first bytes name."""
     writer = StrictJsonWriter.new_builder().build()
-    names = [TYPES[one % len(TYPES)] for one in (*data[:3], 0, 0, 0)[:3]]
+    names = [TYPES[byte % len(TYPES)] for byte in (*data[:3], 0, 0, 0)[:3]]
     writer.bind([Column.of(f"c{place}", name) for place, name in enumerate(names)])
     records = data[3:].split(b"\n")
     assert shown(writer.parse(records)) == shown(writer._each(records)), (names, records)

@@ -30,7 +30,7 @@ def run(data: bytes) -> None:
     """Match records of three columns."""
     first = (*data[:4], 0, 0, 0, 0)[:4]
     writer = StrictRegexWriter(EXPRESSIONS[first[0] % len(EXPRESSIONS)], limit_s=0.02)
-    writer.bind([Column.of(f"c{place}", TYPES[one % 10]) for place, one in enumerate(first[1:])])
+    writer.bind([Column.of(f"c{place}", TYPES[byte % 10]) for place, byte in enumerate(first[1:])])
     records = data[4:].split(b"\n")
     parsed = writer.parse(records)
     assert parsed.rows.num_rows + len(parsed.bad) == len(records)

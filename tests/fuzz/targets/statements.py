@@ -1,4 +1,4 @@
-"""Statements of remotes: parsed, or a statement error that says where."""
+"""Statements of remotes: parsed, or a statement error that names the place."""
 
 from __future__ import annotations
 

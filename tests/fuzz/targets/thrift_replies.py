@@ -79,9 +79,9 @@ def run(data: bytes) -> None:
     method = METHODS[data[0] % len(METHODS) if data else 0]
     head = struct.pack("!Ii", 0x80010002, len(method)) + method.encode() + struct.pack("!i", 1)
     _, kind, _ = message_types(method)
-    found: Struct = kind()
-    decode_reply(_Bytes(head + data[1:]), method, 1, found, max_bytes=1 << 24)
+    decoded: Struct = kind()
+    decode_reply(_Bytes(head + data[1:]), method, 1, decoded, max_bytes=1 << 24)
     again: Struct = kind()
-    decode(_Bytes(encode(found)), again)
+    decode(_Bytes(encode(decoded)), again)
     # As text, for NaN is not itself.
-    assert repr(again) == repr(found)
+    assert repr(again) == repr(decoded)

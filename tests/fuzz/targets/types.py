@@ -22,6 +22,6 @@ _PLAIN = re.compile(r"[a-z0-9_<>,:() ]*\Z")
 def run(data: bytes) -> None:
     """Parse a type, and what it is written as."""
     text = data.decode("utf-8", "replace")
-    found = parse_type(text)
+    parsed = parse_type(text)
     if _PLAIN.match(text):
-        assert parse_type(str(found)) == found
+        assert parse_type(str(parsed)) == parsed

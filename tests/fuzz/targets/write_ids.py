@@ -13,14 +13,14 @@ TOKENS = [b":", b",", b"9223372036854775807", b"-1", b"1", b"1,2,3", b" ", b"_"]
 
 
 def run(data: bytes) -> None:
-    """Parse a list, ask it, and parse what it is written as."""
+    """Parse a list, query it, and parse its written form."""
     text = data.decode("utf-8", "replace")
-    found = ValidWriteIds.parse(text)
-    again = ValidWriteIds.parse(found.text())
-    assert (again.high_watermark, again.invalid_ids) == (found.high_watermark, found.invalid_ids)
-    for one in (1, found.high_watermark, *found.invalid_ids[:3]):
-        assert found.is_valid(one) == again.is_valid(one)
-        found.range_state(one, one + 5)
+    ids = ValidWriteIds.parse(text)
+    again = ValidWriteIds.parse(ids.text())
+    assert (again.high_watermark, again.invalid_ids) == (ids.high_watermark, ids.invalid_ids)
+    for write_id in (1, ids.high_watermark, *ids.invalid_ids[:3]):
+        assert ids.is_valid(write_id) == again.is_valid(write_id)
+        ids.range_state(write_id, write_id + 5)
     ValidTxns.parse(text.partition(":")[2])
     bits = ValidTxns.of(high_watermark=9, invalid_ids=list(data[:20]), aborted_bits=data[20:])
     assert not set(bits.open_ids) & set(bits.aborted_ids)

@@ -64,9 +64,9 @@ def test_columns_are_matched_as_hive_matches_them(
         theirs = sorted(hive.execute(f"select {shown} from {name}"), key=repr)
         rows = read_table(spark, client, name)
         together = rows.selectExpr(*shown.split(", ")).collect()
-        ours = [tuple(None if one is None else str(one) for one in row) for row in together]
+        ours = [tuple(None if value is None else str(value) for value in row) for row in together]
         assert sorted(ours, key=repr) == theirs, table
-        # Spark leaves out what nobody asks for, which must not shift what is left.
+        # Spark leaves out columns that no query reads, which must not shift the rest.
         for place, column in enumerate(shown.split(", ")):
             alone = sorted(str(row[0]) for row in rows.selectExpr(column).collect())
             assert alone == sorted(str(row[place]) for row in theirs), column
@@ -103,12 +103,12 @@ def test_files_that_are_damaged_or_gone(
     hive.execute("create table damaged.t (id int) stored as orc tblproperties ('transactional'='true')")
     hive.execute("insert into damaged.t values (1)")
     (bucket,) = (source.warehouse / "damaged.db" / "t").rglob("bucket_*")
-    whole = bucket.read_bytes()
-    bucket.write_bytes(whole[:-10])
+    content = bucket.read_bytes()
+    bucket.write_bytes(content[:-10])
     with pytest.raises(AcidFormatError, match=bucket.name):
         read_table(spark, client, "damaged.t")
-    bucket.write_bytes(whole)
+    bucket.write_bytes(content)
     # What Spark's own INSERT leaves behind in an ACID table.
-    (source.warehouse / "damaged.db" / "t" / "part-00000.orc").write_bytes(whole)
+    (source.warehouse / "damaged.db" / "t" / "part-00000.orc").write_bytes(content)
     with pytest.raises(AcidFormatError, match=r"part-00000\.orc"):
         read_table(spark, client, "damaged.t")

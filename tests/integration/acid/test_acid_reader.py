@@ -1,4 +1,4 @@
-"""What we read of golden tables, against what real Hive read of them; see tests/golden/README.md."""
+"""The reader's rows of golden tables equal those that real Hive read; see tests/golden/README.md."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_a_head_goes_by_the_calendar_of_its_file(spark: SparkSession, tmp_path: 
     golden = GoldenTable("acid_types")
     golden.location = shutil.copytree(golden.location, tmp_path / "t")
     for file in golden.location.glob("delta_*/bucket_00000_0"):
-        whole = file.read_bytes()
-        file.with_name(f"{file.name}_flush_length").write_bytes(len(whole).to_bytes(8, "big"))
-        file.write_bytes(whole + b"what was not committed")
+        content = file.read_bytes()
+        file.with_name(f"{file.name}_flush_length").write_bytes(len(content).to_bytes(8, "big"))
+        file.write_bytes(content + b"what was not committed")
     rows = read_table(spark, golden, "golden.t", snapshot=golden.snapshot)  # type: ignore[arg-type]
     assert _collected(rows, golden.columns) == golden.expected
 
@@ -150,9 +150,9 @@ def test_files_of_no_bytes_have_no_rows(
     golden = GoldenTable(name)
     golden.location = shutil.copytree(golden.location, tmp_path / "t")
     # Beside every file one of another bucket, and a statement that wrote nothing else.
-    for file in [one for one in golden.location.rglob("*_?") if one.is_file()]:
+    for file in [path for path in golden.location.rglob("*_?") if path.is_file()]:
         file.with_name(file.name.replace("0000", "0099", 1)).touch()
-    for directory in [one for one in golden.location.rglob("*delta_*") if one.is_dir()]:
+    for directory in [path for path in golden.location.rglob("*delta_*") if path.is_dir()]:
         empty = directory.with_name(directory.name.rsplit("_", 1)[0] + "_0009")
         empty.mkdir()
         (empty / "bucket_00000_0").touch()
@@ -244,7 +244,7 @@ def test_deletes_are_looked_up_in_the_scan(spark: SparkSession) -> None:
     assert "getbit" in plan
     assert "currentTransaction" not in plan
     # A subquery, as a join, would be executed before and apart.
-    assert not any(word in plan for word in ("Subquery", "Join", "Adaptive"))
+    assert not any(node in plan for node in ("Subquery", "Join", "Adaptive"))
 
 
 def _plan(frame: DataFrame) -> str:

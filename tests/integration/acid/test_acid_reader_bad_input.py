@@ -1,4 +1,4 @@
-"""What the reader refuses, by name: golden tables that were tampered with."""
+"""The reader refuses golden tables that were tampered with, and names the fault."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_files_that_the_cleaner_has_removed(golden: GoldenTable, spark: SparkSes
     shutil.rmtree(golden.location / "delta_0000001_0000001_0000")
     spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
     try:
-        # Whatever the session says: rows are never left out.
+        # Whatever the session's settings, rows are never left out.
         with pytest.raises(Py4JJavaError, match="FILE_NOT_EXIST"):
             rows.collect()
     finally:
@@ -121,9 +121,9 @@ def test_files_that_go_while_they_are_looked_at(
     real = locations.list_many
 
     def list_and_remove(*args: Any, **options: Any) -> Any:
-        found = real(*args, **options)
+        result = real(*args, **options)
         (golden.location / DELETED).unlink()
-        return found
+        return result
 
     monkeypatch.setattr(locations, "list_many", list_and_remove)
     with pytest.raises(FileVanishedError, match=DELETED):
@@ -131,13 +131,13 @@ def test_files_that_go_while_they_are_looked_at(
 
 
 def test_history_that_was_compacted_away(golden: GoldenTable, spark: SparkSession) -> None:
-    for one in golden.location.iterdir():
-        shutil.rmtree(one)
+    for path in golden.location.iterdir():
+        shutil.rmtree(path)
     shutil.copytree(
         GoldenTable("acid_changed").location / "delta_0000001_0000001_0000", golden.location / "base_0000004"
     )
     old = Snapshot(write_ids=ValidWriteIds.parse("golden.acid_changed:2:2:2:"), txns=ValidTxns.everything())
-    # Hive 3's compactor says so in a file, Hive 4's in the directory's name.
+    # Hive 3's compactor notes it in a file, Hive 4's in the directory's name.
     marker = golden.location / "base_0000004" / "_metadata_acid"
     marker.write_text('{"thisFileVersion":"0","dataFormat":"compacted"}', encoding="utf-8")
     assert read(spark, golden).count() > 0

@@ -119,7 +119,7 @@ def test_the_cleaner_keeps_what_is_being_read(
         assert sorted(row.a for row in read_table(spark, client, names[0]).collect()) == [1, 2]
 
 
-def test_a_reader_whose_lock_was_lost_is_told(
+def test_a_reader_that_lost_its_lock_fails(
     hive: HiveSql, client: MetastoreClient, spark: SparkSession
 ) -> None:
     hive.execute(f"create table {DATABASE}.lost (id int) {ACID}")
@@ -156,21 +156,21 @@ def test_a_predicate_leaves_out_partitions_and_buckets(
     assert theirs == {number for number in range(60) if number % 7}
 
     def ids(where: str) -> tuple[list[int], int]:
-        found = read_table(spark, client, name, where=where)
-        return sorted(row.id for row in found.collect()), _files(found)
+        rows = read_table(spark, client, name, where=where)
+        return sorted(row.id for row in rows.collect()), _files(rows)
 
     every = _files(read_table(spark, client, name))
 
     def where(condition: Any) -> list[int]:
         return [number for number in sorted(theirs) if condition(number)]
 
-    found, files = ids("day = '2026-01-02' and part is null")
-    assert found == where(lambda n: n % 2 == 1 and n % 5 == 0)
+    row_ids, files = ids("day = '2026-01-02' and part is null")
+    assert row_ids == where(lambda n: n % 2 == 1 and n % 5 == 0)
     assert files <= every // 4 + 1
-    found, files = ids("id in (8, 9) and city = 'Oslo'")
-    assert found == where(lambda n: n in {8, 9} and n % 3 == 2)
+    row_ids, files = ids("id in (8, 9) and city = 'Oslo'")
+    assert row_ids == where(lambda n: n in {8, 9} and n % 3 == 2)
     assert 0 < files < every
-    # These say nothing about all bucket columns, or compare in another type.
+    # These leave out a bucket column, or compare in another type.
     for text, condition in {
         "id = 8": lambda n: n == 8,
         "id = 8 and city = 7": None,
@@ -225,5 +225,5 @@ def _overwrite(table: str) -> Any:
 
 
 def _files(rows: DataFrame) -> int:
-    """How many insert files a frame opens."""
+    """Return the number of insert files that a frame opens."""
     return len([path for path in rows.inputFiles() if "/delete_delta_" not in path])

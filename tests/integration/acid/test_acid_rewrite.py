@@ -46,7 +46,7 @@ def test_hive_reads_the_copy(name: str, hive: HiveSql, source: EmbeddedMetastore
             copy = location / path.relative_to(GOLDEN / name)
             copy.parent.mkdir(parents=True, exist_ok=True)
             rewrite_file(f"file:{path}", f"file:{copy}", write_ids.text())
-    shown = ", ".join(f"`{one[0]}`" for one in described["columns"])
+    shown = ", ".join(f"`{column[0]}`" for column in described["columns"])
     expected = sorted((tuple(row) for row in described["rows_with_id"]), key=repr)
     for vectorized in ("true", "false"):
         hive.set("hive.vectorized.execution.enabled", vectorized)
@@ -106,10 +106,10 @@ def test_instants_before_1970_with_fractions(hive: HiveSql, source: EmbeddedMeta
         assert copy.read_bytes() != path.read_bytes()
     for vectorized in ("true", "false"):
         hive.set("hive.vectorized.execution.enabled", vectorized)
-        wanted, found = (
+        wanted, rewritten = (
             hive.execute(f"select * from {DATABASE}.{name} order by id") for name in ("early", "early_copied")
         )
-        assert found == wanted
+        assert rewritten == wanted
         assert [row[1] for row in wanted] == times
         last = f"select id from {DATABASE}.early_copied where t = timestamp'{times[1]}'"
         assert hive.execute(last) == [("1",)]

@@ -128,13 +128,13 @@ def _hive_files(directory: AcidDirectory) -> Iterator[FileEntry]:
 
 def _original_directories(case: Case) -> set[str]:
     # Hive lists the directories of original files as obsolete, beside the files.
-    found = set()
+    directories = set()
     for path in case.files:
         parents = path.split("/")[:-1]
         hidden = any(part.startswith(("_", ".")) for part in path.split("/"))
         if parents and not hidden and not any(is_acid_directory(part) for part in parents):
-            found.add("/".join(parents))
-    return found
+            directories.add("/".join(parents))
+    return directories
 
 
 def _letter(state: RangeState) -> str:

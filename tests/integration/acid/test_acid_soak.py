@@ -1,9 +1,9 @@
 """Writers, a compactor and a reader of one table at once: no half of a transaction is seen, no row is lost.
 
 Every transaction writes, changes or deletes *pairs*: two rows of one number whose amounts cancel out. So each
-reader can judge what it sees by itself. At the end Hive tells what is there, and a ledger what should be.
+reader can judge what it sees by itself. At the end Hive's rows are compared with a ledger.
 
-``HIVE_FEDERATION_SOAK_TXNS`` asks for more transactions, ``HIVE_FEDERATION_SOAK_SEED`` for a seed told once.
+``HIVE_FEDERATION_SOAK_TXNS`` sets their number, ``HIVE_FEDERATION_SOAK_SEED`` the seed.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ NAME = f"{DATABASE}.{TABLE}"
 BUCKET = 0x20000000
 #: What the writer of files does.
 KINDS = ("insert", "delete", "abort")
-#: Others than our writer leave their locks alone for so many seconds; who waits for one asks more often.
+#: Others than our writer leave their locks alone for so many seconds; a waiting writer checks more often.
 PAUSE_S = 0.5
 SOON = PollPolicy(first_s=0.1, longest_s=PAUSE_S / 2, timeout_s=300)
 ROW = pa.struct([("pair", pa.int64()), ("amount", pa.int64())])
 
 
 class Ledger:
-    """What has been committed: for each write id, new amounts of pairs; ``None`` where one was deleted."""
+    """A ledger of commits: per write id, the new amounts of pairs; ``None`` where one was deleted."""
 
     def __init__(self) -> None:
         self._changes: dict[int, dict[int, int | None]] = {}
@@ -72,7 +72,7 @@ class Ledger:
             self.counts[kind] += 1
 
     def amounts(self) -> dict[int, int]:
-        """Who changes rows holds the table's only write lock before the write id is given out."""
+        """Apply the changes in the order of write ids: a writer gets its id under the table's write lock."""
         now: dict[int, int | None] = {}
         for _, changes in sorted(self._changes.items()):
             now.update(changes)
@@ -108,8 +108,8 @@ def test_no_anomaly(spark: SparkSession) -> None:
                 wait([ours, *others], return_when=FIRST_COMPLETED)
             finally:
                 ended.set()
-            for one in (ours, *others):
-                one.result()
+            for writer in (ours, *others):
+                writer.result()
         print(dict(ledger.counts))
         for vectorized in ("true", "false"):
             hive.set("hive.vectorized.execution.enabled", vectorized)
@@ -124,12 +124,12 @@ def test_no_anomaly(spark: SparkSession) -> None:
 
 def paired(rows: Iterable[tuple[int, int]]) -> dict[int, int]:
     """Both rows of every pair are there, once, and of one version."""
-    found: dict[int, list[int]] = {}
+    amounts: dict[int, list[int]] = {}
     for pair, amount in rows:
-        found.setdefault(pair, []).append(amount)
-    wrong = {pair: some for pair, some in found.items() if len(some) != 2 or sum(some)}
+        amounts.setdefault(pair, []).append(amount)
+    wrong = {pair: counts for pair, counts in amounts.items() if len(counts) != 2 or sum(counts)}
     assert not wrong
-    return {pair: max(some) for pair, some in found.items()}
+    return {pair: max(counts) for pair, counts in amounts.items()}
 
 
 def repeat(ended: threading.Event, step: Callable[[], object]) -> None:
@@ -173,7 +173,7 @@ def write_files(
     with MetastoreClient(settings) as client:
         for number in itertools.count():
             # Each kind once before chance decides: beside other writers there may be few of them.
-            missing = [one for one in KINDS if not ledger.counts[f"files: {one}"]]
+            missing = [kind for kind in KINDS if not ledger.counts[f"files: {kind}"]]
             if ended.wait(PAUSE_S) and not missing:
                 return
             kind = missing[0] if missing else chance.choices(KINDS, [6, 3 if mine else 0, 1])[0]
@@ -240,7 +240,7 @@ def write_bucket(
     table = pa.table(
         {
             "operation": pa.array([operation] * count, pa.int32()),
-            "originalTransaction": pa.array([one for one, _ in identities], pa.int64()),
+            "originalTransaction": pa.array([identity for identity, _ in identities], pa.int64()),
             "bucket": pa.array([BUCKET] * count, pa.int32()),
             "rowId": pa.array([number for _, number in identities], pa.int64()),
             "currentTransaction": pa.array([write_id] * count, pa.int64()),
@@ -282,7 +282,7 @@ def write_by_hive(hive: HiveSql, ledger: Ledger, chance: random.Random, ended: t
             continue
         if kind != "update":
             (mine.append if kind == "insert" else mine.remove)(pair)
-        # Hive does not tell the write id: the order of its own changes is enough.
+        # Hive does not return the write id: the order of its own changes is enough.
         ledger.committed(f"hive: {kind}", -(10**9) + number, {pair: None if kind == "delete" else amount})
 
 
@@ -308,7 +308,7 @@ def write_by_spark(
                     change(spark, client, ledger, chance)
                     break
                 except TransactionAbortedError:
-                    # Again and again somebody committed between the beginning and the lock.
+                    # Each time another writer committed between the beginning and the lock.
                     ledger.count("spark: conflict")
 
 

@@ -56,7 +56,7 @@ def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
 
 @pytest.fixture
 def zones(spark: SparkSession) -> Iterator[Any]:
-    """What sets the time zone of the JVM and of the session."""
+    """Yield a function that sets the time zone of the JVM and of the session."""
     zone_class = spark._jvm.java.util.TimeZone
     key = "spark.sql.session.timeZone"
     before = zone_class.getDefault(), spark.conf.get(key)
@@ -87,7 +87,7 @@ def test_clocks(
 ) -> None:
     table = f"time_zones.clocks_{[ACID, ONLY, TEXT].index(kind)}_{zone.partition('/')[0]}".lower()
     hive.execute(f"create table {table} (id int, t timestamp, d date) {kind}")
-    values = ", ".join(f"({i}, timestamp'{one}', date'{one[:10]}')" for i, one in enumerate(TIMES))
+    values = ", ".join(f"({i}, timestamp'{time}', date'{time[:10]}')" for i, time in enumerate(TIMES))
     hive.execute(f"insert into {table} values {values}")
     zones(zone)
     ours = spark.createDataFrame(list(enumerate(TIMES, 100)), "id int, x string")
@@ -97,15 +97,15 @@ def test_clocks(
         table,
         ours.selectExpr("id", "cast(x as timestamp) t", "cast(substr(x, 1, 10) as date) d"),
     )
-    wanted = [(first + i, one, one[:10]) for first in (0, 100) for i, one in enumerate(TIMES)]
+    wanted = [(first + i, time, time[:10]) for first in (0, 100) for i, time in enumerate(TIMES)]
     for compacted in (False, True):
         if compacted:
             (report,) = compact_table(client.settings, table, CompactionKind.MAJOR, in_threads(1))
             assert report.state == "compacted", report
         rows = read_table(spark, client, table).selectExpr("id", "string(t)", "string(d)")
         assert sorted(map(tuple, rows.collect())) == wanted
-        found = hive.execute(f"select id, t, d from {table} order by id")
-        assert [(int(str(row[0])), str(row[1]).removesuffix(".0"), row[2]) for row in found] == wanted
+        answer = hive.execute(f"select id, t, d from {table} order by id")
+        assert [(int(str(row[0])), str(row[1]).removesuffix(".0"), row[2]) for row in answer] == wanted
 
 
 @pytest.mark.parametrize("zone", DOUBTFUL)
@@ -125,7 +125,7 @@ def test_what_javas_orc_reader_mistakes(
         assert [tuple(row) for row in rows.collect()] == [(2, *[clear] * 4)]
         theirs = hive.execute(f"select t, a[1], m[1], s.t from {table} where {of_part} order by id")
         assert [[text.removesuffix(".0") for text in row] for row in theirs] == [
-            [one] * 4 for one in (meant, shown, clear)
+            [texts] * 4 for texts in (meant, shown, clear)
         ]
         for number, column in itertools.product((0, 1), "tams"):
             rows = read_table(spark, client, table, where=f"{of_part} and id = {number}").select(column)
@@ -138,4 +138,6 @@ def test_what_javas_orc_reader_mistakes(
             update(spark, client, table, rows.withColumn("t", fn.expr("timestamp'2026-01-01 00:00:00'")))
     zones("UTC")
     rows = read_table(spark, client, table).orderBy("p", "id").selectExpr("string(t)", "string(a[1])")
-    assert [tuple(row) for row in rows.collect()] == [(one, one) for some in DOUBTFUL[zone] for one in some]
+    assert [tuple(row) for row in rows.collect()] == [
+        (time, time) for times in DOUBTFUL[zone] for time in times
+    ]

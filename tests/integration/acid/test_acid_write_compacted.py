@@ -1,4 +1,4 @@
-"""What we write, compacted by Hive's own worker: the same rows under the same identities."""
+"""Hive's own worker compacts our tables: the same rows keep the same identities."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_hives_worker_compacts_what_we_write(
         hive.execute(f"alter table {DATABASE}.{name} {where} compact '{text}'")
     hives_worker(source)
     compacted = {
-        (one.tablename, one.partitionname): one.type
-        for one in client.call("show_compact", types.ShowCompactRequest()).compacts
-        if one.dbname == DATABASE and one.state in {"ready for cleaning", "succeeded"}
+        (compact.tablename, compact.partitionname): compact.type
+        for compact in client.call("show_compact", types.ShowCompactRequest()).compacts
+        if compact.dbname == DATABASE and compact.state in {"ready for cleaning", "succeeded"}
     }
     assert compacted == wanted
     for name in TABLES:
@@ -102,7 +102,7 @@ def write(spark: SparkSession, client: MetastoreClient, hive: HiveSql, name: str
 
 
 def seen(spark: SparkSession, client: MetastoreClient, hive: HiveSql, name: str) -> list[object]:
-    """What Hive reads, vectorized and not, and what we read, with the rows' identities."""
+    """Return the rows of Hive, vectorized and not, and ours, with their identities."""
     answers: list[object] = []
     for vectorized in ("true", "false"):
         hive.set("hive.vectorized.execution.enabled", vectorized)

@@ -185,4 +185,4 @@ def test_a_killed_driver_leaves_nothing_visible(
 
 def open_txns(client: MetastoreClient) -> set[int]:
     opened: Any = client.call("get_open_txns_info")
-    return {int(one.id) for one in opened.open_txns if one.state == types.TxnState.OPEN}
+    return {int(open_txn.id) for open_txn in opened.open_txns if open_txn.state == types.TxnState.OPEN}

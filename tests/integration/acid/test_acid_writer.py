@@ -1,4 +1,4 @@
-"""What we write is read, updated and deleted by real Hive, vectorized and not."""
+"""Real Hive reads, updates and deletes our rows, vectorized and not."""
 
 from __future__ import annotations
 
@@ -161,8 +161,8 @@ def test_partitions(spark: SparkSession, client: MetastoreClient, hive: HiveSql)
     assert [row[0] for row in hive.execute("select id from w.parts order by id")] == ["5", "20", "51"]
 
 
-def _without(some: dict[str, Any], key: str) -> dict[str, Any]:
-    return {one: value for one, value in some.items() if one != key}
+def _without(parameters: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in parameters.items() if name != key}
 
 
 BUCKETED = {
@@ -204,7 +204,10 @@ def test_buckets_as_hive_fills_them(
         )
         shown = [column.split(" ")[0] for column in columns.split(", ")]
         rows = rows.select(
-            *(fn.col(one).cast("int") if "a int" in columns and one == "a" else one for one in shown)
+            *(
+                fn.col(column).cast("int") if "a int" in columns and column == "a" else column
+                for column in shown
+            )
         )
         append(spark, client, table, rows)
         hive.execute(f"insert into {table}_theirs select * from {table}")
@@ -227,8 +230,8 @@ def test_buckets_of_pieces(spark: SparkSession, client: MetastoreClient, hive: H
     rows = spark.range(0, 90_000, 1, 2).union(spark.range(90_000, 90_010, 1, 1)).selectExpr(*columns)
     done = append(spark, client, "w.pieces", rows, partition={"day": "2026-01-01"})
     assert done.inserted == 90_010
-    files = [one for one in _left(client, "pieces") if "bucket_" in one]
-    assert [Path(one).name for one in sorted(files)] == ["bucket_00000_0", "bucket_00001_0"]
+    files = [path for path in _left(client, "pieces") if "bucket_" in path]
+    assert [Path(file).name for file in sorted(files)] == ["bucket_00000_0", "bucket_00001_0"]
     assert len(_stripe_rows(files[0])) == 3
     hive.set("hive.optimize.index.filter", "true")
     everything = "select count(*), count(distinct name), sum(id), sum(price), min(day) from w.pieces"
@@ -243,11 +246,11 @@ def test_buckets_of_pieces(spark: SparkSession, client: MetastoreClient, hive: H
     assert sorted(ids) == [
         (1, 0x20000000 + (bucket << 16), row)
         for bucket in range(2)
-        for row in range(sum(one[1] >> 16 & 0xFFF == bucket for one in ids))
+        for row in range(sum(row_id[1] >> 16 & 0xFFF == bucket for row_id in ids))
     ]
     hive.execute("delete from w.pieces where id % 3 = 0")
     hive.execute("update w.pieces set name = 'x' where id in (44999, 90008)")
-    left = sum(one for one in range(90_010) if one % 3)
+    left = sum(number for number in range(90_010) if number % 3)
     assert hive.execute("select count(*), sum(id) from w.pieces") == [("60006", str(left))]
     ours = read_table(spark, client, "w.pieces").selectExpr("count(1)", "sum(id)").collect()
     assert [tuple(row) for row in ours] == [(60_006, left)]
@@ -335,7 +338,7 @@ def test_insert_only(spark: SparkSession, client: MetastoreClient, hive: HiveSql
 
 
 def test_text(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
-    """Insert-only tables are text unless they say otherwise."""
+    """Insert-only tables are text unless they are stored otherwise."""
     columns = (
         "id int, b boolean, f float, d double, e decimal(12,4), t timestamp, y date, "
         "s string, c char(3), z binary"
@@ -352,7 +355,7 @@ def test_text(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> No
         "date'0001-01-01', '', 'a', X''), "
         "(12, null, null, null, null, null, null, null, null, null) as v(id, b, f, d, e, t, y, s, c, z)"
     )
-    names = ", ".join(one.split(" ")[0] for one in columns.split(", "))
+    names = ", ".join(column.split(" ")[0] for column in columns.split(", "))
     append(spark, client, "w.lines_copy", rows)
     for table in ("w.lines", "w.tabs"):
         append(spark, client, table, rows)
@@ -419,8 +422,8 @@ def test_partitions_of_fewer_buckets_than_their_table(
         connection.write(b"9,z,1")
     delete(spark, client, "w.rebucketed", third)
     append(spark, client, "w.rebucketed", rows.selectExpr("id + 8 id", "name"), partition={"p": 2})
-    found = _both(spark, client, hive, "w.rebucketed", "id, p")
-    assert found == [(str(i), str(1 + i // 8)) for i in range(16) if i != 3]
+    read = _both(spark, client, hive, "w.rebucketed", "id, p")
+    assert read == [(str(i), str(1 + i // 8)) for i in range(16) if i != 3]
 
 
 TIMES = [
@@ -459,13 +462,13 @@ def test_timestamps_and_dates(spark: SparkSession, client: MetastoreClient, hive
             "select cast(t as string), cast(d as string), cast(n[0] as string), cast(m[id + 2] as string) "
             "from w.times order by id"
         )
-        assert theirs == [(one, one[:10], one, one) for one in TIMES]
-        found = hive.execute("select id from w.times where t < timestamp'1969-12-31 23:59:59' order by id")
-        assert [row[0] for row in found] == ["0", "1", "2", "3", "4", "5", "6"]
+        assert theirs == [(time, time[:10], time, time) for time in TIMES]
+        answer = hive.execute("select id from w.times where t < timestamp'1969-12-31 23:59:59' order by id")
+        assert [row[0] for row in answer] == ["0", "1", "2", "3", "4", "5", "6"]
     # Spark's ORC reader goes by the Julian calendar on its way, which has no 10 October 1582.
     rows = read_table(spark, client, "w.times").where("id <> 2").orderBy("id")
     ours = rows.selectExpr("cast(t as string) t", "cast(d as string) d").collect()
-    assert [(row.t, row.d) for row in ours] == [(one, one[:10]) for one in TIMES if "1582" not in one]
+    assert [(row.t, row.d) for row in ours] == [(time, time[:10]) for time in TIMES if "1582" not in time]
 
 
 def test_local_time_zones(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
@@ -478,8 +481,8 @@ def test_local_time_zones(spark: SparkSession, client: MetastoreClient, hive: Hi
     append(spark, client, "w.zoned", rows.withColumn("at", fn.to_timestamp("at")))
     theirs = "cast(timestamp'2024-07-01 10:00:00.5' as timestamp with local time zone)"
     hive.execute(f"insert into w.zoned select 9, {theirs}")
-    found = read_table(spark, client, "w.zoned", row_ids=True).orderBy("id")
-    *ours, hives = found.selectExpr("unix_micros(at) at", "ROW__ID.bucketid >> 16 & 4095 bucket").collect()
+    frame = read_table(spark, client, "w.zoned", row_ids=True).orderBy("id")
+    *ours, hives = frame.selectExpr("unix_micros(at) at", "ROW__ID.bucketid >> 16 & 4095 bucket").collect()
     assert [row.at for row in ours] == instants
     array = pa.array(instants, pa.timestamp("us", "UTC"))
     kind = parse_type("timestamp with local time zone")
@@ -519,7 +522,7 @@ TYPES = (
     "c char(5), v varchar(4), y binary, a array<struct<a:int,b:varchar(2)>>, m map<string,char(2)>, "
     "z struct<x:char(3),y:decimal(5,1)>"
 )
-TYPE_NAMES = [one.split(" ")[0] for one in TYPES.split(", ")]
+TYPE_NAMES = [type_name.split(" ")[0] for type_name in TYPES.split(", ")]
 VALUES = (
     "select * from values "
     "(1, true, -128Y, -32768S, -9223372036854775808L, float('NaN'), double('NaN'), "
@@ -557,7 +560,7 @@ def test_types(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> N
             *("-9999999999999999999999999999.9999999999", "ä日😀", "ab   ", "äöüx"),
         )
         assert (ours[0][11] or "").lower() == "00ff"
-        array, mapped, struct = (json.loads(one or "") for one in ours[0][12:])
+        array, mapped, struct = (json.loads(text or "") for text in ours[0][12:])
         assert array == [{"a": 1, "b": "xy"}, None]
         assert {key: value and value.rstrip() for key, value in mapped.items()} == {"k": "v", "ä": None}
         assert (struct["x"].rstrip(), float(struct["y"])) == ("q", 1.5)
@@ -581,8 +584,8 @@ def test_types(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> N
             "e < 0": ["1"],
             "x = ''": ["2"],
         }.items():
-            found = hive.execute(f"select id from w.types where {condition} order by id")
-            assert [row[0] for row in found] == wanted, condition
+            answer = hive.execute(f"select id from w.types where {condition} order by id")
+            assert [row[0] for row in answer] == wanted, condition
         # Hive's answers about NaN, -0.0 and a char in a struct are odd, but the same for files of its own.
         for condition in ("d = 0", "d > 5", "f < 0", "z.x = 'q'"):
             asked = f"select id from {{}} where {condition} order by id"
@@ -597,7 +600,7 @@ def test_types(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> N
 def test_types_of_insert_only_tables(
     spark: SparkSession, client: MetastoreClient, hive: HiveSql, kind: str
 ) -> None:
-    """What we write Hive reads, and writes again; we read the same of both."""
+    """Hive reads our rows and writes them again; we read the same of both."""
     ours, theirs = f"w.types_{kind}", f"w.types_{kind}_copy"
     for table in (ours, theirs):
         hive.execute(
@@ -697,12 +700,12 @@ def test_replication_hears_of_the_files(spark: SparkSession, client: MetastoreCl
     hive.execute(f"create table w.heard (id int) partitioned by (p int) {ACID}")
     done = append(spark, client, "w.heard", spark.sql("select 1 id, 2 p"))
     request = types.GetAllWriteEventInfoRequest(txnId=done.txn_id)
-    (heard,) = client.call("get_all_write_event_info", request)
-    assert (heard.database, heard.table, heard.writeId) == ("w", "heard", 1)
-    assert "p=2" in heard.partition
+    (event,) = client.call("get_all_write_event_info", request)
+    assert (event.database, event.table, event.writeId) == ("w", "heard", 1)
+    assert "p=2" in event.partition
     # bucket and directory, as Hive's ReplChangeManager puts them together
-    assert "/p=2/delta_0000001_0000001_0000/bucket_" in heard.files
-    assert heard.files.endswith("###delta_0000001_0000001_0000")
+    assert "/p=2/delta_0000001_0000001_0000/bucket_" in event.files
+    assert event.files.endswith("###delta_0000001_0000001_0000")
 
 
 def test_refused(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
@@ -734,8 +737,8 @@ def _left(client: MetastoreClient, table: str) -> list[str]:
 
 
 def _ids(rows: list[Any]) -> list[tuple[int, int, int]]:
-    found = [json.loads(row[0]) for row in rows]
-    return [(one["writeid"], one["bucketid"], one["rowid"]) for one in found]
+    row_ids = [json.loads(row[0]) for row in rows]
+    return [(row_id["writeid"], row_id["bucketid"], row_id["rowid"]) for row_id in row_ids]
 
 
 def _both(
@@ -748,5 +751,5 @@ def _both(
         seen.append(hive.execute(f"select {columns} from {table} order by {order}"))
     assert seen[0] == seen[1]
     ours = read_table(spark, client, table).orderBy(order).selectExpr(*columns.split(", ")).collect()
-    assert [tuple(None if one is None else str(one) for one in row) for row in ours] == seen[0]
+    assert [tuple(None if value is None else str(value) for value in row) for row in ours] == seen[0]
     return seen[0]

@@ -57,7 +57,7 @@ def test_same_codes_as_hive(tmp_path: Path) -> None:
     asked = []
     for case in CASES:
         column_types = [parse_type(text) for text in case.split("|")]
-        asked.append([[_random(rng, one) for one in column_types] for _ in range(ROWS)])
+        asked.append([[_random(rng, column_type) for column_type in column_types] for _ in range(ROWS)])
     wrong = {}
     for case, rows, theirs in zip(CASES, asked, _judge(asked, tmp_path), strict=True):
         ours = _ours([parse_type(text) for text in case.split("|")], rows)
@@ -68,10 +68,12 @@ def test_same_codes_as_hive(tmp_path: Path) -> None:
 
 
 def _ours(column_types: list[HiveType], rows: list[list[Any]]) -> list[str]:
-    columns = [_array([row[index] for row in rows], one) for index, one in enumerate(column_types)]
-    found = [bucket_hash_codes(columns, column_types, version=v).view(np.int32) for v in (1, 2)]
-    found += [bucket_numbers(columns, column_types, buckets=7, version=v) for v in (1, 2)]
-    return [":".join(map(str, codes)) for codes in zip(*found, strict=True)]
+    columns = [
+        _array([row[index] for row in rows], column_type) for index, column_type in enumerate(column_types)
+    ]
+    numbers = [bucket_hash_codes(columns, column_types, version=v).view(np.int32) for v in (1, 2)]
+    numbers += [bucket_numbers(columns, column_types, buckets=7, version=v) for v in (1, 2)]
+    return [":".join(map(str, codes)) for codes in zip(*numbers, strict=True)]
 
 
 def _judge(asked: list[list[list[Any]]], tmp_path: Path) -> list[list[str]]:
@@ -125,28 +127,28 @@ def _random_text(rng: random.Random) -> str:
 
 def _random_decimal(rng: random.Random, precision: int, scale: int) -> str:
     digits = rng.randint(0, precision)
-    whole = rng.choice([0, rng.randint(0, 10**digits - 1), 10 ** (digits - 1) if digits else 0])
-    return str(Decimal(rng.choice([1, -1]) * whole).scaleb(-scale, _WIDE))
+    integer = rng.choice([0, rng.randint(0, 10**digits - 1), 10 ** (digits - 1) if digits else 0])
+    return str(Decimal(rng.choice([1, -1]) * integer).scaleb(-scale, _WIDE))
 
 
 _WIDE = Context(prec=60)
 
 
 def _bits(width: int) -> Callable[[random.Random], str]:
-    def some(rng: random.Random) -> str:
+    def draw(rng: random.Random) -> str:
         edge = [0, -1, 2 ** (width - 1) - 1, -(2 ** (width - 1))]
         return str(rng.choice([*edge, rng.randint(*edge[3:1:-1]), rng.randint(*edge[3:1:-1])]))
 
-    return some
+    return draw
 
 
 def _float_bits(form: str, bits: str) -> Callable[[random.Random], str]:
-    def some(rng: random.Random) -> str:
+    def draw(rng: random.Random) -> str:
         odd = [0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1.5, -1.5]
         value = rng.choice([rng.choice(odd), rng.uniform(-1e9, 1e9), rng.gauss(0, 1)])
         return str(struct.unpack(bits, struct.pack(form, value))[0])
 
-    return some
+    return draw
 
 
 def _random_moment(rng: random.Random) -> list[int]:
@@ -182,12 +184,12 @@ def _decoded(value: Any, hive_type: HiveType) -> Any:
         return None
     name, children = hive_type.name, hive_type.children
     if name == "array":
-        return [_decoded(one, children[0]) for one in value]
+        return [_decoded(element, children[0]) for element in value]
     if name == "map":
-        return [(_decoded(key, children[0]), _decoded(one, children[1])) for key, one in value]
+        return [(_decoded(key, children[0]), _decoded(element, children[1])) for key, element in value]
     if name == "struct":
-        return {f.name: _decoded(one, f.type) for f, one in zip(hive_type.fields, value, strict=True)}
-    return _DECODED.get(name, lambda one: one)(value)
+        return {f.name: _decoded(element, f.type) for f, element in zip(hive_type.fields, value, strict=True)}
+    return _DECODED.get(name, lambda decoded: decoded)(value)
 
 
 _DECODED: dict[str, Callable[[Any], Any]] = {

@@ -90,8 +90,8 @@ def ours(spark: SparkSession, client: MetastoreClient, table: str) -> list[Row]:
 
 
 def shown(rows: DataFrame) -> DataFrame:
-    texts = [f"cast({one} as string)" for one in ("t", "d", "a[0]", "s.t", "m['k']")]
-    row_id = [f"ROW__ID.{one}" for one in ("writeid", "bucketid", "rowid") if "ROW__ID" in rows.columns]
+    texts = [f"cast({expression} as string)" for expression in ("t", "d", "a[0]", "s.t", "m['k']")]
+    row_id = [f"ROW__ID.{field}" for field in ("writeid", "bucketid", "rowid") if "ROW__ID" in rows.columns]
     return rows.selectExpr(*row_id, "id", "size(a)", "map_keys(m)", *texts)
 
 
@@ -110,10 +110,10 @@ def test_compaction(table: str, spark: SparkSession, client: MetastoreClient, hi
     assert report.state == "compacted", report
     assert (theirs(hive, table), ours(spark, client, table)) == (before, read)
     for text in (TIMES[0], TIMES[6], TIMES[9]):
-        found = hive.execute(f"select id, t from {table} where t = timestamp '{text}' order by id")
-        assert {row[1] for row in found} == {text}, text
-        found = hive.execute(f"select id from {table} where d = date '{text[:10]}' order by id")
-        assert found, text
+        answer = hive.execute(f"select id, t from {table} where t = timestamp '{text}' order by id")
+        assert {row[1] for row in answer} == {text}, text
+        answer = hive.execute(f"select id from {table} where d = date '{text[:10]}' order by id")
+        assert answer, text
     if not table.endswith("insert_only"):
         hive.execute(f"update {table} set t = timestamp '9999-12-31 00:00:00' where id = 105")
         (report,) = compact_table(client.settings, table, CompactionKind.MAJOR, in_threads(2))

@@ -52,14 +52,14 @@ def write(sql: HiveSql, statements: str) -> None:
 
 
 def skewed_directories(client: MetastoreClient, database: str) -> dict[str, Any]:
-    """Where the metastore says that skewed values lie, below the database's directory."""
-    found: dict[str, Any] = {}
-    one: Any
-    for one in (client.get_table(database, "two"), *client.iter_partitions(database, "p")):
-        root = str(one.sd.location)
-        maps = to_json(one.sd.skewedInfo)["skewedColValueLocationMaps"]
-        found[root.rpartition("/")[2]] = sorted((key, value.removeprefix(root)) for key, value in maps)
-    return found
+    """Return the directories of skewed values in the metastore, below the database's directory."""
+    directories: dict[str, Any] = {}
+    described: Any
+    for described in (client.get_table(database, "two"), *client.iter_partitions(database, "p")):
+        root = str(described.sd.location)
+        maps = to_json(described.sd.skewedInfo)["skewedColValueLocationMaps"]
+        directories[root.rpartition("/")[2]] = sorted((key, value.removeprefix(root)) for key, value in maps)
+    return directories
 
 
 def test_list_bucketed_tables_are_replicated_and_disturb_no_other_policy(
@@ -79,25 +79,25 @@ def test_list_bucketed_tables_are_replicated_and_disturb_no_other_policy(
         return scheduled(source, target, spark, tmp_path, database)
 
     try:
-        with policy("skew") as one, policy("skew_beside") as other:
-            one.cycle()
+        with policy("skew") as site, policy("skew_beside") as other:
+            site.cycle()
             other.cycle()
             write(hive_sql_source, CHANGES)
-            assert not one.cycle().idle
+            assert not site.cycle().idle
             assert other.cycle().idle
             for query in QUERIES:
                 expected = rows(hive_sql_source, query.format(suffix=""))
                 assert expected, query
                 assert rows(hive_sql_target, query.format(suffix="_copy")) == expected, query
-            with one.source.client() as client, one.target.client() as copy:
-                found = skewed_directories(copy, "skew_copy")
+            with site.source.client() as client, site.target.client() as copy:
+                directories = skewed_directories(copy, "skew_copy")
                 expected = skewed_directories(client, "skew")
             # In Hive a renamed partition names the directories of its former name; the replica names none.
             assert all("/d=a/" in where for _, where in expected.pop("d=c"))
-            assert found.pop("d=c") == []
-            assert found == expected
-            assert found["two"] == [(["484"], "/k=484")]
-            assert one.verify().differences == []
+            assert directories.pop("d=c") == []
+            assert directories == expected
+            assert directories["two"] == [(["484"], "/k=484")]
+            assert site.verify().differences == []
     finally:
         for sql in (hive_sql_source, hive_sql_target):
             for key in SETTINGS:

@@ -34,7 +34,7 @@ def rows(seed: int) -> pa.Table:
     """Columns of every type, with nulls, some of them longer than a compression block."""
     chance = np.random.default_rng(seed)
     numbers = chance.integers(-(2**31), 2**31 - 1, ROWS)
-    texts = [f"ä{one}" * 2 for one in numbers]
+    texts = [f"ä{number}" * 2 for number in numbers]
     columns = {
         "b": pa.array(numbers % 2 == 0),
         "t": pa.array(numbers % 100, pa.int8()),
@@ -42,18 +42,22 @@ def rows(seed: int) -> pa.Table:
         "f": pa.array(chance.random(ROWS), pa.float32()),
         "d": pa.array(chance.random(ROWS)),
         "x": pa.array(texts),
-        "word": pa.array([f"w{one}" for one in numbers % 300]),
+        "word": pa.array([f"w{number}" for number in numbers % 300]),
         "y": pa.array(texts).cast(pa.binary()),
         "day": pa.array(numbers % 50_000, pa.int32()).cast(pa.date32()),
         # Some before 1970 with fractions of a second, whose streams are made apart.
         "at": pa.array(numbers * 10**9 - 7 * 10**9 + 5, pa.timestamp("ns")),
-        "price": pa.array([Decimal(int(one)) / 100 for one in numbers], pa.decimal128(20, 2)),
-        "a": pa.array([[int(one)] * (one % 4) for one in numbers]),
-        "m": pa.array([[(f"k{one}", int(one))] * (one % 2) for one in numbers], pa.map_("string", "int64")),
-        "s": pa.array([{"n": int(one), "inner": {"c": "x"} if one % 5 else None} for one in numbers]),
-        "small": pa.array([Decimal(int(one)) / 1000 for one in numbers], pa.decimal128(18, 3)),
-        "cents": pa.array([Decimal(one) / 100 for one in range(ROWS)], pa.decimal128(12, 2)),
-        "code": pa.array([f"code {one:06}" for one in range(ROWS)]),
+        "price": pa.array([Decimal(int(number)) / 100 for number in numbers], pa.decimal128(20, 2)),
+        "a": pa.array([[int(number)] * (number % 4) for number in numbers]),
+        "m": pa.array(
+            [[(f"k{number}", int(number))] * (number % 2) for number in numbers], pa.map_("string", "int64")
+        ),
+        "s": pa.array(
+            [{"n": int(number), "inner": {"c": "x"} if number % 5 else None} for number in numbers]
+        ),
+        "small": pa.array([Decimal(int(number)) / 1000 for number in numbers], pa.decimal128(18, 3)),
+        "cents": pa.array([Decimal(number) / 100 for number in range(ROWS)], pa.decimal128(12, 2)),
+        "code": pa.array([f"code {number:06}" for number in range(ROWS)]),
         "half": pa.array(np.arange(ROWS) / 2),
         "risen": pa.array(np.arange(ROWS) * 1000 + numbers % 900),
         "fallen": pa.array((-np.arange(ROWS) * 1000 - numbers % 900).astype(np.int32)),
@@ -62,17 +66,17 @@ def rows(seed: int) -> pa.Table:
         "later": pa.array(np.abs(numbers) * 10**9 + 123_000, pa.timestamp("ns")),
     }
     places = {name: pa.array(np.arange(ROWS), mask=chance.random(ROWS) < 0.2) for name in columns}
-    some = {name: array.take(places[name]) for name, array in columns.items()}
+    taken = {name: array.take(places[name]) for name, array in columns.items()}
     # Without nulls, so that its fields are encoded apart.
-    rates = pa.array([Decimal(int(one % 10**9)) / 10_000 for one in numbers], pa.decimal128(9, 4))
+    rates = pa.array([Decimal(int(number % 10**9)) / 10_000 for number in numbers], pa.decimal128(9, 4))
     made = pa.StructArray.from_arrays([rates, pa.array(numbers)], ["rate", "n"])
     # Of long runs, which are encoded apart.
     few = np.sort(chance.integers(-3, 2**40, 9))[np.sort(chance.integers(0, 9, ROWS))]
     repeated = {"same": pa.array(np.full(ROWS, 7, np.int32)), "few": few}
     nothing = pa.nulls(ROWS, pa.int64())
     others = {"made": made, "nothing": nothing, **repeated}
-    late = {name: some.pop(name) for name in ("risen", "fallen", "born", "seen", "later")}
-    return pa.table({"id": np.arange(ROWS), **some, **others, **late})
+    late = {name: taken.pop(name) for name in ("risen", "fallen", "born", "seen", "later")}
+    return pa.table({"id": np.arange(ROWS), **taken, **others, **late})
 
 
 def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:
@@ -110,7 +114,7 @@ def test_javas_reader_seeks_and_skips(tmp_path: Path) -> None:
 
 
 def test_javas_reader_skips_by_bloom_filters(tmp_path: Path) -> None:
-    """Values lie anywhere between the bounds of every row group, so that nothing but a filter can tell."""
+    """Values lie anywhere between the bounds of every row group, so that only a filter excludes groups."""
     seed = random.SystemRandom().randint(1, 2**31)
     print(f"seed {seed}")
     count = 50_000
@@ -120,20 +124,30 @@ def test_javas_reader_skips_by_bloom_filters(tmp_path: Path) -> None:
     columns = {
         "long_one": ("bigint", "LONG", pa.array(numbers), str),
         "short_one": ("int", "LONG", pa.array(numbers, pa.int32()), str),
-        "real": ("double", "FLOAT", pa.array(numbers / 4), lambda one: str(one / 4)),
-        "half": ("float", "FLOAT", pa.array(numbers / 4, pa.float32()), lambda one: str(one / 4)),
-        "name": ("string", "STRING", pa.array([f"ä{one}" for one in numbers]), lambda one: f"ä{one}"),
-        "code": ("varchar(9)", "STRING", pa.array([f"c{one}" for one in numbers]), lambda one: f"c{one}"),
+        "real": ("double", "FLOAT", pa.array(numbers / 4), lambda number: str(number / 4)),
+        "half": ("float", "FLOAT", pa.array(numbers / 4, pa.float32()), lambda number: str(number / 4)),
+        "name": (
+            "string",
+            "STRING",
+            pa.array([f"ä{number}" for number in numbers]),
+            lambda number: f"ä{number}",
+        ),
+        "code": (
+            "varchar(9)",
+            "STRING",
+            pa.array([f"c{number}" for number in numbers]),
+            lambda number: f"c{number}",
+        ),
         "born": (
             "date",
             "DATE",
             pa.array(numbers // 2, pa.int32()).cast(pa.date32()),
-            lambda one: str(one // 2),
+            lambda number: str(number // 2),
         ),
         "price": (
             "decimal(12,2)",
             "DECIMAL",
-            pa.array([Decimal(int(one)) for one in numbers], pa.decimal128(12, 2)),
+            pa.array([Decimal(int(number)) for number in numbers], pa.decimal128(12, 2)),
             str,
         ),
     }
@@ -159,12 +173,12 @@ def test_javas_reader_skips_by_bloom_filters(tmp_path: Path) -> None:
     )
     done = subprocess.run(command, text=True, capture_output=True, check=False, timeout=280)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    codec, *found = done.stdout.split()[-1 - len(arguments) :]
+    codec, *counts = done.stdout.split()[-1 - len(arguments) :]
     assert codec == "SNAPPY"
-    let = dict(zip(arguments, map(int, found), strict=True))
+    let = dict(zip(arguments, map(int, counts), strict=True))
     # One row group of five, and perhaps another that the filter lets through: one of a hundred does.
-    assert all(10_000 <= rows <= 30_000 for one, rows in let.items() if "!" not in one), let
-    absent = [rows for one, rows in let.items() if "!" in one]
+    assert all(10_000 <= rows <= 30_000 for name, rows in let.items() if "!" not in name), let
+    absent = [rows for name, rows in let.items() if "!" in name]
     assert sum(absent) <= len(absent) * 10_000, let
 
 

@@ -46,7 +46,7 @@ WAYS = {
     "proleptic": {"hive.parquet.date.proleptic.gregorian": "true"},
     "legacy": {"hive.parquet.timestamp.write.legacy.conversion.enabled": "true"},
 }
-SHOWN = ["id", *(f"cast({one} as string)" for one in ("t", "d", "a[0]", "s.t", "m['k']"))]
+SHOWN = ["id", *(f"cast({expression} as string)" for expression in ("t", "d", "a[0]", "s.t", "m['k']"))]
 
 
 @pytest.fixture(scope="module")
@@ -216,4 +216,4 @@ def _theirs(hive: HiveSql, table: str) -> list[tuple[object, ...]]:
 
 
 def _plain(row: tuple[str | None, ...]) -> tuple[object, ...]:
-    return (int(str(row[0])), *(None if one is None else one.removesuffix(".0") for one in row[1:]))
+    return (int(str(row[0])), *(None if value is None else value.removesuffix(".0") for value in row[1:]))

@@ -50,9 +50,9 @@ def last_json(text: str) -> Any:
 
 
 def test_airflow_finds_the_provider(home: dict[str, str]) -> None:
-    told = run(home, "-m", "airflow", "providers", "get", "airflow-hive-federation", "-o", "json")
-    (found,) = last_json(told)
-    assert found["Version"] == __version__
+    output = run(home, "-m", "airflow", "providers", "get", "airflow-hive-federation", "-o", "json")
+    (provider,) = last_json(output)
+    assert provider["Version"] == __version__
 
 
 def test_airflow_knows_the_connection_type_its_form_and_its_hook(home: dict[str, str]) -> None:

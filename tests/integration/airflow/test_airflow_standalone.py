@@ -45,9 +45,9 @@ class Finished:
     run_id: str
     drain_states: list[str]
 
-    def task(self, name: str, what: str = "") -> Any:
+    def task(self, name: str, suffix: str = "") -> Any:
         path = f"/api/v2/dags/{DAG_ID}/dagRuns/{self.run_id}/taskInstances/replicate.{name}"
-        return self.server.request(path + what)
+        return self.server.request(path + suffix)
 
     def xcom(self, name: str) -> Any:
         return self.task(name, "/xcomEntries/return_value?deserialize=true")["value"]
@@ -102,7 +102,7 @@ DELETE FROM hangar.planes WHERE id = 2"""
         yield Finished(server, home, run_id, states)
         started = psutil.Process(server._process.pid).children(recursive=True)
     assert len(started) > 3
-    # They end by themselves once they are told; on a busy machine not at once.
+    # They end by themselves after a signal; on a busy machine not at once.
     assert not psutil.wait_procs(started, timeout=60)[1]
 
 
@@ -117,7 +117,7 @@ def test_the_drain_task_deferred_and_resumed(finished: Finished) -> None:
     assert len(finished.xcom("drain")["transactions"]) == 1
 
 
-def test_the_xcoms_tell_what_was_done(finished: Finished) -> None:
+def test_the_xcoms_have_the_results(finished: Finished) -> None:
     dump, load, verify = (finished.xcom(name) for name in ("dump", "load", "verify"))
     assert (dump["tables"], dump["partitions"]) == (1, 2)
     assert (load["database"], load["event_id"]) == ("hangar_copy", dump["event_id"])
@@ -213,17 +213,17 @@ def test_bad_databases_hold_up_no_good_one(
     run = begin(server, "one_bad_database", conf, run_id="bad")
     server.wait(lambda: state(server, run) in ENDED, "the run did not end", timeout_s=400)
 
-    found = instances(server, run)
-    shown = json.dumps(found, indent=1)
-    assert {task: found[task]["pen_grown"] for task in ("increment", "load", "verify")} == {
+    states = instances(server, run)
+    shown = json.dumps(states, indent=1)
+    assert {task: states[task]["pen_grown"] for task in ("increment", "load", "verify")} == {
         "increment": "success",
         "load": "success",
         "verify": "success",
     }, shown
-    assert {task: found[task]["pen_new"] for task in ("drain", "dump", "load", "verify")} == dict.fromkeys(
+    assert {task: states[task]["pen_new"] for task in ("drain", "dump", "load", "verify")} == dict.fromkeys(
         ("drain", "dump", "load", "verify"), "success"
     ), shown
-    failed = {(task, name) for task, by in found.items() for name, one in by.items() if one == "failed"}
+    failed = {(task, name) for task, by in states.items() for name, state in by.items() if state == "failed"}
     assert failed == {
         ("drain", "pen_gone"),
         ("increment", "pen_dead"),
@@ -268,9 +268,9 @@ def test_failover_when_a_person_agrees_and_the_way_back(
     answer(server, agreed, "Approve")
     assert state(server, agreed) == "success"
     path = f"{agreed}/taskInstances/switch/xcomEntries/return_value?deserialize=true"
-    word = server.request(path)["value"]
-    assert word["converged"] is True
-    assert "hangar_copy of the former target may be written" in word["summary"]
+    result = server.request(path)["value"]
+    assert result["converged"] is True
+    assert "hangar_copy of the former target may be written" in result["summary"]
 
     hive_sql_target.execute("INSERT INTO hangar_copy.planes VALUES (5, 'N5', 3)")
     back = begin(
@@ -281,8 +281,8 @@ def test_failover_when_a_person_agrees_and_the_way_back(
             "target_database": "hangar",
             "source_conn_id": "hive_target",
             "target_conn_id": "hive_source",
-            "policy": word["policy"]["name"],
-            "external_prefix": word["policy"]["external_prefix"],
+            "policy": result["policy"]["name"],
+            "external_prefix": result["policy"]["external_prefix"],
         },
         run_id="back",
     )
@@ -305,11 +305,11 @@ def bootstrap(source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path, 
 
 def instances(server: AirflowServer, run: str) -> dict[str, dict[str, str]]:
     """States of a run's mapped tasks, by task and by policy."""
-    found: dict[str, dict[str, str]] = {}
-    for one in server.request(f"{run}/taskInstances?limit=200")["task_instances"]:
-        called = one["rendered_map_index"] or str(one["map_index"])
-        found.setdefault(one["task_id"].rpartition(".")[2], {})[called] = one["state"]
-    return found
+    states: dict[str, dict[str, str]] = {}
+    for instance in server.request(f"{run}/taskInstances?limit=200")["task_instances"]:
+        called = instance["rendered_map_index"] or str(instance["map_index"])
+        states.setdefault(instance["task_id"].rpartition(".")[2], {})[called] = instance["state"]
+    return states
 
 
 def begin(server: AirflowServer, dag_id: str, conf: dict[str, Any], *, run_id: str) -> str:

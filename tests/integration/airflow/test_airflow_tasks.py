@@ -73,10 +73,10 @@ def deferred(**settings: Any) -> ProbeTrigger:
 
 
 class Asking:
-    """Counts what a trigger has asked, and lets a test wait for the next time.
+    """Counts the probes of a trigger, and lets a test wait for the next one.
 
     :param monkeypatch: puts the counting in place.
-    :param trigger: asks in threads of its own.
+    :param trigger: probes in threads of its own.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, trigger: ProbeTrigger) -> None:
@@ -102,7 +102,7 @@ class Asking:
 
 
 def event_of(trigger: ProbeTrigger, meanwhile: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """What the trigger yields, while something else is done in a thread beside it."""
+    """Return the trigger's event, while an action runs in a thread beside it."""
 
     async def run() -> dict[str, Any]:
         events = trigger.run()
@@ -114,9 +114,9 @@ def event_of(trigger: ProbeTrigger, meanwhile: Callable[[], None] = lambda: None
 
 
 def test_without_open_transactions_nothing_is_deferred() -> None:
-    found = sensor().execute({})  # type: ignore[arg-type]
-    assert (found["database"], found["transactions"], found["aborted"]) == (DATABASE, [], [])
-    assert found["event_id"] > 0
+    result = sensor().execute({})  # type: ignore[arg-type]
+    assert (result["database"], result["transactions"], result["aborted"]) == (DATABASE, [], [])
+    assert result["event_id"] > 0
 
 
 def test_the_trigger_notices_the_end(
@@ -132,8 +132,8 @@ def test_the_trigger_notices_the_end(
 
     event = event_of(trigger, commit)
     assert event["ready"]
-    found = sensor().execute_complete({}, event)  # type: ignore[arg-type]
-    assert (found["transactions"], found["aborted"]) == ([open_txn], [])
+    result = sensor().execute_complete({}, event)  # type: ignore[arg-type]
+    assert (result["transactions"], result["aborted"]) == ([open_txn], [])
 
 
 def test_what_is_open_after_the_timeout_is_aborted_and_nothing_else(
@@ -144,15 +144,15 @@ def test_what_is_open_after_the_timeout_is_aborted_and_nothing_else(
         (later,) = client.open_txns(1)
         event = event_of(trigger)
         assert not event["ready"]
-        found = sensor().execute_complete({}, event)  # type: ignore[arg-type]
-        assert found["aborted"] == [open_txn]
+        result = sensor().execute_complete({}, event)  # type: ignore[arg-type]
+        assert result["aborted"] == [open_txn]
         assert still_open(tower) & {open_txn, later} == {later}
         client.abort_txns([later])
 
 
 def test_waiting_in_the_worker_does_the_same(open_txn: int) -> None:
-    found = sensor(timeout=0.5, deferrable=False).execute({})  # type: ignore[arg-type]
-    assert (found["transactions"], found["aborted"]) == ([open_txn], [open_txn])
+    result = sensor(timeout=0.5, deferrable=False).execute({})  # type: ignore[arg-type]
+    assert (result["transactions"], result["aborted"]) == ([open_txn], [open_txn])
 
 
 def test_the_trigger_survives_a_restart_of_the_metastore(
@@ -189,10 +189,10 @@ def test_a_database_that_is_not_there_fails_for_good() -> None:
 def test_the_dump_operator_waits_by_itself_and_its_xcom_is_plain(tmp_path: Path) -> None:
     policy = {"name": "tower", "source_database": DATABASE, "dump_root": f"file:{tmp_path}"}
     task = BootstrapDumpOperator(task_id="dump", policy=policy, source_conn_id="source")
-    told = task.execute({})  # type: ignore[arg-type]
-    assert json.loads(json.dumps(told)) == told
-    assert told["tables"] == 1
-    assert told["dump"].startswith(f"file:{tmp_path}/tower/")
+    result = task.execute({})  # type: ignore[arg-type]
+    assert json.loads(json.dumps(result)) == result
+    assert result["tables"] == 1
+    assert result["dump"].startswith(f"file:{tmp_path}/tower/")
 
 
 def test_a_target_that_is_not_ours_fails_for_good(target: EmbeddedMetastore, tmp_path: Path) -> None:

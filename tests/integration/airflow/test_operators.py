@@ -1,6 +1,6 @@
 """Each operator in a DAG of its user's, executed by Airflow between two real metastores.
 
-The first run meets a target database of somebody else and a transaction that never ends; the second comes
+The first run meets a target database of another owner and a transaction that never ends; the second comes
 after the remedy that the error names.
 """
 
@@ -48,7 +48,7 @@ class Airflow:
             self._environment[f"AIRFLOW_CONN_{conn_id.upper()}"] = json.dumps(fields)
 
     def run(self, database: str) -> dict[str, Any]:
-        """What became of each task in one run of the DAG."""
+        """Return the outcome of each task in one run of the DAG."""
         conf = {"database": database, "root": f"file:{self._home / 'dumps'}"}
         done = subprocess.run(
             [sys.executable, str(DAG_FILE), json.dumps(conf)],
@@ -60,13 +60,13 @@ class Airflow:
             timeout=400,
         )
         assert done.returncode == 0, done.stderr[-4000:]
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return told
+        tasks: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return tasks
 
 
 @dataclass(frozen=True)
 class Runs:
-    """What became of the tasks in the two runs, and what was on the target between them."""
+    """The outcomes of the tasks in the two runs, and the target's state between them."""
 
     refused: dict[str, Any]
     left_alone: list[str]
@@ -143,7 +143,10 @@ def test_the_run_after_the_remedy_succeeds(runs: Runs) -> None:
 def test_the_target_is_compacted_and_hive_reads_the_same(
     runs: Runs, target: EmbeddedMetastore, hive_sql_source: HiveSql, hive_sql_target: HiveSql
 ) -> None:
-    states = {one["partition"]: one["state"] for one in runs.remedied["compact"]["xcom"]["compactions"]}
+    states = {
+        compaction["partition"]: compaction["state"]
+        for compaction in runs.remedied["compact"]["xcom"]["compactions"]
+    }
     # One insert and nothing else is nothing to compact.
     assert states == {"coast=north": "refused", "coast=west": "compacted"}
     assert list((target.warehouse / f"{DATABASE}.db" / "lamps" / "coast=west").glob("base_*"))
@@ -151,17 +154,17 @@ def test_the_target_is_compacted_and_hive_reads_the_same(
 
 
 def rows(sql: HiveSql) -> list[Row]:
-    found = sorted(sql.execute(f"SELECT ROW__ID, * FROM {DATABASE}.lamps"), key=repr)
-    assert len(found) == 2
-    return found
+    rows = sorted(sql.execute(f"SELECT ROW__ID, * FROM {DATABASE}.lamps"), key=repr)
+    assert len(rows) == 2
+    return rows
 
 
 def test_a_metastore_that_does_not_answer_is_asked_again_as_the_retries_say(tmp_path: Path) -> None:
-    told = Airflow(tmp_path, source=1, target=1).run(DATABASE)
-    assert {name: told[name]["state"] for name in TASKS} == {
+    tasks = Airflow(tmp_path, source=1, target=1).run(DATABASE)
+    assert {name: tasks[name]["state"] for name in TASKS} == {
         "drain": "failed",
         **dict.fromkeys(TASKS[1:], "upstream_failed"),
     }
-    assert told["drain"]["tries"] == 3
-    assert told["drain"]["error"].startswith("MetastoreUnreachableError: ")
-    assert "127.0.0.1:1" in told["drain"]["error"]
+    assert tasks["drain"]["tries"] == 3
+    assert tasks["drain"]["error"].startswith("MetastoreUnreachableError: ")
+    assert "127.0.0.1:1" in tasks["drain"]["error"]

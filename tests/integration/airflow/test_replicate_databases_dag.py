@@ -26,7 +26,7 @@ with DAG(dag_id="consumer", schedule=[Asset({uri!r})]):
 
 
 @pytest.mark.slow
-def test_two_databases_are_kept_in_step_and_tell_what_changed(
+def test_two_databases_are_kept_in_step_and_report_changes(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,
@@ -74,10 +74,10 @@ def test_two_databases_are_kept_in_step_and_tell_what_changed(
         concerned = db.execute(
             "SELECT dag_id FROM dag_schedule_asset_reference r JOIN asset_event e ON e.asset_id = r.asset_id"
         ).fetchall()
-    told = {uri: json.loads(extra) for uri, extra in events}
-    assert {found.partition(str(target.port))[2] for found in told} == {
+    extras = {uri: json.loads(extra) for uri, extra in events}
+    assert {uri.partition(str(target.port))[2] for uri in extras} == {
         f"/{database}_copy/{table}" for database in ("dock_a", "dock_b") for table in ("idle", "ships")
     }
-    assert told[uri]["source"] == "dock_b"
-    assert told[uri]["event_id"] > 0
+    assert extras[uri]["source"] == "dock_b"
+    assert extras[uri]["event_id"] > 0
     assert concerned == [("consumer",)]

@@ -12,6 +12,7 @@ from airflow_hive_federation.demo.local_airflow import DagRun, DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
+from airflow_hive_federation.progress.events import Event, ReplicaCompared, UpToDate
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from tests.support.cycling import rows
 from tests.support.small_source import connected
@@ -43,19 +44,19 @@ class Schedule:
     airflow: DemoAirflow
     conf: dict[str, str]
     connections: dict[str, dict[str, object]]
-    heard: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[tuple[str, Event | str]] = field(default_factory=list)
 
     def run(self) -> set[str]:
         """One run; the tasks that ran, Spark's name among them if it was started."""
-        self.heard.clear()
+        self.lines.clear()
         before = self.airflow.log_path.stat().st_size
         self.airflow.run_dag(
             DagRun(conf=self.conf, connections=self.connections),
-            lambda task, text: self.heard.append((task, text)),
+            lambda task, entry: self.lines.append((task, entry)),
         )
         log = self.airflow.log_path.read_bytes()[before:].decode()
         spark = {"spark"} if "spark-submit" in log else set()
-        return {task for task, _ in self.heard} | spark
+        return {task for task, _ in self.lines} | spark
 
 
 def test_the_same_dag_bootstraps_and_then_keeps_in_step(
@@ -72,8 +73,8 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
 
     def assert_equal(*tables: str) -> None:
         for table in tables:
-            found = rows(hive_sql_target, f"SELECT ROW__ID, * FROM harbour_copy.{table}")
-            assert found == rows(hive_sql_source, f"SELECT ROW__ID, * FROM harbour.{table}"), table
+            replicated = rows(hive_sql_target, f"SELECT ROW__ID, * FROM harbour_copy.{table}")
+            assert replicated == rows(hive_sql_source, f"SELECT ROW__ID, * FROM harbour.{table}"), table
 
     airflow = DemoAirflow(tmp_path)
     airflow.migrate()
@@ -124,7 +125,8 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     second = schedule.run()
     assert second >= {"decide", "increment", "load", "verify", "spark"}
     assert not second & {"drain", "dump"}
-    assert ("verify", "harbour_copy: 3 tables compared, 0 differences") in schedule.heard
+    compared = ReplicaCompared(database="harbour_copy", tables=3, differences=0)
+    assert ("verify", compared) in schedule.lines
     assert_equal("ships", "calls", "tugs")
     assert near.execute({}) == {"events": 0, "seconds": 0.0}  # type: ignore[arg-type]
     with connected(target) as client:
@@ -133,4 +135,4 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     third = schedule.run()
     assert third >= {"decide", "increment", "load", "verify"}
     assert "spark" not in third
-    assert any("is up to date at event" in text for task, text in schedule.heard if task == "load")
+    assert any(isinstance(entry, UpToDate) for task, entry in schedule.lines if task == "load")

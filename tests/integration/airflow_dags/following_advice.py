@@ -18,13 +18,14 @@ def run_once(module: str, conf: dict[str, Any]) -> list[dict[str, Any]]:
     run = dag.test(run_conf=conf)
     return [
         {
-            "task": one.task_id,
-            "state": one.state,
+            "task": instance.task_id,
+            "state": instance.state,
             "xcom": {
-                key: one.xcom_pull(task_ids=one.task_id, key=key, map_indexes=one.map_index) for key in KEYS
+                key: instance.xcom_pull(task_ids=instance.task_id, key=key, map_indexes=instance.map_index)
+                for key in KEYS
             },
         }
-        for one in run.get_task_instances()
+        for instance in run.get_task_instances()
     ]
 
 

@@ -31,4 +31,11 @@ with DAG("ingesting", schedule=None) as dag:
 
 if __name__ == "__main__":
     run = dag.test()
-    print(json.dumps({one.task_id: one.xcom_pull(task_ids=one.task_id) for one in run.get_task_instances()}))
+    print(
+        json.dumps(
+            {
+                instance.task_id: instance.xcom_pull(task_ids=instance.task_id)
+                for instance in run.get_task_instances()
+            }
+        )
+    )

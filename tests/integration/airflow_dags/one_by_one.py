@@ -1,4 +1,4 @@
-"""A DAG of the operators, each written out; run as a program, it is run once by Airflow and told as JSON."""
+"""A DAG of the operators, each written out; as a program, it runs once and prints the outcome as JSON."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ with DAG(
 
 
 def run_once(conf: dict[str, Any]) -> dict[str, Any]:
-    """Run the DAG as Airflow does, triggers inline, and tell what became of its tasks."""
+    """Run the DAG as Airflow does, triggers inline, and print the outcome of its tasks."""
     run = dag.test(run_conf=conf)
     return {
         task.task_id: {

@@ -54,8 +54,8 @@ def note_error(context: Any) -> None:
     with (RUN / "errors.txt").open("a", encoding="utf-8") as file:
         file.write(f"{context['ti'].task_id}: {error!r}\n{error}\n")
         file.writelines(traceback.format_exception(error))
-        for one in causes(error):
-            file.write(f"{one!r} {getattr(one, '__dict__', {})!r}\n")
+        for cause in causes(error):
+            file.write(f"{cause!r} {getattr(cause, '__dict__', {})!r}\n")
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -175,7 +175,7 @@ def reprs() -> Iterator[tuple[str, Any]]:
         yield conn_id, (remotes_of(conn_id), SparkPipelineHook(storage_options=hook.storage_options))
         if hook.settings.dialer is not None:
             yield conn_id, (SSHTunnelHook(conn_id), SSHTunnelHook(conn_id).settings)
-    yield "tasks", [vars(one) for one in dag.tasks]
+    yield "tasks", [vars(task) for task in dag.tasks]
 
 
 def shown(value: Any, seen: set[int]) -> Iterator[str]:
@@ -195,8 +195,8 @@ def shown(value: Any, seen: set[int]) -> Iterator[str]:
 
 def write_reprs() -> None:
     with (RUN / "reprs.txt").open("w", encoding="utf-8") as file:
-        for name, found in reprs():
-            for part in found:
+        for name, parts in reprs():
+            for part in parts:
                 if type(part).__module__.startswith("airflow_hive_federation"):
                     file.writelines(f"{name}: {text}\n" for text in shown(part, set()))
                 else:
@@ -204,7 +204,7 @@ def write_reprs() -> None:
 
 
 def main(conf: dict[str, Any]) -> dict[str, Any]:
-    """Run the DAG as Airflow does, triggers inline; tell the states of its tasks."""
+    """Run the DAG as Airflow does, triggers inline; return the states of its tasks."""
     note_spawned(RUN / "spawned.jsonl")
     logging.getLogger("airflow_hive_federation").setLevel(logging.DEBUG)
     glue = "airflow_hive_federation.catalog.glue.GlueCatalog"
@@ -215,7 +215,7 @@ def main(conf: dict[str, Any]) -> dict[str, Any]:
     ):
         run = dag.test(run_conf=conf)
         write_reprs()
-    return {one.task_id: one.state for one in run.get_task_instances()}
+    return {instance.task_id: instance.state for instance in run.get_task_instances()}
 
 
 if __name__ == "__main__":

@@ -93,22 +93,26 @@ def copy_in_c2(client: MetastoreClient, table: str, partition: str = "") -> Seco
 
 def is_stale(client: MetastoreClient, registry: ClusterRegistry, table: str = "orders") -> bool:
     facts = MetastoreFacts(client, registry)
-    found = facts.table(DATABASE, table)
-    assert found is not None
-    placements = [one.placement for one in facts.partitions(found)] if found.is_partitioned else []
-    placements = [one for one in [*placements, found.placement] if one is not None]
+    facts_of_table = facts.table(DATABASE, table)
+    assert facts_of_table is not None
+    placements = (
+        [placement.placement for placement in facts.partitions(facts_of_table)]
+        if facts_of_table.is_partitioned
+        else []
+    )
+    placements = [placement for placement in [*placements, facts_of_table.placement] if placement is not None]
     assert not facts.check_files(DATABASE, table, "C2")
-    return any(one.stale for one in placements)
+    return any(placement.stale for placement in placements)
 
 
 def described(client: MetastoreClient, tables: Sequence[str], cluster: str = "C2") -> list[dict[str, Any]]:
-    with acid_inputs(client, [f"{DATABASE}.{one}" for one in tables], cluster) as found:
-        return found
+    with acid_inputs(client, [f"{DATABASE}.{table}" for table in tables], cluster) as inputs:
+        return inputs
 
 
-def rows(spark: SparkSession, found: list[dict[str, Any]], sql: str) -> Rows:
+def rows(spark: SparkSession, inputs: list[dict[str, Any]], sql: str) -> Rows:
     session = guarded(spark)
-    answer = sql_with_frames(session, sql, acid_frames(session, found), "default")
+    answer = sql_with_frames(session, sql, acid_frames(session, inputs), "default")
     return sorted([str(value) for value in row] for row in answer.collect())
 
 
@@ -128,8 +132,8 @@ def directories(uri: str) -> set[str]:
     return {path.name for path in Path(str(local_path(uri))).iterdir()}
 
 
-def places(found: list[dict[str, Any]]) -> list[str]:
-    return [place["location"] for one in found for read in one["reads"] for place in read["places"]]
+def places(inputs: list[dict[str, Any]]) -> list[str]:
+    return [place["location"] for dataset in inputs for read in dataset["reads"] for place in read["places"]]
 
 
 def test_a_copy_is_of_a_snapshot(
@@ -141,7 +145,7 @@ def test_a_copy_is_of_a_snapshot(
     locks: list[int] = []
 
     def locked(plan: str, outcomes: str) -> None:
-        locks.extend(one.type or 0 for one in client.show_locks(database=DATABASE, table="orders"))
+        locks.extend(lock.type or 0 for lock in client.show_locks(database=DATABASE, table="orders"))
         run_copy(plan, outcomes)
 
     assert copy_to_cluster(client, registry, name, "C2", locked).copied == [name]
@@ -149,14 +153,18 @@ def test_a_copy_is_of_a_snapshot(
     first = copy_in_c2(client, "orders")
     assert first.snapshot is not None
     assert first.snapshot.open_ids == (4,)
-    assert not {one for one in directories(first.location) if "0000004" in one or "0000005" in one}
+    assert not {
+        directory
+        for directory in directories(first.location)
+        if "0000004" in directory or "0000005" in directory
+    }
     theirs = [[str(value) for value in row] for row in hive.execute(f"SELECT id, v FROM {name}")]
     assert sorted(theirs) == [["1", "a"], ["2", "changed"]]
-    found = described(client, ["orders"])
-    assert places(found) == [first.location]
+    inputs = described(client, ["orders"])
+    assert places(inputs) == [first.location]
     sql = f"""WITH o AS (SELECT * FROM {name}) SELECT o.id, {DATABASE}.orders.v FROM o JOIN {name}
               ON o.id = {DATABASE}.orders.id WHERE o.id IN (SELECT id FROM spark_catalog.{name})"""
-    assert rows(spark, found, sql) == sorted(theirs)
+    assert rows(spark, inputs, sql) == sorted(theirs)
     # A compaction moves rows to other files of the primary.
     (report,) = compact_table(client.settings, name, CompactionKind.MAJOR, in_threads(1))
     assert report.state == "compacted"
@@ -168,7 +176,7 @@ def test_a_copy_is_of_a_snapshot(
     assert is_stale(client, registry)
     now = described(client, ["orders"])
     assert first.location not in places(now)
-    assert rows(spark, found, f"SELECT id, v FROM {name}") == sorted(theirs)
+    assert rows(spark, inputs, f"SELECT id, v FROM {name}") == sorted(theirs)
     assert len(rows(spark, now, f"SELECT id, v FROM {name}")) == 5
     assert copy_to_cluster(client, registry, name, "C2", run_copy).copied == [name]
     second = copy_in_c2(client, "orders")
@@ -190,9 +198,9 @@ def test_partitions_that_are_not_written_stay_current(
     assert (report.copied, report.current) == (["p=b"], ["p=a"])
     assert copy_in_c2(client, "parted", "p=a").location == kept.location
     assert not is_stale(client, registry, "parted")
-    found = described(client, ["parted"])
-    assert all("/C2/" in place for place in places(found))
-    assert rows(spark, found, f"SELECT id, p FROM {name}") == [["1", "a"]]
+    inputs = described(client, ["parted"])
+    assert all("/C2/" in place for place in places(inputs))
+    assert rows(spark, inputs, f"SELECT id, p FROM {name}") == [["1", "a"]]
     # A copy that lacks files is not read.
     shutil.rmtree(str(local_path(kept.location)))
     assert MetastoreFacts(client, registry).check_files(DATABASE, "parted", "C2") == [f"{name}/p=a"]
@@ -206,12 +214,12 @@ def test_an_insert_only_table(
     name = f"{DATABASE}.added"
     client.abort_txns([unfinished(client, "added")])
     copy_to_cluster(client, registry, name, "C2", run_copy)
-    found = described(client, ["added"])
-    assert places(found) == [copy_in_c2(client, "added").location]
-    assert rows(spark, found, f"SELECT id FROM {name}") == [["1"], ["2"]]
+    inputs = described(client, ["added"])
+    assert places(inputs) == [copy_in_c2(client, "added").location]
+    assert rows(spark, inputs, f"SELECT id FROM {name}") == [["1"], ["2"]]
     hive.execute(f"INSERT OVERWRITE TABLE {name} SELECT 7")
     assert is_stale(client, registry, "added")
-    assert rows(spark, found, f"SELECT id FROM {name}") == [["1"], ["2"]]
+    assert rows(spark, inputs, f"SELECT id FROM {name}") == [["1"], ["2"]]
     copy_to_cluster(client, registry, name, "C2", run_copy)
     assert rows(spark, described(client, ["added"]), f"SELECT id FROM {name}") == [["7"]]
 
@@ -229,10 +237,10 @@ def test_a_copy_holds_what_a_streaming_writer_has_committed(
         assert copy_to_cluster(client, registry, name, "C2", run_copy).copied == [name]
         assert not is_stale(client, registry, "streamed")
         copy = copy_in_c2(client, "streamed")
-        found = described(client, ["streamed"])
-        assert places(found) == [copy.location]
+        inputs = described(client, ["streamed"])
+        assert places(inputs) == [copy.location]
         (file,) = Path(str(local_path(copy.location))).glob("delta_*/bucket_*")
-        return rows(spark, found, f"SELECT id, v FROM {name}"), file.stat().st_size
+        return rows(spark, inputs, f"SELECT id, v FROM {name}"), file.stat().st_size
 
     with builder.connect() as connection:
         with connection.transaction():

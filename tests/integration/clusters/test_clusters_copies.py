@@ -78,8 +78,8 @@ def copy_in_c2(client: MetastoreClient, table: str, partition: str = "") -> Seco
 
 def files(uri: str) -> dict[str, bytes]:
     root = Path(str(local_path(uri)))
-    found = (path for path in root.rglob("*") if path.is_file() and not path.name.endswith(".crc"))
-    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+    paths = (path for path in root.rglob("*") if path.is_file() and not path.name.endswith(".crc"))
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
 def location(client: MetastoreClient, table: str) -> str:
@@ -188,11 +188,11 @@ def test_a_write_beside_the_publication_withdraws_the_copy(
 ) -> None:
     drop_copies(client, registry, f"{DATABASE}.{table}", "C2")
     described = client.get_table(DATABASE, table)
-    one = partitions_by_name(client, described)[partition] if partition else described
-    place = Path(str(local_path(str(one.sd.location))))  # type: ignore[union-attr]
+    described_copy = partitions_by_name(client, described)[partition] if partition else described
+    place = Path(str(local_path(str(described_copy.sd.location))))  # type: ignore[union-attr]
 
     class Raced(MetastoreClient):
-        """A client beside which somebody writes just before it alters."""
+        """A client beside which another writer writes just before it alters."""
 
         def alter_table(self, *args: Any, **kwargs: Any) -> None:
             self._write()

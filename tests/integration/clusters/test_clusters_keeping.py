@@ -71,7 +71,7 @@ def run_copy(plan: str, outcomes: str) -> None:
 
 def copies(client: MetastoreClient) -> set[str]:
     parts = partitions_by_name(client, client.get_table(DATABASE, "orders"))
-    return {name for name, one in parts.items() if read_metadata(one.parameters, name).secondaries}
+    return {name for name, part in parts.items() if read_metadata(part.parameters, name).secondaries}
 
 
 def set_parameter(client: MetastoreClient, key: str, value: str | None) -> None:
@@ -182,8 +182,8 @@ def airflow(source: EmbeddedMetastore, registry_file: Path, tmp_path_factory: py
             timeout=300,
         )
         assert done.returncode == 0, done.stderr[-4000:]
-        found: list[list[dict[str, Any]]] = json.loads(done.stdout.splitlines()[-1])
-        return found
+        tasks_of_runs: list[list[dict[str, Any]]] = json.loads(done.stdout.splitlines()[-1])
+        return tasks_of_runs
 
     return run
 
@@ -221,7 +221,7 @@ def test_a_refused_statement_runs_once_the_advice_is_followed(
     refused = airflow(*[query] * 5)
     for (task,) in refused:
         assert task["state"] == "failed"
-        assert [one["cluster"] for one in task["xcom"]["route"]] == ["C2", None]
+        assert [statement["cluster"] for statement in task["xcom"]["route"]] == ["C2", None]
         assert "facts partition" in task["xcom"]["route"][1]["refused"]
         assert "It could run in C2 after these copies" in "\n".join(task["xcom"]["route"][1]["route"])
         assert task["xcom"]["_link_RouteLink"].endswith("/tasks/run/xcom")
@@ -241,11 +241,11 @@ def test_a_refused_statement_runs_once_the_advice_is_followed(
     assert all(days[1] not in json.loads(line)["template"] for line in lines)
     keep = ("keep_secondaries_current", {"metastore_conn_id": "here", "rules": [copy["rule"]]})
     kept, (ran,) = airflow(keep, query)
-    (made,) = (one for one in kept if one["task"] == "keep")
+    (made,) = (task for task in kept if task["task"] == "keep")
     assert made["state"] == "success"
     assert sorted(made["xcom"]["copy"]["copied"]) == sorted(f"day={day}" for day in days[:2])
     assert made["xcom"]["copy"]["directory"].endswith(f"/C2/{DATABASE}.db/facts")
     assert made["xcom"]["_link_CopyLink"].endswith("/tasks/keep/mapped/0/xcom")
     assert ran["state"] == "success"
     assert ran["xcom"]["return_value"]["statements"][1]["rows"] == [["3"]]
-    assert [one["cluster"] for one in ran["xcom"]["route"]] == ["C2", "C2"]
+    assert [statement["cluster"] for statement in ran["xcom"]["route"]] == ["C2", "C2"]

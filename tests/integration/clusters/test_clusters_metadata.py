@@ -23,9 +23,10 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.progress.events import Event, TablesProcessed
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
-from tests.support.gateway_front import gateway, spark_says
+from tests.support.gateway_front import gateway, rows_of_spark
 
 DATABASE = "clustered"
 OF_SPARK_PARTED = (
@@ -63,7 +64,7 @@ def home(
     place = tmp_path_factory.mktemp("spark")
     with gateway({"upstream": {"uris": [source.uri]}}) as serving:
         uri = serving.fronts[0].uri
-        spark_says(
+        rows_of_spark(
             uri,
             place,
             [
@@ -86,32 +87,35 @@ def copied(client: MetastoreClient, table: str) -> None:
     alter_partition_metadata(
         client,
         described,
-        {name: lambda now, one=one: now.with_secondary("C2", copy_of(one)) for name, one in parts.items()},
+        {
+            name: lambda now, part=part: now.with_secondary("C2", copy_of(part))
+            for name, part in parts.items()
+        },
     )
 
 
-def copy_of(one: types.Table | types.Partition) -> Secondary:
-    place = str(one.sd and one.sd.location)
+def copy_of(described: types.Table | types.Partition) -> Secondary:
+    place = str(described.sd and described.sd.location)
     copy = f"{place}-copy"
     shutil.rmtree(str(local_path(copy)), ignore_errors=True)
     shutil.copytree(str(local_path(place)), str(local_path(copy)))
-    return Secondary(location=copy, source=source_mark(one, list_files(place)))
+    return Secondary(location=copy, source=source_mark(described, list_files(place)))
 
 
 def stale(client: MetastoreClient, registry: ClusterRegistry, table: str) -> tuple[list[str], list[str]]:
     """Objects whose copy in C2 is stale: by the metastore alone, and by their files."""
     facts = MetastoreFacts(client, registry)
     described = client.get_table(DATABASE, table)
-    found = facts.table(DATABASE, table)
-    assert found is not None
-    by_name = {object_name(described): found.placement}
-    if found.is_partitioned:
+    facts_of_table = facts.table(DATABASE, table)
+    assert facts_of_table is not None
+    by_name = {object_name(described): facts_of_table.placement}
+    if facts_of_table.is_partitioned:
         by_name = {
-            object_name(described, types.Partition(values=list(one.values))): one.placement
-            for one in facts.partitions(found)
+            object_name(described, types.Partition(values=list(partition.values))): partition.placement
+            for partition in facts.partitions(facts_of_table)
         }
-    told = [name for name, placement in by_name.items() if placement is not None and placement.stale]
-    return sorted(told), sorted(facts.check_files(DATABASE, table, "C2"))
+    stale = [name for name, placement in by_name.items() if placement is not None and placement.stale]
+    return sorted(stale), sorted(facts.check_files(DATABASE, table, "C2"))
 
 
 def test_a_registry_in_the_configuration_of_a_metastore(tmp_path: Path, registry: ClusterRegistry) -> None:
@@ -141,17 +145,15 @@ def test_tables_are_assigned_and_taken_out(
     dry = assign_tables(client, registry, databases=[DATABASE], dry_run=True)
     assert sorted(dry.changed) == names
     assert {name: client.get_table(DATABASE, name) for name in TABLES} == before
-    seen: list[tuple[int, int]] = []
-    report = assign_tables(
-        client, registry, databases=[DATABASE], progress=lambda *counts: seen.append(counts)
-    )
+    seen: list[Event] = []
+    report = assign_tables(client, registry, databases=[DATABASE], observer=seen.append)
     assert sorted(report.changed) == names
     assert report.skipped == {f"{DATABASE}.seen": "it is a view"}
-    assert seen[-1] == (6, 6)
-    for name, one in before.items():
+    assert seen[-1] == TablesProcessed(tables=6, all_tables=6)
+    for name, old in before.items():
         now = client.get_table(DATABASE, name)
-        assert now.parameters == {**(one.parameters or {}), "hive.cluster.primary": "C1"}
-        assert now.sd == one.sd
+        assert now.parameters == {**(old.parameters or {}), "hive.cluster.primary": "C1"}
+        assert now.sd == old.sd
     again = assign_tables(client, registry, databases=[DATABASE])
     assert (again.changed, again.unchanged) == ([], 5)
     other = assign_tables(client, registry, cluster="c2", databases=[DATABASE])
@@ -192,7 +194,7 @@ def test_writes_of_spark_make_copies_stale(
     for name in ("plain", "of_spark", "of_spark_parted"):
         copied(client, name)
         assert stale(client, registry, name) == ([], [])
-    spark_says(
+    rows_of_spark(
         uri,
         place,
         [
@@ -237,7 +239,7 @@ def test_alterations_of_hive_and_spark_lose_nothing(
         f"INSERT INTO {DATABASE}.parted VALUES (5, 'm', 'z')",
     ):
         hive_sql_source.execute(statement)
-    spark_says(
+    rows_of_spark(
         uri,
         place,
         [
@@ -262,6 +264,9 @@ def client_partition(client: MetastoreClient, name: str) -> types.Partition:
 
 def written(client: MetastoreClient, name: str) -> dict[str, object]:
     table = client.get_table(DATABASE, name)
-    found: dict[str, object] = {"": read_metadata(table.parameters, name)}
+    metadata: dict[str, object] = {"": read_metadata(table.parameters, name)}
     parts = partitions_by_name(client, table) if table.partitionKeys else {}
-    return {**found, **{part: read_metadata(one.parameters, part) for part, one in parts.items()}}
+    return {
+        **metadata,
+        **{part: read_metadata(described.parameters, part) for part, described in parts.items()},
+    }

@@ -122,15 +122,15 @@ def state(client: MetastoreClient, table: str) -> dict[str, tuple[str, str | Non
     """Per object: the text of its files, its primary, and the text of the files of its copies."""
     described = client.get_table(*table.split("."))
     parts: dict[str, Any] = partitions_by_name(client, described) if described.partitionKeys else {}
-    found = {}
-    for name, one in {"": described, **parts}.items():
-        metadata = read_metadata(one.parameters, table)
+    places = {}
+    for name, described_part in {"": described, **parts}.items():
+        metadata = read_metadata(described_part.parameters, table)
         assert metadata.next_primary is None
         texts = {cluster: text_of(copy.location) for cluster, copy in metadata.secondaries.items()}
-        place = str(one.sd and one.sd.location)
+        place = str(described_part.sd and described_part.sd.location)
         cluster = next(part for part in place.split("/") if part in {"C1", "C2", "C3"})
-        found[name] = (f"{cluster}: {text_of(place)}", metadata.primary, texts)
-    return found
+        places[name] = (f"{cluster}: {text_of(place)}", metadata.primary, texts)
+    return places
 
 
 def text_of(place: str) -> str:
@@ -140,13 +140,15 @@ def text_of(place: str) -> str:
 
 def fresh(client: MetastoreClient, registry: ClusterRegistry, name: str, cluster: str) -> bool:
     facts = MetastoreFacts(client, registry)
-    found = facts.table(DATABASE, name)
-    assert found is not None
+    facts_of_table = facts.table(DATABASE, name)
+    assert facts_of_table is not None
     placements = (
-        [one.placement for one in facts.partitions(found)] if found.is_partitioned else [found.placement]
+        [partition.placement for partition in facts.partitions(facts_of_table)]
+        if facts_of_table.is_partitioned
+        else [facts_of_table.placement]
     )
     return not facts.check_files(DATABASE, name, cluster) and all(
-        one is not None and cluster in one.readable for one in placements
+        placement is not None and cluster in placement.readable for placement in placements
     )
 
 
@@ -177,8 +179,8 @@ def test_a_change_of_the_primary_killed_anywhere_ends_the_same(
             except Interrupted:
                 kills += 1
                 # Readers find all rows at each moment.
-                found = {place for place, _, _ in raw_places(client, name)}
-                assert all(text_of(place) for place in found)
+                places = {place for place, _, _ in raw_places(client, name)}
+                assert all(text_of(place) for place in places)
                 continue
             break
     assert kills == (3 if partitions else 1)
@@ -204,7 +206,8 @@ def raw_places(client: MetastoreClient, name: str) -> list[tuple[str, str, str]]
     if not described.partitionKeys:
         return [(str(described.sd and described.sd.location), "", "")]
     return [
-        (str(one.sd and one.sd.location), "", "") for one in partitions_by_name(client, described).values()
+        (str(partition.sd and partition.sd.location), "", "")
+        for partition in partitions_by_name(client, described).values()
     ]
 
 
@@ -344,7 +347,7 @@ def test_a_copy_that_is_dropped_meanwhile_does_not_become_the_primary(
     before = raw_places(client, name)
 
     class Raced(MetastoreClient):
-        """A client beside which somebody unsets the copy's parameters, who asks for no lock."""
+        """A client beside which another one unsets the copy's parameters without a lock."""
 
         def lock(self, components: Any, **kwargs: Any) -> types.LockResponse:
             if not kwargs.get("txn_id"):
@@ -370,7 +373,7 @@ def test_copies_move_from_one_cluster_to_another(
     assert state(client, name)["p=a"][2] == {"C2": "moved a"}
     report = move_copies(client, registry, name, "C2", "C3", run_copy=copied)
     assert (report.moved, len(report.removed)) == (["p=a"], 1)
-    assert [one[2] for key, one in sorted(state(client, name).items()) if key] == [{"C3": "moved a"}, {}]
+    assert [state[2] for key, state in sorted(state(client, name).items()) if key] == [{"C3": "moved a"}, {}]
     assert move_copies(client, registry, name, "C2", "C3", run_copy=killed).moved == []
     for here, there in (("C1", "C2"), ("C3", "C3")):
         with pytest.raises(CopyRefusedError):
@@ -397,7 +400,7 @@ def test_what_killed_copies_leave_is_swept(
     (root / "C1" / f"{DATABASE}.db" / "swept" / "data").write_text("swept, changed\n", encoding="utf-8")
     copy_to_cluster(client, registry, name, "C3", swept_meanwhile)
     report = sweep_cluster(client, registry, "C3")
-    assert len([one for one in report.removed if f"{home}/copy-" in one]) == 1
+    assert len([path for path in report.removed if f"{home}/copy-" in path]) == 1
     assert state(client, name)[""][2] == {"C3": "swept, changed"}
     assert unnoted.is_dir()
     assert [note.kind for note in notes_of(registry.cluster("C3")) if note.table == name] == ["copy"]
@@ -426,7 +429,7 @@ def test_changes_of_one_second_are_not_lost(
             alter_table_metadata(own, own.get_table(DATABASE, table), adding(cluster))
 
     class Raced(MetastoreClient):
-        """A client beside which somebody alters the table in the second of the change before."""
+        """A client beside which another one alters the table in the second of the change before."""
 
         raced = False
 
@@ -447,8 +450,8 @@ def test_changes_of_one_second_are_not_lost(
     if race == "ours":
         with ThreadPoolExecutor(4) as workers:
             list(workers.map(add, [f"X{number}" for number in range(4)]))
-        found = read_metadata(client.get_table(DATABASE, table).parameters, name)
-        assert set(found.secondaries) == {"X0", "X1", "X2", "X3"}
+        metadata = read_metadata(client.get_table(DATABASE, table).parameters, name)
+        assert set(metadata.secondaries) == {"X0", "X1", "X2", "X3"}
         return
     touch()
     with Raced(client.settings) as raced:
@@ -477,5 +480,5 @@ def test_a_cluster_that_is_gone_is_named(
     script = f"from {second} insert into {third} select line insert into {second} select line"
     with pytest.raises(RoutingError, match=f"{third}|{second}") as caught:
         router.route(script, Session())
-    assert {third, second} <= {str(one.table) for one in caught.value.decision.outputs}
+    assert {third, second} <= {str(output.table) for output in caught.value.decision.outputs}
     assert clusters_of(registry).default == "C1"

@@ -26,7 +26,7 @@ from airflow_hive_federation.operators.clusters import RoutedSqlOperator
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
-from tests.support.gateway_front import gateway, spark_says
+from tests.support.gateway_front import gateway, rows_of_spark
 from tests.support.standalone_spark import standalone_cluster
 
 DATABASE = "two_sites"
@@ -55,10 +55,10 @@ def views(source: EmbeddedMetastore, registry_file: Path) -> Iterator[dict[str, 
     config: dict[str, Any] = {"upstream": {"uris": [source.uri]}}
     section = {name: {"name": name, "registry": str(registry_file)} for name in ("C1", "C2")}
     with (
-        gateway({**config, "cluster": section["C1"]}) as one,
+        gateway({**config, "cluster": section["C1"]}) as first,
         gateway({**config, "cluster": section["C2"]}) as two,
     ):
-        yield {"C1": one.fronts[0].uri, "C2": two.fronts[0].uri}
+        yield {"C1": first.fronts[0].uri, "C2": two.fronts[0].uri}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,7 +66,7 @@ def tables(
     views: dict[str, str], client: MetastoreClient, registry: ClusterRegistry, tmp_path_factory: Any
 ) -> None:
     home = tmp_path_factory.mktemp("spark")
-    spark_says(
+    rows_of_spark(
         views["C1"],
         home,
         [
@@ -105,7 +105,7 @@ def test_each_spark_reads_from_the_root_of_its_cluster(views: dict[str, str], tm
         f"select id from {DATABASE}.parted where p = 'b'",
         f"select id from {DATABASE}.own",
     ]
-    rows = {name: spark_says(uri, tmp_path / name, statements) for name, uri in views.items()}
+    rows = {name: rows_of_spark(uri, tmp_path / name, statements) for name, uri in views.items()}
     assert rows == {
         "C1": ["[(1,)]", "[(1, 'a'), (2, 'b')]", "[(2,)]", "[(1,)]"],
         "C2": ["[(7,)]", "[(7, 'a'), (8, 'b')]", "[(8,)]", "[(7,)]"],
@@ -116,7 +116,7 @@ def test_each_spark_reads_from_the_root_of_its_cluster(views: dict[str, str], tm
 def test_spark_creates_tables_in_its_cluster(
     views: dict[str, str], client: MetastoreClient, registry: ClusterRegistry, tmp_path: Path
 ) -> None:
-    rows = spark_says(
+    rows = rows_of_spark(
         views["C2"],
         tmp_path,
         [
@@ -211,7 +211,8 @@ def test_a_copy_of_other_files_is_not_shown(
     def shown(uri: str) -> list[bool]:
         with MetastoreClient(MetastoreSettings(uris=(uri,))) as there:
             return [
-                "/C2/" in str(one.sd and one.sd.location) for one in there.get_partitions(DATABASE, "parted")
+                "/C2/" in str(partition.sd and partition.sd.location)
+                for partition in there.get_partitions(DATABASE, "parted")
             ]
 
     section = {"name": "C2", "registry": str(registry_file), "check_files": False}
@@ -265,10 +266,10 @@ def test_two_standalone_clusters_read_from_their_own_roots(
         (tmp_path / name).mkdir()
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     with (
-        standalone_cluster(tmp_path / "C1", workers=1) as one,
+        standalone_cluster(tmp_path / "C1", workers=1) as first,
         standalone_cluster(tmp_path / "C2", workers=1) as two,
     ):
-        connect(monkeypatch, source, {"C1": one, "C2": two})
+        connect(monkeypatch, source, {"C1": first, "C2": two})
         task = RoutedSqlOperator(
             task_id="both",
             sql="select sum(id) from parted; use cluster c2; select sum(id) from parted",
@@ -321,7 +322,7 @@ def test_statements_run_in_the_cluster_that_has_what_they_need(
     """
     task = RoutedSqlOperator(task_id="routed", sql=script, database=DATABASE, **given)
     routes = task.execute(context)["statements"]
-    assert [(one["cluster"], one.get("rows")) for one in routes if one.get("rows")] == [
+    assert [(route["cluster"], route.get("rows")) for route in routes if route.get("rows")] == [
         ("C1", [["1"]]),
         ("C2", [["8"]]),
         ("C1", [["2"]]),

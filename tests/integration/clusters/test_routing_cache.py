@@ -121,14 +121,14 @@ def add_partition(client: MetastoreClient, place: Path, ds: str) -> None:
 def copied(client: MetastoreClient, place: Path) -> None:
     """Note copies of all partitions in C2, made now."""
     changes: dict[str, Callable[[ClusterMetadata], ClusterMetadata]] = {}
-    for one in client.get_partitions(DATABASE, "logs"):
-        ds = (one.values or [""])[0]
+    for partition in client.get_partitions(DATABASE, "logs"):
+        ds = (partition.values or [""])[0]
         copy = place / "C2" / f"ds={ds}"
         copy.mkdir(parents=True, exist_ok=True)
-        files = list_files(str(one.sd and one.sd.location))
-        for file in Path(str(local_path(str(one.sd and one.sd.location)))).iterdir():
+        files = list_files(str(partition.sd and partition.sd.location))
+        for file in Path(str(local_path(str(partition.sd and partition.sd.location)))).iterdir():
             (copy / file.name).write_bytes(file.read_bytes())
-        made = Secondary(location=f"file:{copy}", source=source_mark(one, files))
+        made = Secondary(location=f"file:{copy}", source=source_mark(partition, files))
         changes[f"ds={ds}"] = lambda now, made=made: now.with_secondary("C2", made)  # type: ignore[misc]
     alter_partition_metadata(client, client.get_table(DATABASE, "logs"), changes)
 
@@ -163,7 +163,7 @@ def test_each_change_gives_a_new_decision(
     client.drop_partitions(DATABASE, "logs", ["ds=3"], delete_data=False)
     assert cluster() == "C2"
 
-    # The primary is written: by Hive, which tells the metastore, and by Spark, which does not.
+    # The primary is written: by Hive, which makes an event of it, and by Spark, which does not.
     (first, *_) = client.get_partitions(DATABASE, "logs")
     first.parameters = {**(first.parameters or {}), "transient_lastDdlTime": "17"}
     client.alter_partitions(DATABASE, "logs", [first])

@@ -50,17 +50,19 @@ class Everything:
 
 def ours(sql: str) -> set[str] | None:
     """The tables that the router finds; ``None`` if it refuses the statement."""
-    found = analyse(sql)
-    if not isinstance(found, Statement):
+    statement = analyse(sql)
+    if not isinstance(statement, Statement):
         return None
     try:
-        read = reads(found, Everything(), Session())
+        read = reads(statement, Everything(), Session())
     except UnreadableError:
         return None
     # Spark's trees do not name temporary views.
-    named = [one for one in found.outputs if found.verb != "CREATE VIEW" or not one.temporary]
-    outputs = {f"{one.table.database or 'default'}.{one.table.name}" for one in named}
-    return outputs | {str(one.table) for one in read}
+    named = [
+        output for output in statement.outputs if statement.verb != "CREATE VIEW" or not output.temporary
+    ]
+    outputs = {f"{output.table.database or 'default'}.{output.table.name}" for output in named}
+    return outputs | {str(relation.table) for relation in read}
 
 
 def theirs(spark: Any, sql: str) -> set[str] | None:
@@ -82,8 +84,8 @@ def theirs(spark: Any, sql: str) -> set[str] | None:
 def common(sql: str) -> set[str]:
     """Names of common table expressions, which both sides leave out of the comparison."""
     return {
-        f"default.{(one[1] or one[2]).lower()}"
-        for one in re.finditer(r"(?:`([^`]+)`|(\w+))\s*(?:\([^()]*\))?\s+AS\s*\(", sql, re.IGNORECASE)
+        f"default.{(match[1] or match[2]).lower()}"
+        for match in re.finditer(r"(?:`([^`]+)`|(\w+))\s*(?:\([^()]*\))?\s+AS\s*\(", sql, re.IGNORECASE)
     }
 
 
@@ -99,8 +101,8 @@ def difference(spark: Any, sql: str) -> str | None:
 
 @pytest.mark.slow
 def test_our_statements(spark: Any) -> None:
-    found = [one for sql in statements() if (one := difference(spark, sql)) is not None]
-    assert found == []
+    differences = [wrong for sql in statements() if (wrong := difference(spark, sql)) is not None]
+    assert differences == []
     refused = [sql for sql in statements() if isinstance(analyse(sql), Unanalysable)]
     assert refused == []
 
@@ -130,8 +132,8 @@ if CORPUS is not None:
                 reason = analyse(sql)
                 if is_query and isinstance(reason, Unanalysable):
                     kinds[re.sub(r"'.*", "", reason.reason)] += 1
-            elif (found := difference(spark, sql)) is not None:
-                differences.append(found)
+            elif (wrong := difference(spark, sql)) is not None:
+                differences.append(wrong)
         print(f"{queries:,} queries, {kinds.total():,} refused: {kinds.most_common(20)}")
         assert "\n".join(differences) == ""
         # 1 % were refused when this was written; fewer are welcome.

@@ -47,15 +47,15 @@ ACID = "stored as orc tblproperties ('transactional'='true', 'no_auto_compaction
 
 def still_open(client: MetastoreClient) -> list[Any]:
     answer: Any = client.call("get_open_txns_info")
-    return [one for one in answer.open_txns if one.state == types.TxnState.OPEN]
+    return [open_txn for open_txn in answer.open_txns if open_txn.state == types.TxnState.OPEN]
 
 
 @pytest.fixture(scope="module")
 def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         # One that another module left open would hold the cleaner back.
-        for one in still_open(client):
-            client.abort_txns([one.id])
+        for transaction in still_open(client):
+            client.abort_txns([transaction.id])
     with HiveSql(source) as sql:
         sql.execute(f"create database {DATABASE}")
         yield sql
@@ -94,7 +94,9 @@ def cleaned(source: EmbeddedMetastore, table: str, left: set[str]) -> bool:
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         opened = still_open(client)
         queue: Any = client.call("show_compact", types.ShowCompactRequest())
-    waiting = [one for one in queue.compacts if one.state not in ("succeeded", "failed", "refused")]
+    waiting = [
+        compact for compact in queue.compacts if compact.state not in ("succeeded", "failed", "refused")
+    ]
     raise AssertionError(f"{directories(source, table)} instead of {left}; open: {opened}; queue: {waiting}")
 
 
@@ -112,7 +114,7 @@ class CleanersRounds:
         self._client, self._source = client, source
         self._waiting = [self._compacted(f"{name}_{number}") for number in (1, 2)]
 
-    def end_one(self) -> None:
+    def end_round(self) -> None:
         """Wait until a round of the cleaner that begins after this call is over."""
         for request, left in self._waiting:
             self._client.call("mark_compacted", request)
@@ -204,8 +206,8 @@ def test_partitions_are_compacted_side_by_side(
     hive.execute(f"delete from {DATABASE}.parts where id = 11")
     hive.execute(f"create table {DATABASE}.not_parted (id int) {ACID}")
     before = rows_with_id(hive, "parts")
-    one = compact("parts", CompactionKind.MAJOR, partitions=["day=2026-01-01/code=x%3Ay"])
-    assert [(report.state, report.rows, report.deleted) for report in one] == [("compacted", 1, 1)]
+    reports = compact("parts", CompactionKind.MAJOR, partitions=["day=2026-01-01/code=x%3Ay"])
+    assert [(report.state, report.rows, report.deleted) for report in reports] == [("compacted", 1, 1)]
     rest = compact("parts", CompactionKind.MAJOR)
     # Hive 4.2 takes no request for a partition whose last compaction is not cleaned up yet.
     assert sorted(report.state for report in rest) == ["compacted", "compacted", "refused"]
@@ -283,7 +285,7 @@ def test_aborted_rows_stay_invisible_whenever_the_cleaner_comes(
     def marking_slowly(client: MetastoreClient, method: str, *arguments: Any) -> Any:
         answer = call(client, method, *arguments)
         if method == "mark_compacted" and arguments[0].tablename == "interrupted":
-            rounds.end_one()
+            rounds.end_round()
         return answer
 
     place = source.warehouse / f"{DATABASE}.db" / "interrupted"
@@ -350,7 +352,7 @@ def test_the_cleaner_waits_for_the_newest_reader_too(monkeypatch: pytest.MonkeyP
             rounds = CleanersRounds(client, source, f"beside_{protection}")
             (report,) = compact_table(settings, f"{DATABASE}.{table}", CompactionKind.MAJOR, reader)
             assert report.state == "compacted"
-            rounds.end_one()
+            rounds.end_round()
             assert before < directories(source, table), protection
             client.commit_txn(reader.txn_id)
             assert cleaned(source, table, {*report.directories})
@@ -409,7 +411,7 @@ def test_the_queue_is_served(hive: HiveSql, settings: MetastoreSettings) -> None
     with MetastoreClient(settings) as client:
         (request,) = request_compaction(client, f"{DATABASE}.dropped", CompactionKind.MAJOR)
         reports = CompactionWorker(settings, in_threads(2), batch_size=4).serve(until_empty=True)
-        # The initiator asks for other tests' tables in the same pool.
+        # The initiator requests other tests' tables in the same pool.
         states = {report.table: report.state for report in reports}
         assert states[f"{DATABASE}.queued"] == "compacted"
         assert states[f"{DATABASE}.dropped"] == "refused"
@@ -460,8 +462,8 @@ def test_a_writer_meanwhile_loses_nothing() -> None:
                 asked_again(hive, f"update {table} set amount = amount + 1 where id = {number}")
                 asked_again(hive, f"delete from {table} where id = {number + 50}")
                 expected.add(str(number))
-                found = asked_again(hive, f"select id from {table}")
-                assert sorted(row[0] or "" for row in found) == sorted(map(str, expected))
+                answer = asked_again(hive, f"select id from {table}")
+                assert sorted(row[0] or "" for row in answer) == sorted(map(str, expected))
         assert "compacted" in states
         assert set(states) <= {"compacted", "refused", "cleaning"}
         assert {row[1] for row in rows_with_id(hive, "busy")} == expected
@@ -556,7 +558,7 @@ def test_killed_it_leaves_nothing_visible_and_runs_again(
     assert rows_with_id(hive, table) == before
 
 
-def test_what_is_at_work_elsewhere_is_told(
+def test_compactions_of_other_workers_are_reported(
     hive: HiveSql, settings: MetastoreSettings, compact: Callable[..., list[CompactionReport]]
 ) -> None:
     from airflow_hive_federation.metastore.idl import types

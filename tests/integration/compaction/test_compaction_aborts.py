@@ -38,10 +38,10 @@ def settings(source: EmbeddedMetastore) -> MetastoreSettings:
 def client(settings: MetastoreSettings, hive_sql_source: HiveSql) -> Iterator[MetastoreClient]:
     with MetastoreClient(settings) as client:
         # One that another module left open would hold the cleaner back.
-        found: Any = client.call("get_open_txns_info")
-        for one in found.open_txns:
-            if one.state == types.TxnState.OPEN:
-                client.abort_txns([one.id])
+        transactions: Any = client.call("get_open_txns_info")
+        for open_txn in transactions.open_txns:
+            if open_txn.state == types.TxnState.OPEN:
+                client.abort_txns([open_txn.id])
         hive_sql_source.execute(f"create database {DATABASE}")
         yield client
         client.drop_database(DATABASE, delete_data=True, cascade=True)
@@ -51,7 +51,7 @@ def written(client: MetastoreClient, table: str, place: Path, *numbers: int, abo
     with Transaction(client) as transaction:
         transaction.lock([TableWrite(database=DATABASE, table=table, kind=WriteKind.INSERT)])
         write_id = transaction.write_id(DATABASE, table)
-        insert_rows(place, write_id, [{"a": one, "b": "x"} for one in numbers], ROWS, acid=True)
+        insert_rows(place, write_id, [{"a": number, "b": "x"} for number in numbers], ROWS, acid=True)
         if aborted:
             transaction.abort()
 
@@ -71,7 +71,7 @@ def in_a_batch(client: MetastoreClient, place: Path) -> None:
     both = [place / f"delta_{number:07}_{number:07}_0000" for number in (1, 2)]
     batch = place / "delta_0000001_0000002"
     both[0].rename(batch)
-    rows = [orc.read_table(one / "bucket_00000_0") for one in (batch, both[1])]
+    rows = [orc.read_table(directory / "bucket_00000_0") for directory in (batch, both[1])]
     orc.write_table(pa.concat_tables(rows), batch / "bucket_00000")
     (batch / "bucket_00000_0").unlink()
     shutil.rmtree(both[1])
@@ -93,14 +93,14 @@ def wait_until_forgotten(client: MetastoreClient) -> None:
     client.abort_txns([last, highest])
 
     def is_forgotten() -> bool:
-        found: Any = client.call("get_open_txns_info")
-        return last not in {one.id for one in found.open_txns}
+        transactions: Any = client.call("get_open_txns_info")
+        return last not in {open_txn.id for open_txn in transactions.open_txns}
 
     assert wait_until(is_forgotten, PollPolicy(timeout_s=120))
 
 
 def compacted(client: MetastoreClient, settings: MetastoreSettings, table: str) -> CompactionReport:
-    """Compact a table as a whole, with partitions too: as the metastore's initiator asks for it."""
+    """Compact a table as a whole, with partitions too: as the metastore's initiator requests it."""
     request = types.CompactionRequest(
         dbname=DATABASE, tablename=table, type=types.CompactionType.MINOR, poolName=POOL
     )
@@ -134,7 +134,7 @@ def test_aborted_rows_stay_invisible_beside_a_reader_who_has_seen_an_older_trans
         hive_sql_source.execute(f"alter table {DATABASE}.{table} add partition (p='x')")
     wait_until_forgotten(client)
     if write is alone:
-        found = client.get_valid_write_ids([f"{DATABASE}.{table}"])[f"{DATABASE}.{table}"]
-        assert not found.invalidWriteIds  # the metastore does forget what is cleaned up
+        valid_ids = client.get_valid_write_ids([f"{DATABASE}.{table}"])[f"{DATABASE}.{table}"]
+        assert not valid_ids.invalidWriteIds  # the metastore does forget what is cleaned up
     rows = hive_sql_source.execute(f"select a from {DATABASE}.{table}")
     assert rows == ([] if table == "before_its_partition" else [("1",)])

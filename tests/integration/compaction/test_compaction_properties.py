@@ -15,7 +15,7 @@ DATABASE = "compacted_properties"
 
 
 @pytest.mark.slow
-def test_compacted_files_are_written_as_the_table_says(
+def test_compacted_files_follow_the_tables_properties(
     hive_sql_source: HiveSql, source: EmbeddedMetastore
 ) -> None:
     """A request's own properties count more than the table's, as with Hive's worker."""
@@ -58,10 +58,10 @@ def test_compacted_files_are_written_as_the_table_says(
         assert [len(rows) for rows in before[:3]] == [1, 0, 2]
         hive.execute(f"alter table {DATABASE}.{table} {how}")
         reports = CompactionWorker(settings, in_threads(2), batch_size=4).serve(until_empty=True)
-        (report,) = [one for one in reports if one.table == f"{DATABASE}.{table}"]
+        (report,) = [report for report in reports if report.table == f"{DATABASE}.{table}"]
         assert report.state == "compacted", report
         made = source.warehouse / f"{DATABASE}.db" / table
-        (file,) = (one for name in report.directories for one in (made / name).glob("[b0]*"))
+        (file,) = (path for name in report.directories for path in (made / name).glob("[b0]*"))
         first = 1 if table == "filtered_too" else 7
         assert codec_and_filters(file) == (codec, [first, first + 1])
         assert [sorted(hive.execute(query.format(f"{DATABASE}.{table}"))) for query in queries] == before

@@ -59,7 +59,9 @@ def test_spark_tasks(table: str, hive: HiveSql, source: EmbeddedMetastore, spark
     broken.write_bytes(content[:-20])
     settings = MetastoreSettings(uris=(source.uri,))
     runner = by_spark(lambda job, arguments, _: run_job(spark, job, arguments))
-    reports = {one.partition: one for one in compact_table(settings, table, CompactionKind.MAJOR, runner)}
+    reports = {
+        report.partition: report for report in compact_table(settings, table, CompactionKind.MAJOR, runner)
+    }
     assert reports["p=1"].state == "compacted"
     assert (reports["p=1"].rows, reports["p=1"].deleted) == (3, 1)
     assert reports["p=2"].state == "failed"

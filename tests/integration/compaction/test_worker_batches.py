@@ -51,6 +51,6 @@ def test_limits_that_are_set_hold(spark: SparkSession) -> None:
         spark.conf.unset(_RECORDS)
 
 
-def test_other_failures_are_told(spark: SparkSession) -> None:
+def test_other_failures_are_raised(spark: SparkSession) -> None:
     with pytest.raises(PySparkException, match="of the rows"):
         _sizes(spark, "if(id = 7, raise_error('of the rows'), '') as a")

@@ -56,7 +56,7 @@ def is_alive(pid: int) -> bool:
     return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
-def test_what_a_metastore_was_told_survives_its_being_killed(tmp_path: Path) -> None:
+def test_changes_of_a_metastore_survive_its_being_killed(tmp_path: Path) -> None:
     with EmbeddedMetastore.start("killed", directory=tmp_path / "m") as metastore:
         uri = metastore.uri
         make_database(uri, "kept")
@@ -67,10 +67,12 @@ def test_what_a_metastore_was_told_survives_its_being_killed(tmp_path: Path) -> 
         metastore.restart()
         assert metastore.uri == uri
         assert "kept" in databases(uri)
-        assert [one.name for one in running_metastores() if one.directory == tmp_path / "m"] == ["killed"]
+        assert [
+            metastore.name for metastore in running_metastores() if metastore.directory == tmp_path / "m"
+        ] == ["killed"]
         with pytest.raises(ConfigurationError, match="a metastore is running on"):
             EmbeddedMetastore.start("second", directory=tmp_path / "m")
-    assert not [one for one in running_metastores() if one.directory == tmp_path / "m"]
+    assert not [metastore for metastore in running_metastores() if metastore.directory == tmp_path / "m"]
     assert (tmp_path / "m" / "metastore_db").is_dir()
 
 
@@ -104,8 +106,8 @@ def test_a_metastore_ends_with_its_killed_parent_and_leaves_no_lock(tmp_path: Pa
 
 def test_it_listens_on_loopback_alone(source: EmbeddedMetastore) -> None:
     sockets = psutil.Process(source.pid).net_connections(kind="inet")
-    listening = {one.laddr for one in sockets if one.status == psutil.CONN_LISTEN}
-    # Thrift and Derby; an IPv4 socket may be told as IPv6.
+    listening = {socket.laddr for socket in sockets if socket.status == psutil.CONN_LISTEN}
+    # Thrift and Derby; an IPv4 socket may be listed as IPv6.
     assert len(listening) == 2
     assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
     assert source.port in {address.port for address in listening}
@@ -115,14 +117,14 @@ def test_its_database_asks_for_a_password(source: EmbeddedMetastore, tmp_path: P
     """Derby listens where every user of the machine reaches it."""
     known = tmp_path / "password"
 
-    def said(password: str) -> str:
+    def answers(password: str) -> str:
         known.write_text(password, encoding="utf-8")
         return run_groovy("derby_login.groovy", source.jdbc_url, str(known), scratch=tmp_path)
 
     rejected = "08004"
-    assert {said(password) for password in ("", "guessed")} == {f"{rejected},{rejected}"}
+    assert {answers(password) for password in ("", "guessed")} == {f"{rejected},{rejected}"}
     assert not (source.directory / "theirs").exists()
-    assert said(source.jdbc_password) == "in,in"
+    assert answers(source.jdbc_password) == "in,in"
 
 
 def test_the_password_is_in_files_of_its_owner_alone(source: EmbeddedMetastore) -> None:
@@ -163,7 +165,7 @@ def test_a_taken_port_is_named_with_the_log(tmp_path: Path) -> None:
     assert not is_locked(tmp_path / "m" / "metastore.lock")
 
 
-def test_a_ruined_database_is_a_start_error_that_says_why(tmp_path: Path) -> None:
+def test_a_ruined_database_is_a_start_error_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "m" / "metastore_db").mkdir(parents=True)
     with pytest.raises(MetastoreStartError, match="metastore_db"):
         EmbeddedMetastore.start("ruined", directory=tmp_path / "m")
@@ -232,45 +234,43 @@ def published(mirror: Path, name: str, content: bytes) -> Artifact:
 def test_jars_come_once_and_need_no_repository_afterwards(mirror: Path) -> None:
     wanted = [published(mirror, name, name.encode() * 100) for name in ("one", "two", "three", "four")]
     paths = jars.fetch(find_java(), wanted)
-    assert [path.read_bytes() for path in paths] == [one.name.encode() * 100 for one in wanted]
+    assert [path.read_bytes() for path in paths] == [jar.name.encode() * 100 for jar in wanted]
     shutil.rmtree(mirror)
     assert jars.fetch(find_java(), wanted) == paths
 
 
 def test_an_interrupted_fetch_goes_on_from_what_had_come(mirror: Path) -> None:
-    one, two = published(mirror, "one", b"1" * 50), published(mirror, "two", b"2" * 50)
+    first, two = published(mirror, "one", b"1" * 50), published(mirror, "two", b"2" * 50)
     lost = mirror / "org" / "tried" / "two" / "1.0" / "two-1.0.jar"
     lost.unlink()
     with pytest.raises(JarDownloadError, match=r"org\.tried:two:1.0@jar") as raised:
-        jars.fetch(find_java(), [one, two])
+        jars.fetch(find_java(), [first, two])
     assert raised.value.artifacts == ["org.tried:two:1.0@jar"]
     shutil.rmtree(mirror)
     # Killed before Ivy's finished file got its name.
     incoming = cache_directory() / "incoming" / "of-a-killed-one"
     incoming.mkdir()
     (incoming / "two-1.0.jar").write_bytes(b"2" * 50)
-    assert [path.read_bytes() for path in jars.fetch(find_java(), [one, two])] == [b"1" * 50, b"2" * 50]
+    assert [path.read_bytes() for path in jars.fetch(find_java(), [first, two])] == [b"1" * 50, b"2" * 50]
 
 
 def test_wrong_bytes_are_refused_by_name_and_right_ones_taken_next_time(mirror: Path) -> None:
-    one = published(mirror, "one", b"right")
+    jar = published(mirror, "one", b"right")
     published(mirror, "one", b"wrong")
     with pytest.raises(JarDownloadError, match=r"org\.tried:one:1.0@jar differs from the lock"):
-        jars.fetch(find_java(), [one])
+        jars.fetch(find_java(), [jar])
     published(mirror, "one", b"right")
-    assert jars.fetch(find_java(), [one])[0].read_bytes() == b"right"
+    assert jars.fetch(find_java(), [jar])[0].read_bytes() == b"right"
 
 
 def test_a_truncated_jar_in_the_cache_is_fetched_again(mirror: Path) -> None:
-    one = published(mirror, "one", b"right")
-    path = jars.fetch(find_java(), [one])[0]
+    jar = published(mirror, "one", b"right")
+    path = jars.fetch(find_java(), [jar])[0]
     path.write_bytes(b"ri")
-    assert jars.fetch(find_java(), [one])[0].read_bytes() == b"right"
+    assert jars.fetch(find_java(), [jar])[0].read_bytes() == b"right"
 
 
-def test_no_network_at_the_first_start_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_network_at_the_first_start_has_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(SETTINGS_VARIABLE, raising=False)
     monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_CACHE", str(tmp_path / "cache"))
     with socket.create_server(("127.0.0.1", 0)) as nobody:
@@ -292,5 +292,5 @@ def test_what_its_database_gives_up_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_another_thread_makes_is_no_error(tmp_path: Path) -> None:
-    """Hive's dump asks for a table's directory in a thread for each partition, and makes it."""
+    """Hive's dump makes a table's directory in one thread per partition."""
     assert run_groovy("files_judge.groovy", str(tmp_path / "place"), scratch=tmp_path) == "0"

@@ -109,7 +109,7 @@ def test_statistics_reach_the_metastore(sql: HiveSql, source: EmbeddedMetastore)
         assert client.get_table(DATABASE, "counted").parameters["numRows"] == "2"
 
 
-def test_a_failed_statement_says_hives_words_and_the_next_one_works(sql: HiveSql) -> None:
+def test_a_failed_statement_has_hives_message_and_the_next_one_works(sql: HiveSql) -> None:
     with pytest.raises(HiveSqlError, match="Table not found 'nowhere'") as raised:
         sql.execute(f"SELECT * FROM {DATABASE}.nowhere")
     assert raised.value.sql == f"SELECT * FROM {DATABASE}.nowhere"

@@ -16,7 +16,7 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.gateway.serving import Serving
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.replication.dump.drain import open_transactions
-from tests.support.gateway_front import Behind, gateway, spark_says
+from tests.support.gateway_front import Behind, gateway, rows_of_spark
 from tests.support.older_expressions import answers_expressions
 
 
@@ -56,16 +56,18 @@ def test_hmsclient_reads_and_writes(front: Serving, tmp_path: Path) -> None:
         )
         client.create_table(table)
         # Hive 4 has neither of these two.
-        found = client.get_table("gateway_hms", "t")
-        assert (found.tableName, found.owner, found.sd.cols[0].name) == ("t", "me", "id")
-        assert [one.tableName for one in client.get_table_objects_by_name("gateway_hms", ["t"])] == ["t"]
-        part = old.Partition(values=["a"], dbName="gateway_hms", tableName="t", sd=found.sd, parameters={})
+        definition = client.get_table("gateway_hms", "t")
+        assert (definition.tableName, definition.owner, definition.sd.cols[0].name) == ("t", "me", "id")
+        assert [table.tableName for table in client.get_table_objects_by_name("gateway_hms", ["t"])] == ["t"]
+        part = old.Partition(
+            values=["a"], dbName="gateway_hms", tableName="t", sd=definition.sd, parameters={}
+        )
         part.sd.location += "/p=a"
         client.add_partitions([part])
         assert client.get_partition_names("gateway_hms", "t", 10) == ["p=a"]
         assert len(client.get_partitions_by_names("gateway_hms", "t", ["p=a"])) == 1
-        found.parameters["changed"] = "yes"
-        client.alter_table("gateway_hms", "t", found)
+        definition.parameters["changed"] = "yes"
+        client.alter_table("gateway_hms", "t", definition)
         assert client.get_table("gateway_hms", "t").parameters["changed"] == "yes"
         with pytest.raises(old.NoSuchObjectException):
             client.get_table("gateway_hms", "nothing")
@@ -74,7 +76,7 @@ def test_hmsclient_reads_and_writes(front: Serving, tmp_path: Path) -> None:
             "get_index_names": ("gateway_hms", "t", 10),
             "get_index_by_name": ("gateway_hms", "t", "i"),
             "drop_index_by_name": ("gateway_hms", "t", "i", True),
-            "add_index": (old.Index(indexName="i"), found),
+            "add_index": (old.Index(indexName="i"), definition),
             "alter_index": ("gateway_hms", "t", "i", old.Index(indexName="i")),
         }
         for method, args in calls.items():
@@ -126,7 +128,7 @@ def test_hive_sql_writes_acid_tables(front: Serving, source: EmbeddedMetastore, 
 def test_sparks_own_client_reads_and_writes(
     front: Serving, source: EmbeddedMetastore, tmp_path: Path
 ) -> None:
-    rows = spark_says(
+    rows = rows_of_spark(
         front.fronts[0].uri,
         tmp_path,
         [

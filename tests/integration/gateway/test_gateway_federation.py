@@ -34,7 +34,7 @@ ROWS = [(1, "one"), (2, "two and a half"), (4, "four")]
 
 @dataclass(frozen=True)
 class Behind:
-    """What Hive's SQL needs of a metastore, with the gateway in front of it."""
+    """A metastore for Hive's SQL, with the gateway in front of it."""
 
     uri: str
     jdbc_url: str
@@ -91,7 +91,7 @@ def filled(
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """What is closed at the end of a test."""
+    """Yield a stack that is closed at the end of a test."""
     with ExitStack() as stack:
         yield stack
 
@@ -123,7 +123,7 @@ def test_hive_and_our_reader_read_both_metastores(
         owner.create_table(made)
     assert ("newer",) in hive.execute("SHOW TABLES IN far_sales")
     # An ACID table of another metastore than the transaction's: no rows would be worse.
-    # Hive names the call that failed, and keeps the reason in its log; our client says it.
+    # Hive names the call that failed, and keeps the reason in its log; our client raises it.
     with pytest.raises(HiveSqlError, match=r"txnWriteIdList for tables \[far_sales\.orders\]"):
         hive.execute("SELECT id, v FROM far_sales.orders")
     with pytest.raises(HiveSqlError):
@@ -144,8 +144,8 @@ def test_acid_tables_are_read_by_their_own_metastores_transactions(
 ) -> None:
     uri = stack.enter_context(served(source, target, "far"))
     client = stack.enter_context(MetastoreClient(MetastoreSettings(uris=(uri,))))
-    found = read_table(spark, client, "far_sales.orders").orderBy("id").collect()
-    assert [tuple(row) for row in found] == ROWS
+    orders = read_table(spark, client, "far_sales.orders").orderBy("id").collect()
+    assert [tuple(row) for row in orders] == ROWS
     hive = sql(stack, uri, target, tmp_path)
     rows = hive.execute("SELECT id, v FROM far_sales.orders ORDER BY id")
     assert rows == [(str(number), text) for number, text in ROWS]
@@ -196,10 +196,14 @@ def test_recorded_remotes_are_asked_where_they_lead(
             assert client.list_tables("fed_linked") == ["first", "second"]
             second = client.get_table("fed_linked", "second")
             assert (second.dbName, second.tableName) == ("fed_linked", "second")
-            one = client.get_table("fed_near", "one")
-            assert (one.dbName, one.tableName, (one.parameters or {})["newer"]) == ("fed_near", "one", "yes")
+            newer = client.get_table("fed_near", "one")
+            assert (newer.dbName, newer.tableName, (newer.parameters or {})["newer"]) == (
+                "fed_near",
+                "one",
+                "yes",
+            )
             with pytest.raises(MetastoreError, match="metastore far can only be read"):
-                client.alter_table("fed_near", "one", one)
+                client.alter_table("fed_near", "one", newer)
         remotes.run("DROP REMOTE DATABASE fed_linked; DROP REMOTE TABLE fed_near.one")
 
 

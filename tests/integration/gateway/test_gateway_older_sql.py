@@ -34,8 +34,8 @@ def plain_tables(sql: OlderSql, database: str) -> None:
     )
     sql.execute(f"insert into {database}.t partition (p='a') values (1, 'x'), (2, 'y')")
     sql.execute(f"insert into {database}.t partition (p) select id + 10, n, 'b' from {database}.t")
-    found = sql.execute(f"select id, n, p from {database}.t where p = 'b' order by id")
-    assert found == [("11", "x", "b"), ("12", "y", "b")]
+    answer = sql.execute(f"select id, n, p from {database}.t where p = 'b' order by id")
+    assert answer == [("11", "x", "b"), ("12", "y", "b")]
     sql.execute(f"alter table {database}.t add columns (extra int)")
     sql.execute(f"analyze table {database}.t partition (p='b') compute statistics for columns")
     sql.execute(f"create view {database}.v as select id from {database}.t where p = 'a'")

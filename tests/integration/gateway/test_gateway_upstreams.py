@@ -28,5 +28,5 @@ def test_through_ssh(source: EmbeddedMetastore, tmp_path: Path) -> None:
 
 def test_through_a_gateway_of_grpc(source: EmbeddedMetastore) -> None:
     with gateway({"upstream": {"uris": [source.uri]}, "grpc": {"port": 0}}) as far:
-        uri = next(one.uri for one in far.fronts if one.uri.startswith("grpc"))
+        uri = next(front.uri for front in far.fronts if front.uri.startswith("grpc"))
         work_through({"uris": [uri]}, "gateway_grpc")

@@ -117,7 +117,7 @@ def test_our_client_has_the_tables_and_events_that_thrift_has(
         streamed = sorted(map(to_bytes, by_stream.iter_tables(DATABASE)))
         assert streamed == sorted(map(to_bytes, client.iter_tables(DATABASE)))
         last = client.get_current_notification_event_id()
-        events = [one for one in by_stream.iter_notification_events(0) if (one.eventId or 0) <= last]
+        events = [event for event in by_stream.iter_notification_events(0) if (event.eventId or 0) <= last]
         assert list(map(to_bytes, events)) == list(
             map(to_bytes, client.iter_notification_events(0, up_to=last))
         )

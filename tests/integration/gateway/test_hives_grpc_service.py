@@ -106,7 +106,7 @@ def spelt(value: Any, enum: Any) -> str:
     return plain(text) if text.isupper() else text
 
 
-def told(value: Any, *, named: bool) -> Counter[tuple[str, str]]:
+def field_counts(value: Any, *, named: bool) -> Counter[tuple[str, str]]:
     return Counter((name if named else "", text.replace(OURS, THEIRS)) for name, text in leaves(value, ""))
 
 
@@ -120,7 +120,7 @@ def thrift(client: MetastoreClient, name: str, request: bytes) -> tuple[str, Any
     arguments = known.read(request)
     names = [field[1] for field in message_types(known.method)[0].thrift_spec.values()]
     try:
-        return OK, client.call(known.method, *(getattr(arguments, one) for one in names))
+        return OK, client.call(known.method, *(getattr(arguments, name) for name in names))
     except MetastoreError as error:
         name = str(error.facts.get("server_exception", ""))
         return name.removeprefix("ApplicationFault"), str(error)
@@ -133,27 +133,30 @@ def test_every_answer_is_that_of_thrift(
     for number, (name, fields) in enumerate(STEPS):
         got = stub.call(name, proto.request(name, fields, THEIRS, str(tmp_path)))
         exception, value = thrift(client, name, proto.request(name, fields, OURS, str(tmp_path)))
-        what = f"{number} {name}: {got.code} {got.text!r}"
+        call = f"{number} {name}: {got.code} {got.text!r}"
         if exception != OK:
             if got.code == "OK" or got.exception != exception:
-                differing.append(f"{what}, by Thrift {exception} {value!r}")
+                differing.append(f"{call}, by Thrift {exception} {value!r}")
         elif got.code != "OK":
-            differing.append(f"{what}, by Thrift it answers")
+            differing.append(f"{call}, by Thrift it answers")
         else:
             named = isinstance(value, Struct)
-            theirs, ours = told(proto.response(name, got.data), named=named), told(value, named=named)
+            theirs, ours = (
+                field_counts(proto.response(name, got.data), named=named),
+                field_counts(value, named=named),
+            )
             if theirs != ours:
-                differing.append(f"{what}: only by gRPC {theirs - ours}, only by Thrift {ours - theirs}")
+                differing.append(f"{call}: only by gRPC {theirs - ours}, only by Thrift {ours - theirs}")
     assert not differing, "\n".join(differing)
 
 
 def filled(proto: Proto, name: str, number: int) -> dict[str, Any]:
     fields = {}
-    for one in proto.methods[name].input_type.fields:
-        value = FILLED.get(one.name, number if one.name in NUMBERED else None)
-        fits = one.type == one.TYPE_STRING if isinstance(value, str) else one.cpp_type in {1, 2}
-        if value is not None and fits and not one.is_repeated:
-            fields[one.name] = value
+    for field in proto.methods[name].input_type.fields:
+        value = FILLED.get(field.name, number if field.name in NUMBERED else None)
+        fits = field.type == field.TYPE_STRING if isinstance(value, str) else field.cpp_type in {1, 2}
+        if value is not None and fits and not field.is_repeated:
+            fields[field.name] = value
     return fields
 
 
@@ -175,7 +178,7 @@ def test_every_other_rpc_ends_as_by_thrift(stub: JavaStub, proto: Proto, client:
     assert not differing, "\n".join(differing)
 
 
-def test_what_has_no_counterpart_says_so(stub: JavaStub, proto: Proto) -> None:
+def test_calls_without_counterpart_are_unimplemented(stub: JavaStub, proto: Proto) -> None:
     for name in WITHOUT:
         got = stub.call(name, proto.request(name, {}, THEIRS, ""))
         assert got.code == "UNIMPLEMENTED"
@@ -193,7 +196,7 @@ def test_a_change_takes_away_nothing_that_the_proto_lacks(
         tableType="EXTERNAL_TABLE",
         parameters={"EXTERNAL": "TRUE"},
         sd=types.StorageDescriptor(
-            cols=[types.FieldSchema(name=one["name"], type=one["type"]) for one in COLUMNS],
+            cols=[types.FieldSchema(name=column["name"], type=column["type"]) for column in COLUMNS],
             inputFormat=STORAGE["input_format"],
             outputFormat=STORAGE["output_format"],
             serdeInfo=types.SerDeInfo(
@@ -209,9 +212,9 @@ def test_a_change_takes_away_nothing_that_the_proto_lacks(
     request = {"db_name": "narrow", "table_name": "t", "table": changed}
     got = stub.call("AlterTableReq", proto.request("AlterTableReq", request, "", ""))
     assert (got.code, got.text) == ("OK", "")
-    found = client.get_table("narrow", "t")
-    assert (found.parameters or {})["comment"] == "new"
-    assert found.owner == "alice"
-    assert found.sd is not None
-    assert found.sd.serdeInfo is not None
-    assert found.sd.serdeInfo.deserializerClass == "org.D"
+    table = client.get_table("narrow", "t")
+    assert (table.parameters or {})["comment"] == "new"
+    assert table.owner == "alice"
+    assert table.sd is not None
+    assert table.sd.serdeInfo is not None
+    assert table.sd.serdeInfo.deserializerClass == "org.D"

@@ -33,7 +33,7 @@ INSERT INTO twice.p PARTITION (d) VALUES (1, 'a', 'x'), (2, 'b', 'y'), (3, 'c', 
 INSERT INTO twice.q PARTITION (d) VALUES (8, 'q', 'moved');
 INSERT INTO twice.inserts VALUES (1), (2)"""
 #: In parts, a cycle of each after each: without a change manager, Hive's own load fails where files that an
-#: event tells of were removed or moved before it.
+#: event names were removed or moved before it.
 HISTORY = f"""
 INSERT INTO twice.t VALUES (4, 'd');
 UPDATE twice.t SET s = 'updated' WHERE id < 3;
@@ -88,21 +88,21 @@ def test_hives_replication_and_ours_give_the_same(
         hive_sql_target.execute(f"REPL LOAD twice INTO twice_hive {options}")
 
     sql = (alone_sql, hive_sql_target)
-    with cycles(alone, target, sql, tmp_path, source_database="twice", target_database="twice_ours") as one:
-        one.write(*SETUP.strip().split(";\n"))
+    with cycles(alone, target, sql, tmp_path, source_database="twice", target_database="twice_ours") as site:
+        site.write(*SETUP.strip().split(";\n"))
         hives()
-        one.bootstrap()
+        site.bootstrap()
         for part in HISTORY.strip().split("\n\n"):
-            one.write(*part.split(";\n"))
+            site.write(*part.split(";\n"))
             hives()
-            one.cycle()
+            site.cycle()
             seen = {
-                name: judge.look(one.target, hive_sql_target, name) for name in ("twice_hive", "twice_ours")
+                name: judge.look(site.target, hive_sql_target, name) for name in ("twice_hive", "twice_ours")
             }
             assert len(seen["twice_ours"]) >= 6
             assert judge.differences(seen["twice_hive"], seen["twice_ours"]) == []
-            origin = judge.look(one.source, alone_sql, "twice")
+            origin = judge.look(site.source, alone_sql, "twice")
             assert judge.differences(origin, seen["twice_ours"]) == []
-        with one.target.client() as client:
+        with site.target.client() as client:
             for name in ("twice_hive", "twice_ours"):
                 client.drop_database(name, delete_data=True, cascade=True)

@@ -41,6 +41,6 @@ def failures(
     return run_scenarios(pair, chosen(request, SCENARIOS), root, database="suite_external")
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_the_replica_is_what_hives_suite_expects(scenario: Scenario, failures: Failures) -> None:
     judge(scenario, failures)

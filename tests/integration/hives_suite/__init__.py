@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-# A scenario that fails says what it found.
+# A failing scenario shows its differences.
 pytest.register_assert_rewrite(
     *(f"{__name__}.{path.stem}" for path in sorted(Path(__file__).parent.glob("[a-z]*.py")))
 )

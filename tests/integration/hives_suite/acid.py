@@ -14,7 +14,7 @@ FIVE = "1 2 3 4 5"
 
 
 def acid_tables(*methods: str) -> tuple[str, ...]:
-    return tuple(f"TestReplicationScenariosAcidTables.{one}" for one in methods)
+    return tuple(f"TestReplicationScenariosAcidTables.{method}" for method in methods)
 
 
 def incremental(operation: str) -> tuple[str, ...]:
@@ -390,7 +390,7 @@ MATERIALIZED = Scenario(
 def only_tables(scene: Scene, *names: str) -> None:
     side = scene.target
     with side.pool.client() as client:
-        there = {one for one in client.list_tables(side.database) if one.startswith(f"{scene.name}_")}
+        there = {table for table in client.list_tables(side.database) if table.startswith(f"{scene.name}_")}
     assert there == {f"{scene.name}_{name}" for name in names}
 
 

@@ -14,11 +14,11 @@ UPPER = "org.apache.hadoop.hive.ql.udf.generic.GenericUDFUpper"
 
 
 def hive(*methods: str) -> tuple[str, ...]:
-    return tuple(f"TestReplicationScenariosAcrossInstances.{one}" for one in methods)
+    return tuple(f"TestReplicationScenariosAcrossInstances.{method}" for method in methods)
 
 
 def plain(*methods: str) -> tuple[str, ...]:
-    return tuple(f"TestReplicationScenarios.{one}" for one in methods)
+    return tuple(f"TestReplicationScenarios.{method}" for method in methods)
 
 
 DDL = Scenario(
@@ -165,8 +165,8 @@ VIEWS = Scenario(
 def constraints(scene: Scene, side: Side, table: str) -> dict[str, int]:
     """Number of columns that each kind of constraints of a table names."""
     with side.pool.client() as client:
-        found = to_json(client.get_table_constraints(side.database, f"{scene.name}_{table}"))
-    return {kind: len(some) for kind, some in found.items() if some}
+        constraints = to_json(client.get_table_constraints(side.database, f"{scene.name}_{table}"))
+    return {kind: len(differences) for kind, differences in constraints.items() if differences}
 
 
 def constrained(**tables: dict[str, int]) -> Any:
@@ -180,16 +180,16 @@ def drop_all_constraints(scene: Scene) -> None:
     side = scene.source
     for table in ("tbl5", "tbl4", "tbl6", "tbl9", "tbl10"):
         with side.pool.client() as client:
-            found = to_json(client.get_table_constraints(side.database, f"{scene.name}_{table}"))
+            constraints = to_json(client.get_table_constraints(side.database, f"{scene.name}_{table}"))
         names = {
             value
-            for some in found.values()
-            for one in some
-            for key, value in one.items()
+            for differences in constraints.values()
+            for constraint in differences
+            for key, value in constraint.items()
             if key in {"pk_name", "fk_name", "uk_name", "nn_name", "dc_name"} and value
         }
         # A foreign key names the key that it refers to.
-        names -= {one["pk_name"] for one in found.get("foreignKeys", ())}
+        names -= {key["pk_name"] for key in constraints.get("foreignKeys", ())}
         for name in sorted(names):
             side.sql.execute(f"ALTER TABLE {side.database}.{scene.name}_{table} DROP CONSTRAINT `{name}`")
 
@@ -262,15 +262,15 @@ def functions(**jars: str) -> Any:
     def check(scene: Scene) -> None:
         side = scene.target
         with side.pool.client() as client:
-            found: Any = [
-                one
-                for one in client.get_functions(side.database)
-                if str(one.functionName).startswith(scene.name)
+            functions: Any = [
+                function
+                for function in client.get_functions(side.database)
+                if str(function.functionName).startswith(scene.name)
             ]
-        assert {one.functionName for one in found} == {f"{scene.name}_{name}" for name in jars}
-        for one in found:
-            expected = jars[one.functionName.removeprefix(f"{scene.name}_")]
-            uris = [resource.uri for resource in one.resourceUris or ()]
+        assert {function.functionName for function in functions} == {f"{scene.name}_{name}" for name in jars}
+        for function in functions:
+            expected = jars[function.functionName.removeprefix(f"{scene.name}_")]
+            uris = [resource.uri for resource in function.resourceUris or ()]
             assert [uri.rpartition("/")[2] for uri in uris] == [expected]
             assert not any(str(scene.files) in uri for uri in uris)
             assert (scene.files / expected).read_bytes() == _bytes(uris[0])
@@ -312,10 +312,10 @@ FUNCTIONS = Scenario(
 def database_is(owner: str, kind: str, **parameters: str) -> Any:
     def check(scene: Scene) -> None:
         with scene.target.pool.client() as client:
-            found: Any = client.get_database(scene.target.database)
-        assert (found.ownerName, str(to_json(found)["ownerType"])) == (owner, kind)
-        assert found.description == "what it is for"
-        assert {name: found.parameters.get(name) for name in parameters} == parameters
+            described: Any = client.get_database(scene.target.database)
+        assert (described.ownerName, str(to_json(described)["ownerType"])) == (owner, kind)
+        assert described.description == "what it is for"
+        assert {name: described.parameters.get(name) for name in parameters} == parameters
 
     return check
 

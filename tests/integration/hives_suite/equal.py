@@ -1,4 +1,4 @@
-"""Compares a scenario's tables on both sides by what the two metastores say, statistics included."""
+"""Compares a scenario's tables on both sides by the metastores' answers, statistics included."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN = {
     "requiredReadCapabilities",
     "requiredWriteCapabilities",
     "colStats",
-    # What somebody typed; Hive reads the expanded text.
+    # The text as typed; Hive reads the expanded text.
     "viewOriginalText",
     "writeId",
     "isStatsCompliant",
@@ -36,12 +36,12 @@ _OWN_PARAMETERS = {
     "last_modified_by",
     "last_modified_time",
 }
-#: Whether readers believe what is said of rows.
+#: Whether readers believe the statistics of rows.
 _BELIEVED = "statistics are believed"
 
 
 def unequal(scene: Scene, differs: Mapping[str, str]) -> Iterator[str]:
-    """What differs between source and target of a scenario's tables, in words.
+    """Yield the differences between source and target of a scenario's tables, as text.
 
     :param differs: ``table.field`` of what does differ, with the reason.
     """
@@ -49,19 +49,19 @@ def unequal(scene: Scene, differs: Mapping[str, str]) -> Iterator[str]:
     for name in sorted(source.keys() | target.keys()):
         if name in differs:
             continue
-        one, other = source.get(name), target.get(name)
-        if one is None or other is None:
-            yield f"{scene.name}_{name}: only on the {'target' if one is None else 'source'}"
+        ours, other = source.get(name), target.get(name)
+        if ours is None or other is None:
+            yield f"{scene.name}_{name}: only on the {'target' if ours is None else 'source'}"
             continue
-        for field in sorted(one.keys() | other.keys()):
-            if f"{name}.{field}" in differs or _is_left_out(field, one):
+        for field in sorted(ours.keys() | other.keys()):
+            if f"{name}.{field}" in differs or _is_left_out(field, ours):
                 continue
-            if one.get(field) != other.get(field):
-                yield f"{scene.name}_{name}: {field}: {one.get(field)} became {other.get(field)}"
+            if ours.get(field) != other.get(field):
+                yield f"{scene.name}_{name}: {field}: {ours.get(field)} became {other.get(field)}"
 
 
 def _is_left_out(field: str, source: Mapping[str, Any]) -> bool:
-    """Whether a field says nothing: that statistics are accurate which no reader of the source believes."""
+    """Return whether a field means nothing: accurate statistics that no source reader believes."""
     partition, _, name = field.rpartition(": ")
     believed = source.get(f"{partition}: {_BELIEVED}" if partition else _BELIEVED)
     return name == "parameters.COLUMN_STATS_ACCURATE" and not believed
@@ -69,7 +69,7 @@ def _is_left_out(field: str, source: Mapping[str, Any]) -> bool:
 
 def _tables(scene: Scene, side: Side) -> Iterator[tuple[str, dict[str, Any]]]:
     with side.pool.client() as client:
-        names = [one for one in client.list_tables(side.database) if one.startswith(f"{scene.name}_")]
+        names = [table for table in client.list_tables(side.database) if table.startswith(f"{scene.name}_")]
         for table in client.get_tables(side.database, names) if names else ():
             if table.tableType != "MATERIALIZED_VIEW":
                 yield str(table.tableName).removeprefix(f"{scene.name}_"), dict(_table(client, side, table))
@@ -77,20 +77,20 @@ def _tables(scene: Scene, side: Side) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _table(client: MetastoreClient, side: Side, table: Any) -> Iterator[tuple[str, Any]]:
     transactional = (table.parameters or {}).get("transactional") == "true"
-    # What a partitioned table says of rows, nobody reads.
+    # No reader uses the row counts of a partitioned table itself.
     yield from _described(table, side, transactional and not table.partitionKeys)
     yield "constraints", _constraints(client, table)
     if table.partitionKeys and table.tableType != "VIRTUAL_VIEW":
-        for one in client.iter_partitions(table.dbName, table.tableName):
-            for field, value in _described(one, side, transactional):
-                yield f"{'/'.join(one.values or ())}: {field}", value
+        for partition in client.iter_partitions(table.dbName, table.tableName):
+            for field, value in _described(partition, side, transactional):
+                yield f"{'/'.join(partition.values or ())}: {field}", value
 
 
-def _described(one: Any, side: Side, transactional: bool) -> Iterator[tuple[str, Any]]:
+def _described(described: Any, side: Side, transactional: bool) -> Iterator[tuple[str, Any]]:
     # Of an ACID table readers believe statistics of a write id only, which a partition that was added empty
     # has not (``ObjectStore.isCurrentStatsValidForTheQuery``).
-    yield _BELIEVED, not transactional or (one.writeId or 0) > 0
-    for field, value in to_json(one).items():
+    yield _BELIEVED, not transactional or (described.writeId or 0) > 0
+    for field, value in to_json(described).items():
         if field == "parameters":
             yield from (
                 (f"parameters.{name}", text)
@@ -106,6 +106,10 @@ def _described(one: Any, side: Side, transactional: bool) -> Iterator[tuple[str,
 
 
 def _constraints(client: MetastoreClient, table: Any) -> Any:
-    found = to_json(client.get_table_constraints(table.dbName, table.tableName))
-    text = repr(sorted((kind, sorted(map(repr, some))) for kind, some in found.items() if some))
+    constraints = to_json(client.get_table_constraints(table.dbName, table.tableName))
+    text = repr(
+        sorted(
+            (kind, sorted(map(repr, differences))) for kind, differences in constraints.items() if differences
+        )
+    )
     return re.sub(rf"\b{table.dbName}\b", "DATABASE", text)

@@ -14,11 +14,11 @@ COMMAS = "ROW FORMAT DELIMITED FIELDS TERMINATED BY ','"
 
 
 def hive(*methods: str) -> tuple[str, ...]:
-    return tuple(f"TestReplicationScenariosExternalTables.{one}" for one in methods)
+    return tuple(f"TestReplicationScenariosExternalTables.{method}" for method in methods)
 
 
 def exclusive(*methods: str) -> tuple[str, ...]:
-    return tuple(f"TestReplicationScenariosExclusiveReplica.{one}" for one in methods)
+    return tuple(f"TestReplicationScenariosExclusiveReplica.{method}" for method in methods)
 
 
 def files(**content: str) -> Any:
@@ -59,13 +59,13 @@ def below_the_base(*tables: str) -> Check:
 
 def places(scene: Scene, side: Side, name: str) -> dict[str, str]:
     table = scene.table(name, side)
-    found = {"": local_path(table.sd.location) or ""}
+    locations = {"": local_path(table.sd.location) or ""}
     if table.partitionKeys:
         with side.pool.client() as client:
-            for one in client.iter_partitions(side.database, table.tableName):
-                partition: Any = one
-                found["/".join(partition.values)] = local_path(partition.sd.location) or ""
-    return found
+            for wire in client.iter_partitions(side.database, table.tableName):
+                partition: Any = wire
+                locations["/".join(partition.values)] = local_path(partition.sd.location) or ""
+    return locations
 
 
 def still_has_files(scene: Scene) -> None:
@@ -314,7 +314,7 @@ REPLACED = Scenario(
 
 
 def drop_the_replica(scene: Scene) -> None:
-    """What an external table without ``external.table.purge`` has survives its database, there as well."""
+    """Files of an external table without ``external.table.purge`` survive its database, on both sides."""
     side = scene.target
     place = Path(local_path(scene.table("t1", side).sd.location) or "")
     assert list(place.iterdir())

@@ -107,7 +107,7 @@ KEPT_AT_BOOTSTRAP = Scenario(
 
 
 def move(path: str, *, back: bool = False) -> Any:
-    """Move a directory of the source away, or back, as somebody who knows nothing of Hive."""
+    """Move a directory of the source away, or back, without Hive's knowledge."""
 
     def run(scene: Scene) -> None:
         table, _, inside = path.partition("/")

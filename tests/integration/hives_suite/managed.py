@@ -31,7 +31,7 @@ IN_ALL = {
 
 
 def hive(*methods: str) -> tuple[str, ...]:
-    return tuple(f"{CLASS}.{one}" for one in methods)
+    return tuple(f"{CLASS}.{method}" for method in methods)
 
 
 def parts(table: str, **values: str) -> dict[str, str]:
@@ -46,9 +46,13 @@ def set_partition_parameter(scene: Scene) -> None:
     side = scene.source
     with side.pool.client() as client:
         name = f"{scene.name}_ptned"
-        found: Any = next(one for one in client.iter_partitions(side.database, name) if one.values == ["1"])
-        found.parameters["blah"] = "foo"
-        client.alter_partitions(side.database, name, [found])
+        partition: Any = next(
+            partition
+            for partition in client.iter_partitions(side.database, name)
+            if partition.values == ["1"]
+        )
+        partition.parameters["blah"] = "foo"
+        client.alter_partitions(side.database, name, [partition])
 
 
 def parameters_follow(scene: Scene) -> None:
@@ -56,8 +60,8 @@ def parameters_follow(scene: Scene) -> None:
         assert scene.table(table, scene.target).parameters["blah"] == "foo"
     with scene.target.pool.client() as client:
         partitions = client.iter_partitions(scene.target.database, f"{scene.name}_ptned")
-        (one,) = (one.parameters["blah"] for one in partitions if one.values == ["1"])  # type: ignore[index]
-    assert one == "foo"
+        (mark,) = (partition.parameters["blah"] for partition in partitions if partition.values == ["1"])  # type: ignore[index]
+    assert mark == "foo"
 
 
 BASIC = Scenario(

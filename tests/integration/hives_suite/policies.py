@@ -11,7 +11,7 @@ OUT = "the policy leaves it out"
 
 
 def hive(*methods: str) -> tuple[str, ...]:
-    return tuple(f"TestTableLevelReplicationScenarios.{one}" for one in methods)
+    return tuple(f"TestTableLevelReplicationScenarios.{method}" for method in methods)
 
 
 def tables(*, plain: str = "", acid: str = "", mm: str = "") -> str:
@@ -29,13 +29,13 @@ def tables(*, plain: str = "", acid: str = "", mm: str = "") -> str:
 def renames(text: str) -> str:
     """``old:new old:new`` as statements, in that order; ``-name`` drops, ``+name`` inserts a second row."""
     made = []
-    for one in text.split():
-        if one[0] == "-":
-            made.append(f"DROP TABLE {{t}}{one[1:]}")
-        elif one[0] == "+":
-            made.append(f"INSERT INTO {{t}}{one[1:]} VALUES (2)")
+    for word in text.split():
+        if word[0] == "-":
+            made.append(f"DROP TABLE {{t}}{word[1:]}")
+        elif word[0] == "+":
+            made.append(f"INSERT INTO {{t}}{word[1:]} VALUES (2)")
         else:
-            old, _, new = one.partition(":")
+            old, _, new = word.partition(":")
             made.append(f"ALTER TABLE {{t}}{old} RENAME TO {{t}}{new}")
     return ";\n".join(made)
 
@@ -46,11 +46,11 @@ def only(names: str, rows: str = "1") -> Check:
     def check(scene: Scene) -> None:
         side = scene.target
         with side.pool.client() as client:
-            there = {one.removeprefix(f"{scene.name}_") for one in client.list_tables(side.database)}
+            there = {table.removeprefix(f"{scene.name}_") for table in client.list_tables(side.database)}
         assert there == set(names.split())
         for name in sorted(there):
-            found = scene.rows(f"SELECT a FROM {{t}}{name}", side)
-            assert found == [(value,) for value in rows.split()], f"{name}: {found}"
+            rows_read = scene.rows(f"SELECT a FROM {{t}}{name}", side)
+            assert rows_read == [(value,) for value in rows.split()], f"{name}: {rows_read}"
 
     return check
 
@@ -78,61 +78,61 @@ class Policies:
 
 
 def included() -> Scenario:
-    one = Policies("included")
-    return one.scenario(
+    policies = Policies("included")
+    return policies.scenario(
         hive("testBasicBootstrapWithIncludeList", "testBasicReplaceReplPolicy"),
-        one.step(tables(plain="t1 t2", acid="t3 t4", mm="t5"), "t1 t4 t5", include="(t1)|(t4)|(t5)"),
+        policies.step(tables(plain="t1 t2", acid="t3 t4", mm="t5"), "t1 t4 t5", include="(t1)|(t4)|(t5)"),
         # Exclude t4 and t5, include t3 and t6.
-        one.step(tables(mm="t6"), "t1 t3 t6", include="t1|t3|t6"),
-        one.step("", "t1 t2 t3 t4 t5 t6"),
-        one.step("", "t1 t2 t6", include=".*?", exclude="t[3-5]+"),
+        policies.step(tables(mm="t6"), "t1 t3 t6", include="t1|t3|t6"),
+        policies.step("", "t1 t2 t3 t4 t5 t6"),
+        policies.step("", "t1 t2 t6", include=".*?", exclude="t[3-5]+"),
         out="t3 t4 t5",
     )
 
 
 def excluded() -> Scenario:
-    one = Policies("excluded")
-    return one.scenario(
+    policies = Policies("excluded")
+    return policies.scenario(
         hive(
             "testBasicBootstrapWithIncludeAndExcludeList",
             "testBasicIncrementalWithIncludeAndExcludeList",
             "testFullDbBootstrapReplicationWithDifferentReplPolicyFormats",
         ),
-        one.step(tables(plain="t1 t11 t2 t3 t100"), "t1 t11 t3", include="(t1*)|(t3)", exclude="t100"),
-        one.step(tables(plain="t111"), "t1 t111 t2", include="(t1+)|(t2)", exclude="t11|t3"),
-        one.step("", "t1 t11 t111 t2 t3 t100", include=".*?"),
+        policies.step(tables(plain="t1 t11 t2 t3 t100"), "t1 t11 t3", include="(t1*)|(t3)", exclude="t100"),
+        policies.step(tables(plain="t111"), "t1 t111 t2", include="(t1+)|(t2)", exclude="t11|t3"),
+        policies.step("", "t1 t11 t111 t2 t3 t100", include=".*?"),
     )
 
 
 def incremental() -> Scenario:
-    one = Policies("narrowed")
-    return one.scenario(
+    policies = Policies("narrowed")
+    return policies.scenario(
         hive("testBasicIncrementalWithIncludeList"),
-        one.step("", ""),
-        one.step(tables(plain="t1 t2", acid="t3", mm="t5"), "t1 t5", include="t1|t5"),
+        policies.step("", ""),
+        policies.step(tables(plain="t1 t2", acid="t3", mm="t5"), "t1 t5", include="t1|t5"),
         out="t2 t3",
     )
 
 
 def letters() -> Scenario:
-    one = Policies("letters")
-    return one.scenario(
+    policies = Policies("letters")
+    return policies.scenario(
         hive("testCaseInSensitiveNatureOfReplPolicy"),
-        one.step(
+        policies.step(
             tables(plain="a1 aA11 B2 Cc3"),
             "a1 cc3",
             include="(.*a1+)|(cc3)|(B2)",
             exclude="(AA1+)|(b2)",
         ),
-        one.step("", "a1 b2 cc3", include="(.*a1+)|(cc3)|(B2)", exclude="AA1+"),
+        policies.step("", "a1 b2 cc3", include="(.*a1+)|(cc3)|(B2)", exclude="AA1+"),
         out="aa11",
     )
 
 
 def kinds() -> Scenario:
     """Hive leaves kinds of tables out by options; here a policy names the tables."""
-    one = Policies("kinds")
-    return one.scenario(
+    policies = Policies("kinds")
+    return policies.scenario(
         hive(
             "testBootstrapAcidTablesIncrementalPhaseWithIncludeAndExcludeList",
             "testBootstrapExternalTablesWithIncludeAndExcludeList",
@@ -141,27 +141,27 @@ def kinds() -> Scenario:
             "testReplacePolicyOnBootstrapExternalTablesIncrementalPhase",
             "testReplacePolicyWhenAcidTablesDisabledForRepl",
         ),
-        one.step(
+        policies.step(
             tables(plain="a1 b1 c1", acid="a2 b2", mm="a3 a4"),
             "a1",
             include="(a[0-9]+)|(b[0-9]+)",
             exclude="b1|a2|b2|a3|a4",
         ),
-        one.step("", "a1 a2 a4 b2 c1", include="[a-z]+[0-9]+", exclude="(a3)|(b1)"),
+        policies.step("", "a1 a2 a4 b2 c1", include="[a-z]+[0-9]+", exclude="(a3)|(b1)"),
         out="a3 b1",
     )
 
 
 def renamed() -> Scenario:
-    one = Policies("filter")
+    policies = Policies("filter")
     chosen = {"include": "in[0-9]+", "exclude": "out[0-9]+"}
-    return one.scenario(
+    return policies.scenario(
         hive("testRenameTableScenariosBasic", "testRenameTableScenariosExternalTable"),
-        one.step("", "", **chosen),
-        one.step(tables(plain="in1 in2 out3 out4 out5 out6"), "in1 in2", **chosen),
-        one.step(renames("out3:in3 out4:in4 out5:in5"), "in1 in2 in3 in4 in5", **chosen),
-        one.step(renames("in3:in7 in7:in8 in4:out9 in5:out10 out10:in11"), "in1 in2 in8 in11", **chosen),
-        one.step(
+        policies.step("", "", **chosen),
+        policies.step(tables(plain="in1 in2 out3 out4 out5 out6"), "in1 in2", **chosen),
+        policies.step(renames("out3:in3 out4:in4 out5:in5"), "in1 in2 in3 in4 in5", **chosen),
+        policies.step(renames("in3:in7 in7:in8 in4:out9 in5:out10 out10:in11"), "in1 in2 in8 in11", **chosen),
+        policies.step(
             renames("in8:in12 out9:in13 in13:in14 in2:out200 out200:in200 in1:out100 out100:in100 -in100"),
             "in200 in12 in11 in14",
             **chosen,
@@ -171,13 +171,13 @@ def renamed() -> Scenario:
 
 
 def renamed_and_written() -> Scenario:
-    one = Policies("written")
+    policies = Policies("written")
     chosen = {"include": "in[0-9]+", "exclude": "out[0-9]+"}
-    return one.scenario(
+    return policies.scenario(
         hive("testRenameTableScenariosWithDmlOperations", "testRenameTableScenariosAcidTable"),
-        one.step("", "", **chosen),
-        one.step(tables(plain="in100", acid="in1", mm="out3"), "in1 in100", **chosen),
-        one.step(
+        policies.step("", "", **chosen),
+        policies.step(tables(plain="in100", acid="in1", mm="out3"), "in1 in100", **chosen),
+        policies.step(
             renames("in1:out1 +out1 out1:in4 in100:out100 +out100 out100:in400 out3:in3 +in3"),
             "in4 in400 in3",
             rows="1 2",
@@ -187,20 +187,20 @@ def renamed_and_written() -> Scenario:
 
 
 def renamed_with_another_policy() -> Scenario:
-    one = Policies("another")
-    return one.scenario(
+    policies = Policies("another")
+    return policies.scenario(
         hive(
             "testRenameTableScenariosWithReplacePolicyDMLOperattion",
             "testRenameTableScenariosWithReplaceExternalTable",
             "testRenameTableScenariosUpgrade",
         ),
-        one.step(
+        policies.step(
             tables(plain="in400 out500 in100 in2", acid="in1 in300 out3", mm="in200 out3000 out4"),
             "in1 in2 in300 in400",
             include="(in[0-9]+)|(out5000)|(out5001)",
             exclude="(in100)|(in200)|(in305)",
         ),
-        one.step(
+        policies.step(
             renames(
                 "in200:in2000 in400:out400 out500:in500 out3000:in3000 in1:out7 in300:in301 in301:in305 "
                 "out3:in8 out4:in9 -in9 +in100 +in8 +in305 +in3000 +in2000 +in500"
@@ -210,7 +210,7 @@ def renamed_with_another_policy() -> Scenario:
             exclude="in2",
             rows="1 2",
         ),
-        one.step(
+        policies.step(
             renames(
                 "in100:in12 in2000:out12 out400:in400 out7:in1 in305:in301 in301:in300 in8:out3 "
                 "+in2 +in1 +in400 -out3"

@@ -1,6 +1,6 @@
 """Runs scenarios of Hive's suite, many in one database: one cycle serves a step of all of them.
 
-Each scenario has tables of its own, and fails alone: by what Hive says on one side or the other. Where a
+Each scenario has tables of its own, and fails alone: by Hive's answer on one side or the other. Where a
 cycle itself fails, all that share its database fail.
 """
 
@@ -30,6 +30,7 @@ from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 from tests.integration.hives_suite.equal import unequal
 from tests.integration.hives_suite.scenario import Scenario, Scene, Step, expected
 from tests.support.incrementing import Cycles, cycles, run_copy
+from tests.support.observing import at_steps
 
 Failures = dict[str, BaseException]
 
@@ -60,26 +61,32 @@ def run_scenarios(
         sql.set("hive.stats.column.autogather", "false")
     failures: Failures = {}
     every = list(scenarios)
-    assert len({one.name for one in every}) == len(every)
-    shared = [one for one in every if one.properties is None]
+    assert len({scenario.name for scenario in every}) == len(every)
+    shared = [scenario for scenario in every if scenario.properties is None]
     batches = [(database, properties, shared)] if shared else []
-    batches += [(f"{database}_{one.name}", one.properties or "", [one]) for one in every if one not in shared]
-    for name, properties, some in batches:
+    batches += [
+        (f"{database}_{scenario.name}", scenario.properties or "", [scenario])
+        for scenario in every
+        if scenario not in shared
+    ]
+    for name, properties, batch in batches:
         pair.source_sql.execute(f"CREATE DATABASE {name} {properties.replace('{root}', str(root))}")
         base = f"file:{pair.target.external_warehouse}/{name}_base"
-        with cycles(pair.source, pair.target, engines, root, source_database=name, external_base=base) as one:
-            scenes = {each.name: Scene(each.name, one, root / name / each.name) for each in some}
+        with cycles(
+            pair.source, pair.target, engines, root, source_database=name, external_base=base
+        ) as site:
+            scenes = {each.name: Scene(each.name, site, root / name / each.name) for each in batch}
             for scene in scenes.values():
                 scene.files.mkdir(parents=True)
-            failures |= _Batch(one, some, scenes).run()
+            failures |= _Batch(site, batch, scenes).run()
     return failures
 
 
 def chosen(request: pytest.FixtureRequest, scenarios: Iterable[Scenario]) -> list[Scenario]:
     """Those of a module's scenarios whose tests are to run: ``-k`` chooses some."""
-    items = [one for one in request.session.items if one.path == request.path]
-    names = {_scenario(one) for one in items if isinstance(one, pytest.Function)}
-    return [one for one in scenarios if one.name in names]
+    items = [item for item in request.session.items if item.path == request.path]
+    names = {_scenario(item) for item in items if isinstance(item, pytest.Function)}
+    return [scenario for scenario in scenarios if scenario.name in names]
 
 
 def _scenario(test: pytest.Function) -> str:
@@ -104,19 +111,25 @@ class _Batch:
     failures: Failures = field(default_factory=dict)
 
     def run(self) -> Failures:
-        for number in range(max(len(one.steps) for one in self.scenarios)):
-            steps = [(one, one.steps[number]) for one in self.scenarios if number < len(one.steps)]
+        for number in range(max(len(scenario.steps) for scenario in self.scenarios)):
+            steps = [
+                (scenario, scenario.steps[number])
+                for scenario in self.scenarios
+                if number < len(scenario.steps)
+            ]
             self._prepare(steps)
             try:
                 self._cycle(steps, cut_at=3 + 7 * number)
             except (HiveFederationError, AssertionError) as error:
                 if not self._expected(steps, error):
                     self.failures.update(
-                        (one.name, error) for one in self.scenarios if one.name not in self.failures
+                        (scenario.name, error)
+                        for scenario in self.scenarios
+                        if scenario.name not in self.failures
                     )
                     return self.failures
-            for one, step in self._going_on(steps):
-                self._judge(one, step, last=number == len(one.steps) - 1)
+            for scenario, step in self._going_on(steps):
+                self._judge(scenario, step, last=number == len(scenario.steps) - 1)
         return self.failures
 
     def _expected(self, steps: Sequence[tuple[Scenario, Step]], error: Exception) -> bool:
@@ -125,12 +138,12 @@ class _Batch:
         return named and re.search(patterns[0], str(error)) is not None
 
     def _going_on(self, steps: Iterable[tuple[Scenario, Step]]) -> Iterator[tuple[Scenario, Step]]:
-        return ((one, step) for one, step in steps if one.name not in self.failures)
+        return ((scenario, step) for scenario, step in steps if scenario.name not in self.failures)
 
     def _prepare(self, steps: Iterable[tuple[Scenario, Step]]) -> None:
-        for one, step in self._going_on(steps):
-            scene = self.scenes[one.name]
-            with _noting(self.failures, one.name):
+        for scenario, step in self._going_on(steps):
+            scene = self.scenes[scenario.name]
+            with _noting(self.failures, scenario.name):
                 for action in step.actions:
                     scene.run(action)
                 if not step.fails:
@@ -148,7 +161,7 @@ class _Batch:
 
         :param cut_at: the step of the load that is not taken.
         """
-        one = self.cycles
+        site = self.cycles
         dump, event_id = self._dump()
         for scenario, step in self._going_on(steps):
             with _noting(self.failures, scenario.name):
@@ -156,30 +169,35 @@ class _Batch:
         if dump:
             with suppress(_CutOffError):
                 load_dump(
-                    one.source, one.target, one.policy, dump, run_copy=run_copy, on_step=_cut_off(cut_at)
+                    site.source,
+                    site.target,
+                    site.policy,
+                    dump,
+                    run_copy=run_copy,
+                    observer=at_steps(_cut_off(cut_at)),
                 )
             for _ in range(2):
-                load_dump(one.source, one.target, one.policy, dump, run_copy=run_copy)
+                load_dump(site.source, site.target, site.policy, dump, run_copy=run_copy)
         else:
-            load_idle(one.target, one.policy, event_id)
-        with one.target.client() as client:
-            parameters = client.get_database(one.policy.target_database).parameters or {}
+            load_idle(site.target, site.policy, event_id)
+        with site.target.client() as client:
+            parameters = client.get_database(site.policy.target_database).parameters or {}
         assert parameters["repl.last.id"] == str(event_id)
         for _, step in self._going_on(steps):
             assert not step.fails, f"the cycle did not fail with {step.fails}"
 
     def _dump(self) -> tuple[str, int]:
         """URI of the next dump, empty if there is nothing to do; its last event."""
-        one = self.cycles
-        with one.target.client() as client:
-            published = is_published(client, one.policy)
+        site = self.cycles
+        with site.target.client() as client:
+            published = is_published(client, site.policy)
         if published:
-            found = dump_next_increment(one.source, one.target, one.policy)
-            return "" if found.idle else found.dump, found.event_id
-        with one.source.client() as client:
-            start = begin_drain(client, one.policy.source_database)
+            dumped = dump_next_increment(site.source, site.target, site.policy)
+            return "" if dumped.idle else dumped.dump, dumped.event_id
+        with site.source.client() as client:
+            start = begin_drain(client, site.policy.source_database)
             drain(client, start, timeout_s=1.0)
-        made = dump_bootstrap(one.source, one.policy, start)
+        made = dump_bootstrap(site.source, site.policy, start)
         return made.dump, made.event_id
 
     def _judge(self, scenario: Scenario, step: Step, *, last: bool) -> None:
@@ -189,14 +207,16 @@ class _Batch:
             for check in step.checks:
                 check(scene)
             if last and not step.meanwhile:
-                found = list(islice(unequal(scene, scenario.differs), 5))
-                assert not found, "\n".join(found)
+                differences = list(islice(unequal(scene, scenario.differs), 5))
+                assert not differences, "\n".join(differences)
 
 
 def _compare(scene: Scene, step: Step, side: Any) -> None:
     for query, rows in step.rows.items():
-        found = scene.rows(query, side)
-        assert found == expected(rows), f"{scene.text(query, side)} gives {found}, not {expected(rows)}"
+        rows_read = scene.rows(query, side)
+        assert rows_read == expected(rows), (
+            f"{scene.text(query, side)} gives {rows_read}, not {expected(rows)}"
+        )
     with side.pool.client() as client:
         there = set(client.list_tables(side.database)) if step.absent else set()
     for name in step.absent:

@@ -1,4 +1,4 @@
-"""Scenarios of Hive's replication suite, as data: statements of a source, and what its replica then says."""
+"""Scenarios of Hive's replication suite, as data: statements of a source, and the rows of its replica."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Scene:
-    """Where a scenario takes place.
+    """One side of a scenario.
 
     :param name: begins the names of the scenario's tables.
     :param files: directory of its own, for files of external tables and rows to load.
@@ -41,13 +41,13 @@ class Scene:
 
     @property
     def source(self) -> Side:
-        one = self.cycles
-        return Side(one.source, one.source_sql, one.policy.source_database)
+        site = self.cycles
+        return Side(site.source, site.source_sql, site.policy.source_database)
 
     @property
     def target(self) -> Side:
-        one = self.cycles
-        return Side(one.target, one.target_sql, one.policy.target_database)
+        site = self.cycles
+        return Side(site.target, site.target_sql, site.policy.target_database)
 
     def text(self, template: str, side: Side) -> str:
         """A statement of a side: ``{db}`` is its database, ``{t}`` begins the scenario's tables in it."""
@@ -67,9 +67,9 @@ class Scene:
             self.source.sql.execute(self._with_file(self.text(statement, self.source)))
 
     def rows(self, query: str, side: Side) -> list[Any]:
-        """What Hive answers, sorted, without the blanks that fill up columns of a description."""
-        found = side.sql.execute(self.text(query, side))
-        return sorted((tuple(value and value.rstrip(" ") for value in row) for row in found), key=repr)
+        """Return Hive's answer, sorted, without the blanks that fill up columns of a description."""
+        answer = side.sql.execute(self.text(query, side))
+        return sorted((tuple(value and value.rstrip(" ") for value in row) for row in answer), key=repr)
 
     def table(self, name: str, side: Side) -> Any:
         """A table of the scenario, with its column statistics as the metastore has them."""
@@ -92,10 +92,10 @@ Check = Callable[[Scene], None]
 
 @dataclass(frozen=True)
 class Step:
-    """What happens to a source before a cycle, and what the target says after it.
+    """A change of a source before a cycle, and the target's rows after it.
 
     :param run: statements, a line break and a semicolon apart, or a function.
-    :param rows: query → rows. The source says the same before the cycle.
+    :param rows: query → rows. The source has the same before the cycle.
     :param absent: tables that the target has not.
     :param meanwhile: what happens to the source between the cycle's dump and its load.
     :param checks: further expectations of the target.
@@ -135,10 +135,12 @@ class Scenario:
 
 def statements(text: str) -> list[str]:
     """The statements of a text."""
-    return [one.strip() for one in re.split(r";\s*\n", text.strip().rstrip(";")) if one.strip()]
+    return [
+        statement.strip() for statement in re.split(r";\s*\n", text.strip().rstrip(";")) if statement.strip()
+    ]
 
 
 def expected(rows: Rows) -> list[Any]:
     """Rows as :meth:`Scene.rows` gives them."""
-    found = [(value,) for value in rows.split()] if isinstance(rows, str) else list(rows)
-    return sorted(found, key=repr)
+    expected = [(value,) for value in rows.split()] if isinstance(rows, str) else list(rows)
+    return sorted(expected, key=repr)

@@ -76,15 +76,15 @@ def statistics_follow(scene: Scene) -> None:
     """Parameters and column statistics of tables and partitions, as far as the source calls them accurate."""
     source, target = (dict(described(scene, side)) for side in (scene.source, scene.target))
     for name in sorted(source.keys() | target.keys()):
-        one, other = source.get(name), target.get(name)
-        assert one == other, f"{scene.name}_{name}: {one} became {other}"
+        ours, other = source.get(name), target.get(name)
+        assert ours == other, f"{scene.name}_{name}: {ours} became {other}"
 
 
 def counts_hold(scene: Scene) -> None:
     """``count(*)`` that Hive answers from statistics is the number of rows."""
     side = scene.target
     with side.pool.client() as client:
-        names = [one for one in client.list_tables(side.database) if one.startswith(f"{scene.name}_")]
+        names = [table for table in client.list_tables(side.database) if table.startswith(f"{scene.name}_")]
     for name in names:
         counted = len(side.sql.execute(f"SELECT * FROM {side.database}.{name}"))
         side.sql.set("hive.compute.query.using.stats", "true")
@@ -97,32 +97,34 @@ def counts_hold(scene: Scene) -> None:
 
 def described(scene: Scene, side: Side) -> Iterator[tuple[str, Any]]:
     with side.pool.client() as client:
-        names = [one for one in client.list_tables(side.database) if one.startswith(f"{scene.name}_")]
+        names = [table for table in client.list_tables(side.database) if table.startswith(f"{scene.name}_")]
         for table in client.get_tables(side.database, names):
             name = str(table.tableName)
             short = name.removeprefix(f"{scene.name}_")
-            found = client.get_table_column_statistics(side.database, name, columns=accurate_columns(table))
-            yield short, (kept(table), [to_json(one) for one in found.tableStats or ()])
+            statistics = client.get_table_column_statistics(
+                side.database, name, columns=accurate_columns(table)
+            )
+            yield short, (kept(table), [to_json(statistics) for statistics in statistics.tableStats or ()])
             if not table.partitionKeys:
                 continue
             partitions: list[Any] = list(client.iter_partitions(side.database, name))
-            by_name = {name_of(table, one): one for one in partitions}
+            by_name = {name_of(table, partition): partition for partition in partitions}
             described = client.get_partitions_column_statistics(side.database, name, list(by_name))
             for each, partition in by_name.items():
                 wanted = set(accurate_columns(partition))
-                columns = [to_json(one) for one in described.get(each, ()) if one.colName in wanted]
+                columns = [to_json(column) for column in described.get(each, ()) if column.colName in wanted]
                 yield f"{short} {each}", (kept(partition), columns)
 
 
-def accurate_columns(one: Any) -> list[str]:
-    text = (one.parameters or {}).get("COLUMN_STATS_ACCURATE") or "{}"
+def accurate_columns(described: Any) -> list[str]:
+    text = (described.parameters or {}).get("COLUMN_STATS_ACCURATE") or "{}"
     return sorted(json.loads(text).get("COLUMN_STATS", {}))
 
 
-def kept(one: Any) -> dict[str, str]:
-    """``StatsSetupConst.SUPPORTED_STATS``, and what is said of their accuracy."""
+def kept(described: Any) -> dict[str, str]:
+    """Return the values of ``StatsSetupConst.SUPPORTED_STATS``, and their accuracy."""
     names = ("numFiles", "numRows", "totalSize", "rawDataSize", "COLUMN_STATS_ACCURATE")
-    return {name: one.parameters[name] for name in names if name in (one.parameters or {})}
+    return {name: described.parameters[name] for name in names if name in (described.parameters or {})}
 
 
 def analysed(*names: str) -> str:
@@ -131,7 +133,7 @@ def analysed(*names: str) -> str:
 
 def statistics(name: str, kind: str, *, gathered: bool, test: str) -> Scenario:
     stored = "STORED AS ORC" if kind == FULL_ACID else ""
-    switch = "\n".join(f"SET {one}={str(gathered).lower()};" for one in GATHERED)
+    switch = "\n".join(f"SET {setting}={str(gathered).lower()};" for setting in GATHERED)
 
     def step(text: str, *tables: str) -> Step:
         made = text.replace("KIND", kind).replace("STORED SELECT", f"{stored} SELECT").strip()

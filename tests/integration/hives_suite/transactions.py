@@ -32,10 +32,10 @@ def no_visibility(prefix: str) -> Any:
     def check(scene: Scene) -> None:
         for name in ("t", "p"):
             here, there = (directories(scene, side, name) for side in (scene.source, scene.target))
-            compacted = {one for one in here if one.startswith(prefix) and "_v" in one}
+            compacted = {name for name in here if name.startswith(prefix) and "_v" in name}
             assert compacted, here
-            assert {one.partition("_v")[0] for one in compacted} <= there
-            assert not any("_v" in one for one in there)
+            assert {name.partition("_v")[0] for name in compacted} <= there
+            assert not any("_v" in name for name in there)
 
     return check
 
@@ -83,8 +83,8 @@ def open_transactions(scene: Scene) -> None:
             transactions = client.open_txns(5)
             for database, table in these:
                 client.allocate_table_write_ids(database, table, transactions)
-                for one in transactions:
-                    client.lock([component(database, table)], txn_id=one)
+                for txn_id in transactions:
+                    client.lock([component(database, table)], txn_id=txn_id)
             (scene.files / owner).write_text(" ".join(map(str, transactions)), encoding="utf-8")
 
 
@@ -101,7 +101,7 @@ def component(database: str, table: str) -> Any:
 
 def ours_are_aborted(scene: Scene) -> None:
     ours, others = (
-        {int(one) for one in (scene.files / name).read_text(encoding="utf-8").split()}
+        {int(id_text) for id_text in (scene.files / name).read_text(encoding="utf-8").split()}
         for name in ("ours", "others")
     )
     with scene.source.pool.client() as client:
@@ -115,8 +115,8 @@ def ours_are_aborted(scene: Scene) -> None:
 
 
 def open_now(client: MetastoreClient) -> set[int]:
-    found: Any = client.call("get_open_txns_info")
-    return {one.id for one in found.open_txns if one.state == types.TxnState.OPEN}
+    transactions: Any = client.call("get_open_txns_info")
+    return {open_txn.id for open_txn in transactions.open_txns if open_txn.state == types.TxnState.OPEN}
 
 
 def high_watermark(scene: Scene, side: Side, name: str) -> int:
@@ -159,7 +159,7 @@ OPEN = Scenario(
 def several_tables_at_once(scene: Scene) -> None:
     """A transaction that writes to two tables commits, another aborts: Hive's ``START TRANSACTION``."""
     side = scene.source
-    names = [f"{scene.name}_{one}" for one in ("one", "two")]
+    names = [f"{scene.name}_{name}" for name in ("one", "two")]
     with side.pool.client() as client:
         for commits in (True, False):
             (txn,) = client.open_txns(1)

@@ -100,8 +100,8 @@ def test_a_query_and_objects_by_the_operator(
             timeout=200,
         )
         assert done.returncode == 0, done.stderr[-4000:]
-        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return told
+        tasks: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return tasks
 
     orders(tmp_path / "shop.db", (1, "été"), (3, "c"), (2, "100 %"))
     write_atomically("s3://ingested/orders/2026-01.csv", [b"11,k\n12,l\n"], store)
@@ -115,8 +115,8 @@ def test_a_query_and_objects_by_the_operator(
     assert second["objects"]["dead_letters"] == 1
     filesystem, letters = open_filesystem("s3://ingested/letters.jsonl", store)
     assert "2026-02.csv, line 2: " in json.loads(filesystem.cat_file(letters))["reason"]
-    found = dict(sql.execute(f"SELECT a, b FROM {DATABASE}.orders"))
-    assert found == {
+    answer = dict(sql.execute(f"SELECT a, b FROM {DATABASE}.orders"))
+    assert answer == {
         "1": "été",
         "2": "100 %",
         "3": "c",
@@ -199,7 +199,7 @@ def test_transactions_of_a_batch_share_no_files_in_an_object_store(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The metastore here has no driver of S3: the table is told to lie there, and Hive reads a copy."""
+    """The metastore here has no driver of S3: the table's location is there, and Hive reads a copy."""
     filesystem, _ = open_filesystem("s3://batches", store)
     filesystem.mkdir("batches")
     with connected(source) as client:

@@ -69,10 +69,10 @@ def test_values_and_keys(sql: HiveSql, source: EmbeddedMetastore, database: Data
     )
     assert ingest(source, database, **request).records == 1
     assert ingest(source, database, **request).transactions == 0
-    found = sql.execute(
+    answer = sql.execute(
         f"SELECT id, name, amount, placed, due, ok, x, hex(data) FROM {table} ORDER BY placed, id"
     )
-    assert [tuple(row) for row in found] == [
+    assert [tuple(row) for row in answer] == [
         ("1", None, "-0.01", "2026-01-01 00:00:00.000001", None, "false", None, None),
         ("2", "100 % é😀", "12.50", "2026-01-01 00:00:00.000001", "2026-02-28", "true", "1.5", "6162"),
         ("1", "", "0.00", "2026-01-01 00:00:00.000002", "1969-12-31", None, "-1.0E300", ""),
@@ -108,6 +108,6 @@ def test_an_answer_is_never_held_whole(database: Database) -> None:
         timeout=200,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout)
-    assert told["rows"] == count
-    assert told["taken_bytes"] < ANSWER_BYTES / 3
+    report = json.loads(done.stdout)
+    assert report["rows"] == count
+    assert report["taken_bytes"] < ANSWER_BYTES / 3

@@ -90,18 +90,18 @@ def test_hive_reads_between_every_two_commits_of_a_batch(
         assert count(sql, "batches") == len(expected)
         assert ids(sql, "batches") == expected
     place = directory(client, "batches")
-    assert sorted(one.name for one in place.glob("delta_*/*flush_length"))
+    assert sorted(path.name for path in place.glob("delta_*/*flush_length"))
     connection.close()
     assert not list(place.glob("delta_*/*flush_length"))
-    assert sorted(one.name for one in place.glob("delta_*")) == [
+    assert sorted(path.name for path in place.glob("delta_*")) == [
         "delta_0000001_0000004",
         "delta_0000005_0000008",
     ]
-    assert {one.name for one in place.glob("delta_*/bucket*")} == {"bucket_00000", "bucket_00001"}
+    assert {path.name for path in place.glob("delta_*/bucket*")} == {"bucket_00000", "bucket_00001"}
     sql.execute(f"UPDATE {DATABASE}.batches SET msg = 'changed' WHERE id % 2 = 0")
     sql.execute(f"DELETE FROM {DATABASE}.batches WHERE id < 5")
     rows = sql.execute(f"SELECT id, msg FROM {DATABASE}.batches ORDER BY id")
-    assert [int(row[0] or 0) for row in rows] == [one for one in expected if one >= 5]
+    assert [int(row[0] or 0) for row in rows] == [number for number in expected if number >= 5]
     assert all((row[1] == "changed") == (int(row[0] or 0) % 2 == 0) for row in rows)
     (report,) = compact_table(settings, f"{DATABASE}.batches", CompactionKind.MAJOR, in_threads())
     assert report.state == "compacted"
@@ -159,15 +159,20 @@ def test_hive_reads_many_rows_of_each_stream(sql: HiveSql, settings: MetastoreSe
     rows = pa.RecordBatch.from_pydict(
         {
             "id": pa.array(range(count), pa.int32()),
-            "small": pa.array([None if one % 3 == 0 else one % 65_536 - 32_768 for one in range(count)]).cast(
-                pa.int16()
-            ),
-            "big": pa.array([-(2**63) + one if one % 2 else one**4 for one in range(count)]),
-            "day": pa.array([one - 20_000 for one in range(count)], pa.int32()).cast(pa.date32()),
-            "msg": [None if one % 7 == 0 else "é" * (one % 90) + str(one) for one in range(count)],
-            "bin": [None if one < 20_000 else bytes(one % 300) for one in range(count)],
+            "small": pa.array(
+                [None if number % 3 == 0 else number % 65_536 - 32_768 for number in range(count)]
+            ).cast(pa.int16()),
+            "big": pa.array([-(2**63) + number if number % 2 else number**4 for number in range(count)]),
+            "day": pa.array([number - 20_000 for number in range(count)], pa.int32()).cast(pa.date32()),
+            "msg": [
+                None if number % 7 == 0 else "é" * (number % 90) + str(number) for number in range(count)
+            ],
+            "bin": [None if number < 20_000 else bytes(number % 300) for number in range(count)],
             "t": pa.array(
-                [None if one % 5 == 0 else (one - 20_000) * 1_250_000 - 10**15 for one in range(count)]
+                [
+                    None if number % 5 == 0 else (number - 20_000) * 1_250_000 - 10**15
+                    for number in range(count)
+                ]
             ).cast(pa.timestamp("us")),
         }
     )
@@ -177,7 +182,7 @@ def test_hive_reads_many_rows_of_each_stream(sql: HiveSql, settings: MetastoreSe
                 connection.write_batch(part)
     shown = "id, small, big, day, length(msg), substr(msg, -2), length(bin), cast(t as string)"
     chosen = [1, 7, 511, 512, 9_000, 9_001, 9_002, 19_999, 20_001, 24_999, 25_002]
-    wanted = [seen(one) for one in rows.take(pa.array(chosen)).to_pylist()]
+    wanted = [seen(value) for value in rows.take(pa.array(chosen)).to_pylist()]
     sums = (str(count), *(str(sum(filter(None, rows.column(name).to_pylist()))) for name in ("id", "small")))
     for vectorized in ("true", "false"):
         sql.set("hive.vectorized.execution.enabled", vectorized)
@@ -208,7 +213,7 @@ def seen(row: dict[str, Any]) -> tuple[str | None, ...]:
         None if row["bin"] is None else len(row["bin"]),
         None if time is None else str(time).rstrip("0").rstrip(".") if time.microsecond else str(time),
     )
-    return tuple(None if one is None else str(one) for one in values)
+    return tuple(None if value is None else str(value) for value in values)
 
 
 def test_tables_that_cannot_be_streamed_into(sql: HiveSql, settings: MetastoreSettings) -> None:

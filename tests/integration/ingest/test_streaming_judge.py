@@ -80,7 +80,9 @@ def committed(sql: HiveSql, source: EmbeddedMetastore, java: JavaStreaming) -> d
             sql.execute(f"CREATE TABLE {DATABASE}.{name}_{writer} ({COLUMNS}) {clauses} {ACID}")
         java.stream(DATABASE, f"{name}_java", transactions, static=static, batch=BATCH)
         stream(source, f"{name}_ours", transactions, static)
-        counts[name] = sum(len(one["records"]) for one in transactions if not one["abort"])
+        counts[name] = sum(
+            len(transaction["records"]) for transaction in transactions if not transaction["abort"]
+        )
     return counts
 
 
@@ -120,7 +122,7 @@ def test_hive_reads_texts_that_are_longer_than_their_bounds(sql: HiveSql, source
     sql.execute(f"CREATE TABLE {DATABASE}.long (id int, msg string) CLUSTERED BY (msg) INTO 2 BUCKETS {ACID}")
     long = "x" * 200_000
     stream(source, "long", [{"records": [f"1,{long}a", f"2,{long}b", "3,short"], "abort": False}], [])
-    for condition, found in (
+    for condition, wanted in (
         ("msg = concat(repeat('x', 200000), 'b')", "2"),
         ("msg > 'xx'", "1,2"),
         ("msg > 'xy'", ""),
@@ -128,7 +130,7 @@ def test_hive_reads_texts_that_are_longer_than_their_bounds(sql: HiveSql, source
         ("length(msg) > 200000", "1,2"),
     ):
         rows = sql.execute(f"SELECT id FROM {DATABASE}.long WHERE {condition}")
-        assert ",".join(sorted(str(row[0]) for row in rows)) == found, condition
+        assert ",".join(sorted(str(row[0]) for row in rows)) == wanted, condition
     sql.execute(f"ANALYZE TABLE {DATABASE}.long COMPUTE STATISTICS")
     sql.execute(f"UPDATE {DATABASE}.long SET id = 4 WHERE msg LIKE '%b'")
     assert sql.execute(f"SELECT sum(id), sum(length(msg)) FROM {DATABASE}.long") == [("8", "400007")]
@@ -164,10 +166,10 @@ def stream(
         .connect()
     )
     with connection:
-        for one in transactions:
+        for transaction in transactions:
             connection.begin_transaction()
-            connection.write_records([text.encode() for text in one["records"]])
-            connection.abort_transaction() if one["abort"] else connection.commit_transaction()
+            connection.write_records([text.encode() for text in transaction["records"]])
+            connection.abort_transaction() if transaction["abort"] else connection.commit_transaction()
 
 
 def rows(sql: HiveSql, table: str) -> list[Any]:

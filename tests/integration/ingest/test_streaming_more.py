@@ -107,7 +107,7 @@ def test_every_writer_writes_the_same(sql: HiveSql, settings: MetastoreSettings,
     assert rows(sql, "formats") == [("1", "delimited"), ("2", "json"), ("3", "regex"), ("4", "arrow")]
 
 
-def test_the_settings_of_the_specification_hold_whatever_the_configuration_says(
+def test_the_settings_of_the_specification_override_the_configuration(
     source: EmbeddedMetastore, sql: HiveSql, client: Any
 ) -> None:
     """Transactions and locks of the metastore, partitions by the records alone, no cached answer, a user."""
@@ -129,16 +129,18 @@ def test_the_settings_of_the_specification_hold_whatever_the_configuration_says(
             (lock.type, lock.state, lock.txnid, lock.user) for lock in client.show_locks(database=DATABASE)
         }
         (open_txn,) = [
-            one for one in client.call("get_open_txns_info").open_txns if one.id == connection.current_txn_id
+            open_txn
+            for open_txn in client.call("get_open_txns_info").open_txns
+            if open_txn.id == connection.current_txn_id
         ]
         assert held[:3] == (types.LockType.SHARED_READ, types.LockState.ACQUIRED, open_txn.id)
-    found = sql.execute(f"SELECT a, b, p FROM {DATABASE}.settled ORDER BY a")
-    assert [tuple(row) for row in found] == [("1", "a", "x"), ("2", "b", "y")]
+    answer = sql.execute(f"SELECT a, b, p FROM {DATABASE}.settled ORDER BY a")
+    assert [tuple(row) for row in answer] == [("1", "a", "x"), ("2", "b", "y")]
     partition: Any = next(iter(client.iter_partitions(DATABASE, "settled")))
     (file,) = Path(local_path(partition.sd.location) or "").glob("delta_*/bucket_*")
     with file.open("rb") as opened:
         assert read_tail(opened, "file").compression == "uncompressed"
-    # Another connection of the same program sees what somebody has changed since.
+    # Another connection of the same program sees changes of other clients.
     client.drop_table(DATABASE, "settled", delete_data=True)
     with pytest.raises(InvalidTable, match="There is no table"):
         builder(MetastoreSettings(uris=(source.uri,)), "settled").with_conf(conf).connect()
@@ -155,7 +157,7 @@ def test_bad_records_leave_the_transaction_open(
             connection.write(record)
         with pytest.raises(SerializationError, match="Record 2 of the transaction, column a") as caught:
             connection.commit_transaction()
-        assert [one.record_number for one in caught.value.bad_records] == [2, 4]
+        assert [bad_record.record_number for bad_record in caught.value.bad_records] == [2, 4]
         assert connection.state is ConnectionState.OPEN
         connection.commit_transaction()
     with builder(settings, "bad").with_dead_letters(letters.append, limit=1).connect() as connection:
@@ -166,11 +168,11 @@ def test_bad_records_leave_the_transaction_open(
         with pytest.raises(SerializationError, match="More than 1 bad records"):
             connection.flush()
         connection.abort_transaction()
-    assert [one.record for one in letters] == [b"y,b"]
+    assert [letter.record for letter in letters] == [b"y,b"]
     assert rows(sql, "bad") == [("1", "a"), ("3", "c")]
 
 
-def test_a_transaction_aborted_by_somebody_else_is_told(settings: MetastoreSettings, client: Any) -> None:
+def test_a_transaction_that_another_client_aborts_fails(settings: MetastoreSettings, client: Any) -> None:
     table(client, "lost")
     connection = builder(settings, "lost").with_transaction_batch_size(2).connect()
     connection.begin_transaction()
@@ -251,9 +253,9 @@ def test_threads_and_processes_into_one_table(
         list(pool.map(stream, range(3)))
     assert process.wait() == 0
     process.communicate()
-    found = sql.execute(f"SELECT a, count(*) FROM {DATABASE}.parallel GROUP BY a")
-    assert {tuple(row) for row in found} == {
-        *((str(one), "4") for one in range(3)),
+    answer = sql.execute(f"SELECT a, count(*) FROM {DATABASE}.parallel GROUP BY a")
+    assert {tuple(row) for row in answer} == {
+        *((str(number), "4") for number in range(3)),
         ("10", "1"),
         ("11", "1"),
     }
@@ -299,14 +301,14 @@ def test_files_are_ingested_once(
     assert main(["ingest", f"{DATABASE}.filed", f"{tmp_path}/*.parquet", *arguments]) == 0
     assert [row[0] for row in rows(sql, "filed")] == ["1", "2", "3", "4", "9"]
     asked = [
-        one
-        for one in client.call("show_compact", types.ShowCompactRequest()).compacts
-        if one.tablename == "filed"
+        compact
+        for compact in client.call("show_compact", types.ShowCompactRequest()).compacts
+        if compact.tablename == "filed"
     ]
-    assert [one.type for one in asked] == [types.CompactionType.MINOR]
+    assert [compaction.type for compaction in asked] == [types.CompactionType.MINOR]
 
 
-def test_the_command_tells_how_far_it_is(
+def test_the_command_prints_its_progress(
     client: Any, tmp_path: Path, source: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table(client, "told")
@@ -319,7 +321,7 @@ def test_the_command_tells_how_far_it_is(
     assert "6,000 records of 3 files" in stdout
     # Nobody watches: a line instead.
     assert main([*command, "--name", "again"]) == 0
-    size = sum(one.stat().st_size for one in tmp_path.iterdir())
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
     line = rf"{DATABASE}\.told: [\d,]+ records committed, \d+% of {size:,} bytes, [\d,]+ records/s\n"
     assert re.fullmatch(line, capsys.readouterr().err)
 

@@ -139,7 +139,7 @@ def json_records() -> list[bytes]:
     ]
     values += [(column, text) for column, texts in JSON_NESTED.items() for text in texts]
     records = [f'{{"id":{number},"{column}":{value}}}' for number, (column, value) in enumerate(values)]
-    return [one.encode() for one in [*records, *JSON_WHOLE]]
+    return [record.encode() for record in [*records, *JSON_WHOLE]]
 
 
 def is_json(text: str) -> bool:
@@ -242,7 +242,7 @@ def delimited_records() -> list[bytes]:
         fields = dict.fromkeys(columns, r"\N") | {"id": str(number), column: value}
         records.append("|".join(fields.values()))
     records += ["1001", "1002|true", "1003" + "|1" * 30, "", "|", "1004|true|", r"1005\|true"]
-    return [one.encode() for one in records]
+    return [record.encode() for record in records]
 
 
 LAZY_NESTED = {
@@ -267,7 +267,7 @@ def regex_records() -> list[bytes]:
         if (column, value) != ("b", ""):
             fields = dict.fromkeys(columns, "~") | there | {"id": str(number), column: value}
             records.append("|".join(fields.values()))
-    return [one.encode() for one in [*records, "no match", "", "x|" + records[0]]]
+    return [record.encode() for record in [*records, "no match", "", "x|" + records[0]]]
 
 
 CASES = [
@@ -314,14 +314,16 @@ def test_the_writer_reads_what_the_serde_reads(
     if not case.fails:
         lenient = judge.ours("null", records)
         for record, hives, ours in unlike(records, judge.hive(records), lenient):
-            told = [(one, other) for one, other in zip(hives, ours, strict=True) if one != other]
+            differences = [
+                (theirs, other) for theirs, other in zip(hives, ours, strict=True) if theirs != other
+            ]
             # Where RegexSerDe has no true it has a false.
-            assert REFUSED & set(record.split("|")) or told == [("false", None)], (record, told)
+            assert REFUSED & set(record.split("|")) or differences == [("false", None)], (record, differences)
 
 
 def unlike(records: Sequence[bytes], hives: Iterable[Any], ours: Iterable[Any]) -> list[tuple[str, Any, Any]]:
     rows = zip(records, hives, ours, strict=True)
-    return [(record.decode(), one, other) for record, one, other in rows if one != other]
+    return [(record.decode(), theirs, other) for record, theirs, other in rows if theirs != other]
 
 
 class Judge:
@@ -344,12 +346,12 @@ class Judge:
             )
 
     def hive(self, records: Sequence[bytes]) -> list[Any]:
-        """What Hive makes of each."""
+        """Return Hive's value of each record."""
         self._file.write_bytes(b"".join(record + b"\n" for record in records))
         return list(self._sql.execute(f"SELECT * FROM {DATABASE}.{self._case.name}_text"))
 
     def ours(self, malformed: Malformed, records: Sequence[bytes]) -> list[Any]:
-        """What Hive reads of what the writer has made of each; ``None`` of bad ones."""
+        """Return Hive's rows of the records that the writer made; ``None`` of bad ones."""
         bad: set[int] = set()
 
         def put_aside(letter: DeadLetter) -> None:

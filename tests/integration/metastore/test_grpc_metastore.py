@@ -1,4 +1,4 @@
-"""What works on metastores, works over gRPC: a replication, a remote, the doctor, hmsclient, a hook."""
+"""A replication, a remote, the doctor, hmsclient and a hook work over gRPC as over Thrift."""
 
 from __future__ import annotations
 
@@ -73,26 +73,26 @@ def test_a_replication_and_its_failover(
         source_settings = stack.enter_context(tls_and_token(source.uri, tmp_path / "tokens"))
         front = stack.enter_context(grpc_gateway(target.uri))
         target_settings = MetastoreSettings(uris=(f"grpc://127.0.0.1:{front.port}",))
-        one = Scheduled(
+        site = Scheduled(
             stack.enter_context(MetastorePool(source_settings, 4)),
             stack.enter_context(MetastorePool(target_settings, 4)),
             policy,
             spark,
         )
-        first = one.cycle()
-        assert one.jobs.count("copy") == 1
+        first = site.cycle()
+        assert site.jobs.count("copy") == 1
         hive_sql_source.execute(f"INSERT INTO {ROWS}.t PARTITION (p) VALUES (3, 'later')")
         hive_sql_source.execute(f"DELETE FROM {ROWS}.t WHERE id = 1")
-        second = one.cycle()
+        second = site.cycle()
         assert second.dump != first.dump
-        assert one.cycle().idle
-        one.verify().raise_if_different()
+        assert site.cycle().idle
+        site.verify().raise_if_different()
         with connected(target) as client:
             assert client.list_partition_names(COPY, "t") == ["p=a", "p=b", "p=later"]
-        start_failover(one.source, one.target, policy)
-        one.cycle()
-        report = switch_roles(one.source, one.target, policy)
-        back = Scheduled(one.target, one.source, report.policy, spark)
+        start_failover(site.source, site.target, policy)
+        site.cycle()
+        report = switch_roles(site.source, site.target, policy)
+        back = Scheduled(site.target, site.source, report.policy, spark)
         hive_sql_target.execute(f"INSERT INTO {COPY}.t PARTITION (p) VALUES (4, 'back')")
         back.cycle()
         back.verify().raise_if_different()
@@ -134,14 +134,14 @@ def test_the_command_line_and_the_hook(
         "AIRFLOW_CONN_HIVE_GRPC", json.dumps({"conn_type": "hive_federation", "extra": {"uris": uri}})
     )
     hook = HiveMetastoreHook("hive_grpc")
-    works, told = hook.test_connection()
-    assert works, told
+    works, message = hook.test_connection()
+    assert works, message
     with closing(hook.get_conn()) as hms:
         assert hms.get_table(DATABASE, "ext").tableName == "ext"
 
 
 def test_a_gateway_outlives_its_metastore(target: EmbeddedMetastore) -> None:
-    """Down, it says so; a write that was not sent is no write of unknown outcome."""
+    """A gateway that is down has its own error; a write that was not sent has no unknown outcome."""
     with (
         grpc_gateway("thrift://127.0.0.1:1") as lame,
         grpc_gateway(target.uri) as well,

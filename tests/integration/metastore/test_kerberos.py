@@ -1,4 +1,4 @@
-"""Metastores that ask who we are: Kerberos by MIT's KDC, passwords by Hive 4."""
+"""Metastores that authenticate their clients: Kerberos by MIT's KDC, passwords by Hive 4."""
 
 from __future__ import annotations
 
@@ -224,12 +224,12 @@ def _require_gssapi(factory: pytest.TempPathFactory) -> None:
 
 
 def _java_with_gssapi() -> Java:
-    if (found := _find_java_with_gssapi()) is None:
+    if (java := _find_java_with_gssapi()) is None:
         install("openjdk-17-jre-headless")
-        found = _find_java_with_gssapi()
-    if found is None:
+        java = _find_java_with_gssapi()
+    if java is None:
         pytest.skip("needs a Java of 17 to 23 with GSSAPI (package openjdk-17-jre-headless)")
-    return found
+    return java
 
 
 def _find_java_with_gssapi() -> Java | None:

@@ -104,9 +104,9 @@ def test_an_acid_table_with_constraints_stays_one(client: MetastoreClient) -> No
     client.create_table(table("acid"), constraints=rules)
     made = client.get_table(DATABASE, "acid")
     assert (made.tableType, (made.parameters or {})["transactional"]) == ("MANAGED_TABLE", "true")
-    found = client.get_table_constraints(DATABASE, "acid")
-    assert [key.pk_name for key in found.primaryKeys or []] == ["pk"]
-    assert [key.nn_name for key in found.notNullConstraints or []] == ["nn"]
+    constraints = client.get_table_constraints(DATABASE, "acid")
+    assert [key.pk_name for key in constraints.primaryKeys or []] == ["pk"]
+    assert [key.nn_name for key in constraints.notNullConstraints or []] == ["nn"]
     assert client.list_tables(DATABASE, kind="MANAGED_TABLE") == ["acid"]
     with pytest.raises(NoSuchObjectError, match="nothing"):
         client.get_table(DATABASE, "nothing")
@@ -136,14 +136,14 @@ def test_reading_and_writing_back_changes_nothing(client: MetastoreClient) -> No
 
 def test_a_change_on_condition(client: MetastoreClient) -> None:
     client.create_table(table("conditional", external=True))
-    found = client.get_table(DATABASE, "conditional")
-    found.parameters = {**(found.parameters or {}), "mark": "1"}
-    client.alter_table(DATABASE, "conditional", found)
-    found.parameters["mark"] = "2"
-    client.alter_table(DATABASE, "conditional", found, expected_parameter=("mark", "1"))
-    found.parameters["mark"] = "3"
+    definition = client.get_table(DATABASE, "conditional")
+    definition.parameters = {**(definition.parameters or {}), "mark": "1"}
+    client.alter_table(DATABASE, "conditional", definition)
+    definition.parameters["mark"] = "2"
+    client.alter_table(DATABASE, "conditional", definition, expected_parameter=("mark", "1"))
+    definition.parameters["mark"] = "3"
     with pytest.raises(MetastoreServerError, match="has been modified"):
-        client.alter_table(DATABASE, "conditional", found, expected_parameter=("mark", "1"))
+        client.alter_table(DATABASE, "conditional", definition, expected_parameter=("mark", "1"))
     assert (client.get_table(DATABASE, "conditional").parameters or {})["mark"] == "2"
 
 
@@ -159,25 +159,27 @@ def test_partitions(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) ->
 
     names = client.list_partition_names(DATABASE, "parts")
     assert len(names) == 22
-    at_once = {tuple(one.values or []): one for one in client.iter_partitions(DATABASE, "parts")}
+    at_once = {
+        tuple(partition.values or []): partition for partition in client.iter_partitions(DATABASE, "parts")
+    }
     by_name = client.iter_partitions(DATABASE, "parts", names=names, batch_size=5)
-    assert at_once == {tuple(one.values or []): one for one in by_name}
+    assert at_once == {tuple(partition.values or []): partition for partition in by_name}
     _in_pages(monkeypatch, 3)
     in_pages = list(client.iter_partitions(DATABASE, "parts"))
     assert len(in_pages) == len(names)
-    assert at_once == {tuple(one.values or []): one for one in in_pages}
+    assert at_once == {tuple(partition.values or []): partition for partition in in_pages}
     assert set(at_once) == {(day, str(h)) for day in days for h in range(7)} | {(days[0], "7")}
 
     gone = [name for name in names if name.endswith("h=3")]
     client.drop_partitions(DATABASE, "parts", [*gone, "day=never/h=1"], delete_data=True)
     left = client.iter_partitions(DATABASE, "parts", names=[*gone, "day=2026-01-01/h=7"])
-    assert [one.values for one in left] == [["2026-01-01", "7"]]
+    assert [partition.values for partition in left] == [["2026-01-01", "7"]]
     with pytest.raises(NoSuchObjectError):
         client.drop_partitions(DATABASE, "parts", gone, delete_data=True, if_exists=False)
 
-    one = next(client.iter_partitions(DATABASE, "parts", names=["day=2026-01-01/h=7"]))
-    one.parameters = {**(one.parameters or {}), "v": "new"}
-    client.alter_partitions(DATABASE, "parts", [one])
+    changed = next(client.iter_partitions(DATABASE, "parts", names=["day=2026-01-01/h=7"]))
+    changed.parameters = {**(changed.parameters or {}), "v": "new"}
+    client.alter_partitions(DATABASE, "parts", [changed])
     again = next(client.iter_partitions(DATABASE, "parts", names=["day=2026-01-01/h=7"]))
     assert (again.parameters or {})["v"] == "new"
 
@@ -204,14 +206,18 @@ def test_pages_have_all_partitions(
     _in_pages(monkeypatch, 2)
     in_pages = list(client.iter_partitions(DATABASE, name))
     assert len(at_once) == len(in_pages) == len(values)
-    assert all(one in in_pages for one in at_once)
+    assert all(partition in in_pages for partition in at_once)
     # Of known names: those that a range holds for, and those among which lie many others.
     monkeypatch.setattr(partition_calls, "PARTITIONS_A_CALL", 1)
     names = sorted(client.list_partition_names(DATABASE, name))
-    for some in (names, names[1:], [names[0], names[-1]], [*names[:2], "k=gone"]):
-        found = client.get_partitions_of(DATABASE, name, some)
-        wanted = [one for one in at_once if partition_name(["k"], one.values or []) in some]
-        assert sorted(map(repr, found)) == sorted(map(repr, wanted)), some
+    for wanted_names in (names, names[1:], [names[0], names[-1]], [*names[:2], "k=gone"]):
+        partitions = client.get_partitions_of(DATABASE, name, wanted_names)
+        wanted = [
+            partition
+            for partition in at_once
+            if partition_name(["k"], partition.values or []) in wanted_names
+        ]
+        assert sorted(map(repr, partitions)) == sorted(map(repr, wanted)), wanted_names
 
 
 def _in_pages(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
@@ -223,17 +229,19 @@ def test_partitions_of_several_write_ids(client: MetastoreClient) -> None:
     client.create_table(table("written", keys=[types.FieldSchema(name="day", type="string")]))
     made = client.get_table(DATABASE, "written")
     partitions = [partition(made, str(number)) for number in range(6)]
-    for number, one in enumerate(partitions):
-        one.writeId = number // 2
+    for number, wire in enumerate(partitions):
+        wire.writeId = number // 2
     client.add_partitions(partitions)
     for write_ids in ([0, 1, 2, 0, 1, 2], [None] * 6):
-        found = list(client.iter_partitions(DATABASE, "written"))
-        for one, write_id in zip(found, write_ids, strict=True):
-            one.writeId = write_id
-            one.parameters = {**(one.parameters or {}), "v": str(write_id)}
-        client.alter_partitions(DATABASE, "written", found)
+        read = list(client.iter_partitions(DATABASE, "written"))
+        for wire, write_id in zip(read, write_ids, strict=True):
+            wire.writeId = write_id
+            wire.parameters = {**(wire.parameters or {}), "v": str(write_id)}
+        client.alter_partitions(DATABASE, "written", read)
         again = list(client.iter_partitions(DATABASE, "written"))
-        assert [(one.parameters or {})["v"] for one in again] == [str(one) for one in write_ids]
+        assert [(partition.parameters or {})["v"] for partition in again] == [
+            str(write_id) for write_id in write_ids
+        ]
     for delete_data in (False, True):
         client.drop_table(DATABASE, "written", delete_data=delete_data)
         client.create_table(table("written", keys=[types.FieldSchema(name="day", type="string")]))
@@ -244,11 +252,11 @@ def test_partitions_of_several_write_ids(client: MetastoreClient) -> None:
 def test_column_statistics(client: MetastoreClient, monkeypatch: pytest.MonkeyPatch) -> None:
     client.create_table(table("stats", external=True))
     client.set_column_statistics([column_statistics("stats")])
-    found = client.get_table_column_statistics(DATABASE, "stats")
-    assert found.tableStats == column_statistics("stats").statsObj
+    of_columns = client.get_table_column_statistics(DATABASE, "stats")
+    assert of_columns.tableStats == column_statistics("stats").statsObj
     with_stats = client.get_table(DATABASE, "stats", with_column_stats=True)
     assert with_stats.colStats is not None
-    assert with_stats.colStats.statsObj == found.tableStats
+    assert with_stats.colStats.statsObj == of_columns.tableStats
 
     client.create_table(table("stats_p", external=True, keys=[types.FieldSchema(name="d", type="string")]))
     made = client.get_table(DATABASE, "stats_p")
@@ -259,8 +267,11 @@ def test_column_statistics(client: MetastoreClient, monkeypatch: pytest.MonkeyPa
     assert {name: len(columns) for name, columns in statistics.items()} == {"d=x": 1, "d=y z": 1}
 
     def attached() -> dict[str, Any]:
-        found = client.iter_partitions(DATABASE, "stats_p", with_column_stats=True)
-        return {(one.values or [""])[0]: one.colStats and one.colStats.statsObj for one in found}
+        partitions = client.iter_partitions(DATABASE, "stats_p", with_column_stats=True)
+        return {
+            (partition.values or [""])[0]: partition.colStats and partition.colStats.statsObj
+            for partition in partitions
+        }
 
     at_once = attached()
     _in_pages(monkeypatch, 1)
@@ -279,8 +290,8 @@ def test_functions(client: MetastoreClient) -> None:
         resourceUris=[types.ResourceUri(resourceType=types.ResourceType.JAR, uri="file:/a.jar")],
     )
     client.create_function(function)
-    (found,) = client.get_functions(DATABASE)
-    assert (found.className, found.resourceUris) == (function.className, function.resourceUris)
+    (read,) = client.get_functions(DATABASE)
+    assert (read.className, read.resourceUris) == (function.className, function.resourceUris)
     client.drop_function(DATABASE, "twice")
     client.drop_function(DATABASE, "twice", if_exists=True)
     assert client.get_functions(DATABASE) == []
@@ -304,7 +315,7 @@ def test_transactions_write_ids_and_locks(client: MetastoreClient) -> None:
     lock = client.lock([component], txn_id=first)
     assert lock.state == types.LockState.ACQUIRED
     assert client.check_lock(lock.lockid or 0, txn_id=first).state == types.LockState.ACQUIRED
-    assert [one.txnid for one in client.show_locks(database=DATABASE, table="txn")] == [first]
+    assert [lock.txnid for lock in client.show_locks(database=DATABASE, table="txn")] == [first]
     beat = client.heartbeat_txn_range(first, second)
     assert (beat.aborted, beat.nosuch) == ([], [])
 
@@ -361,7 +372,7 @@ def test_hmsclient(client: MetastoreClient, settings: MetastoreSettings) -> None
     with hms_client(settings) as hms:
         assert DATABASE in hms.get_all_databases()
         assert hms.get_table(DATABASE, "hms").sd.cols[1].comment == "Straße"
-        assert [one.tableName for one in hms.get_table_objects_by_name(DATABASE, ["hms"])] == ["hms"]
+        assert [table.tableName for table in hms.get_table_objects_by_name(DATABASE, ["hms"])] == ["hms"]
         with pytest.raises(Exception, match="nothing table not found"):
             hms.get_table(DATABASE, "nothing")
 

@@ -44,8 +44,8 @@ def test_calls_large_answers_and_errors(over_http: str) -> None:
         made = client.get_table("metastore_client", "wide")
         values = [f"{number:04}" for number in range(1_000)]
         client.add_partitions([partition(made, value) for value in values])
-        found = list(client.iter_partitions("metastore_client", "wide"))
-        assert sorted((one.values or [""])[0] for one in found) == values
+        partitions = list(client.iter_partitions("metastore_client", "wide"))
+        assert sorted((partition.values or [""])[0] for partition in partitions) == values
         with pytest.raises(NoSuchObjectError, match="nothing") as caught:
             client.get_table("metastore_client", "nothing")
         assert caught.value.uri == over_http
@@ -55,8 +55,8 @@ def test_calls_large_answers_and_errors(over_http: str) -> None:
 
 def test_a_pool(over_http: str) -> None:
     with MetastorePool(MetastoreSettings(uris=(over_http,)), 2) as pool:
-        with pool.client() as one, pool.client() as other:
-            assert one.list_databases() == other.list_databases()
+        with pool.client() as first, pool.client() as other:
+            assert first.list_databases() == other.list_databases()
         with pool.client() as again:
             assert "default" in again.list_databases()
 

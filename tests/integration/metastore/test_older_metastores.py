@@ -26,7 +26,7 @@ def test_hive_2(hive_2: str) -> None:
         assert (client.get_tables(DATABASE, ["old"])[0].parameters or {})["c"] == "d"
         client.add_partitions([partition(made, value) for value in "xyz"])
         client.drop_partitions(DATABASE, "old", ["d=y"], delete_data=True)
-        assert [one.values for one in client.iter_partitions(DATABASE, "old")] == [["x"], ["z"]]
+        assert [partition.values for partition in client.iter_partitions(DATABASE, "old")] == [["x"], ["z"]]
         client.set_column_statistics([column_statistics("old", "d=x")])
         assert set(client.get_partitions_column_statistics(DATABASE, "old", ["d=x", "d=z"])) == {"d=x"}
         assert client.get_table_constraints(DATABASE, "old").checkConstraints == []
@@ -50,7 +50,11 @@ def test_hive_3(hive_3: str) -> None:
         assert (made.tableType, (made.parameters or {})["transactional"]) == ("MANAGED_TABLE", "true")
         client.add_partitions([partition(made, value) for value in "xyz"])
         assert client.list_partition_names(DATABASE, "acid") == ["d=x", "d=y", "d=z"]
-        assert [one.values for one in client.iter_partitions(DATABASE, "acid")] == [["x"], ["y"], ["z"]]
+        assert [partition.values for partition in client.iter_partitions(DATABASE, "acid")] == [
+            ["x"],
+            ["y"],
+            ["z"],
+        ]
         client.set_column_statistics([column_statistics("acid", "d=x")])
         assert set(client.get_partitions_column_statistics(DATABASE, "acid", ["d=x", "d=z"])) == {"d=x"}
         assert client.get_table_constraints(DATABASE, "acid").primaryKeys == []
@@ -73,5 +77,5 @@ def test_hive_3(hive_3: str) -> None:
         client.drop_database(DATABASE, delete_data=True, cascade=True)
         findings = {finding.name: finding for finding in examine(client)}
         assert findings["version"].state == "warning"
-        # What getVersion of Hive 3.1 says.
+        # The answer of getVersion of Hive 3.1.
         assert "3.0" in findings["version"].detail

@@ -283,7 +283,7 @@ def test_a_key_of_an_agent(
             route = replace(good, hops=(replace(good.hops[0], keys=()),))
             with Tunnel(replace(route, agent=True)) as tunnel:
                 assert ask(tunnel.dial("127.0.0.1", echo, 20), b"open") == b"open"
-            # Not asked for, it is left alone.
+            # Without the setting it is left alone.
             with Tunnel(route) as tunnel, pytest.raises(TunnelAuthenticationError):
                 tunnel.dial("127.0.0.1", echo, 20)
         finally:
@@ -310,7 +310,7 @@ def test_a_metastore_through_two_hops(
     target: EmbeddedMetastore,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    files = {str(one.parent) for server in servers[:2] for one in (server.key, server.known_hosts)}
+    files = {str(path.parent) for server in servers[:2] for path in (server.key, server.known_hosts)}
     monkeypatch.setenv("HIVE_FEDERATION_REMOTE_SSH_FILES", os.pathsep.join(files))
     with MetastoreClient(
         MetastoreSettings(uris=(source.uri,), dialer=Tunnel(settings_for(*servers[:2])))

@@ -32,7 +32,7 @@ DAGS = [
 
 
 def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> str:
-    """Output of a command; its errors are told if it fails."""
+    """Return the output of a command; a failure shows its errors."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -75,10 +75,10 @@ def test_every_module_and_dag_is_imported(version: str, wheel: Path, tmp_path: P
     uv("pip", "sync", "--quiet", "--system-certs", "--python", python, "--require-hashes", lock)
     uv("pip", "install", "--quiet", "--python", python, "--no-deps", wheel)
     uv("pip", "check", "--quiet", "--python", python)
-    found = json.loads(run(python, CHECK, cwd=tmp_path, AIRFLOW_HOME="").splitlines()[-1])
-    assert found["imports"] == {}
-    assert found["dag_errors"] == {}
-    assert found["dags"] == DAGS
-    assert found["tables"] == ["a", "b", "c"]
+    report = json.loads(run(python, CHECK, cwd=tmp_path, AIRFLOW_HOME="").splitlines()[-1])
+    assert report["imports"] == {}
+    assert report["dag_errors"] == {}
+    assert report["dags"] == DAGS
+    assert report["tables"] == ["a", "b", "c"]
     (connection,) = get_provider_info()["connection-types"]
-    assert found["form"] == sorted(connection["conn-fields"])
+    assert report["form"] == sorted(connection["conn-fields"])

@@ -66,7 +66,7 @@ KEPT = ("derby.properties", "conf/metastore-site.xml", "sql-conf/hive-site.xml")
 
 @dataclass
 class Site:
-    """Servers that ask for secrets, and the directories of a run.
+    """Servers that need secrets, and the directories of a run.
 
     :param secrets: files that hold secrets, as users have them; everything else is below ``run``.
     """
@@ -95,7 +95,10 @@ class Site:
             "PLANTED_RUN": str(self.run),
             "PLANTED_SOURCE": f"file:{self.databases['source'].directory}",
             "PYTHONPATH": str(ROOT),
-            **{f"AIRFLOW_CONN_{name.upper()}": json.dumps(one) for name, one in self.connections.items()},
+            **{
+                f"AIRFLOW_CONN_{name.upper()}": json.dumps(connection)
+                for name, connection in self.connections.items()
+            },
         }
 
 
@@ -159,7 +162,7 @@ def with_ssh(site: Site, source: EmbeddedMetastore) -> None:
 
 
 def with_password(site: Site) -> EmbeddedMetastore:
-    """The target: it asks for a password, and lies behind a gateway."""
+    """The target: it needs a password, and lies behind a gateway."""
     password = site.plant("the metastore's password")
     asked = {
         "metastore.authentication": "CONFIG",
@@ -279,8 +282,8 @@ def with_clouds(site: Site) -> dict[str, Any]:
         site.connect(name, conn_type="aws", **secret, extra={**session, "region_name": "eu-central-1"})
     token = site.plant("the lake's token")
     lake = site.stack.enter_context(fake_lake(token))
-    for name, one in (("lake", token), ("wrong_lake", site.plant("a wrong token of the lake"))):
-        site.connect(name, conn_type="generic", host=lake, password=one, extra={"type": "rest"})
+    for name, password in (("lake", token), ("wrong_lake", site.plant("a wrong token of the lake"))):
+        site.connect(name, conn_type="generic", host=lake, password=password, extra={"type": "rest"})
     return {"storage_options": json.dumps(where), "secret_storage_options": json.dumps(keys)}
 
 
@@ -352,9 +355,9 @@ def full_run(site: Site, client: MetastoreClient, sql: HiveSql, source: Embedded
     parameters = {name: to_json(client.get_database(name)) for name in names}
     for name in names:
         for table in client.list_tables(name):
-            found: Any = client.get_table(name, table)
-            partitions = client.iter_partitions(name, table) if found.partitionKeys else ()
-            parameters[f"{name}.{table}"] = [to_json(found), *map(to_json, partitions)]
+            definition: Any = client.get_table(name, table)
+            partitions = client.iter_partitions(name, table) if definition.partitionKeys else ()
+            parameters[f"{name}.{table}"] = [to_json(definition), *map(to_json, partitions)]
     return Ran(site, states, watched, parameters, codes)
 
 
@@ -434,7 +437,7 @@ def test_the_run_was_a_full_one(ran: Ran) -> None:
     assert f"{DATABASE}.t" in ran.parameters
     assert "planted_mirror.e" in ran.parameters
     assert {"planted_glue", "planted_iceberg"} <= ran.parameters.keys()
-    assert any("copy-files" in one for one in ran.watched.commands)
+    assert any("copy-files" in command for command in ran.watched.commands)
     assert (ran.site.run / "lineage.jsonl").stat().st_size
     assert "wrong_password" in (ran.site.run / "errors.txt").read_text(encoding="utf-8")
     assert "TunnelSettings" in (ran.site.run / "reprs.txt").read_text(encoding="utf-8")
@@ -442,8 +445,8 @@ def test_the_run_was_a_full_one(ran: Ran) -> None:
 
 def test_no_secret_is_in_a_file(ran: Ran) -> None:
     """Logs of Airflow, its tasks, Spark, the gateway and the metastore; dumps, lineage, errors and reprs."""
-    directories = [one.directory for one in ran.site.databases.values()]
-    kept = {one / name for one in directories for name in KEPT}
+    directories = [database.directory for database in ran.site.databases.values()]
+    kept = {directory / name for directory in directories for name in KEPT}
     assert {path.stat().st_mode & 0o777 for path in kept if path.exists()} == {0o600}
     spawned = {ran.site.run / "spawned.jsonl"}
     assert in_files(ran.site.planted, [ran.site.run, *directories], but=kept | spawned) == []

@@ -55,8 +55,8 @@ class Trial:
         self._settings = MetastoreSettings(uris=(uri,))
         self._remote, self._engine, self._place, self._far = remote, engine, place, far
         self._numbers = itertools.count()
-        #: What the engines said, to be seen when a test fails.
-        self.told: list[str] = []
+        #: The engines' errors, shown when a test fails.
+        self.lines: list[str] = []
 
     def outcome(
         self, attempt: Attempt, kind: str, *, whole_database: bool = False, before: Sequence[str] = ()
@@ -80,33 +80,33 @@ class Trial:
             local_table(near, database, kind, place / "own")
             names = {"t": f"{database}.{kind}", "o": f"{database}.own", "db": database}
             names |= {"in": f"{place}/in", "dir": f"{place}/dir"}
-            said = self._engine([*before, *attempt.statements(kind, names)], kind)
+            errors = self._engine([*before, *attempt.statements(kind, names)], kind)
             changed = self._remote.changed()
-            self.told.append(
-                f"{kind} {attempt.name}: {'changed; ' if changed else ''}{' '.join(said.split())[-300:]}"
+            self.lines.append(
+                f"{kind} {attempt.name}: {'changed; ' if changed else ''}{' '.join(errors.split())[-300:]}"
             )
             if changed:
                 self._remote.mend()
                 assert not self._remote.changed(), "the remote's definitions have changed"
             with suppress(NoSuchObjectError):
                 near.drop_database(database, delete_data=False, cascade=True)
-        return REMOTE if changed else REFUSED if said else LINK_ONLY
+        return REMOTE if changed else REFUSED if errors else LINK_ONLY
 
     def outcomes(self, attempt: Attempt, group: str, kinds: Sequence[str]) -> str:
         """Try a statement on each kind of a group; the cell of the page."""
         if group not in attempt.only:
             return ""
-        found = [self.outcome(attempt, kind) for kind in kinds if kind in GROUPS[group]]
-        return " / ".join(sorted(set(found)))
+        outcomes = [self.outcome(attempt, kind) for kind in kinds if kind in GROUPS[group]]
+        return " / ".join(sorted(set(outcomes)))
 
 
 @contextmanager
 def hive(sql: HiveSql) -> Iterator[Engine]:
     def run(statements: Sequence[str], kind: str) -> str:
         del kind
-        for one in statements:
+        for statement in statements:
             try:
-                sql.execute(one)
+                sql.execute(statement)
             except HiveSqlError as error:
                 return str(error)
         return ""
@@ -133,10 +133,12 @@ def page() -> dict[str, list[str]]:
 
 
 def compare(trial: Trial, attempts: Sequence[Attempt], kinds: Sequence[str], first: int) -> None:
-    found = {one.name: [trial.outcomes(one, group, kinds) for group in GROUPS] for one in attempts}
+    outcomes = {
+        attempt.name: [trial.outcomes(attempt, group, kinds) for group in GROUPS] for attempt in attempts
+    }
     expected = {name: cells[first : first + len(GROUPS)] for name, cells in page().items()}
     expected = {name: cells for name, cells in expected.items() if any(cells)}
-    assert found == expected, "\n".join(trial.told)
+    assert outcomes == expected, "\n".join(trial.lines)
 
 
 @pytest.mark.slow
@@ -158,19 +160,26 @@ def test_spark(source: EmbeddedMetastore, hive_2: str, remote: Remote, tmp_path:
     with spark(hive_2, tmp_path) as engine:
         trial = Trial(hive_2, remote, engine, tmp_path, source.uri)
         compare(trial, SPARK, SPARKS_KINDS, len(GROUPS))
-        # And what the page says of settings.
+        # The page describes settings, too.
         inserts = [
-            one for one in SPARK if one.name.startswith(("INSERT", "DataFrameWriter.insert", "SET SERDE"))
+            statement
+            for statement in SPARK
+            if statement.name.startswith(("INSERT", "DataFrameWriter.insert", "SET SERDE"))
         ]
         tried = {
-            (one.name, kind): trial.outcome(one, kind, before=NO_WRITERS)
-            for one in inserts
+            (insert.name, kind): trial.outcome(insert, kind, before=NO_WRITERS)
+            for insert in inserts
             for kind, group in (("orc", "plain"), ("parquet_p", "partitioned"))
-            if group in one.only
+            if group in insert.only
         }
-        loads = [one for one in SPARK if one.name.startswith("LOAD") or one in inserts]
-        tried |= {(one.name, "guarded"): trial.outcome(one, "parquet_p", before=["GUARDED"]) for one in loads}
-    assert set(tried.values()) == {REFUSED}, (tried, trial.told)
+        loads = [
+            statement for statement in SPARK if statement.name.startswith("LOAD") or statement in inserts
+        ]
+        tried |= {
+            (statement.name, "guarded"): trial.outcome(statement, "parquet_p", before=["GUARDED"])
+            for statement in loads
+        }
+    assert set(tried.values()) == {REFUSED}, (tried, trial.lines)
 
 
 @pytest.mark.slow
@@ -183,15 +192,18 @@ def test_settings_that_close_the_rest_in_hive(
     tmp_path: Path,
 ) -> None:
     """Hive's hook for read-only databases; its authorization by the rights of the store."""
-    risky = [one for one in HIVE if any(cell.startswith("**") for cell in page()[one.name])]
+    risky = [statement for statement in HIVE if any(cell.startswith("**") for cell in page()[statement.name])]
     assert risky
-    trials = [(one, kind) for one in risky for kind in HIVES_KINDS if kind not in ACID]
+    trials = [(statement, kind) for statement in risky for kind in HIVES_KINDS if kind not in ACID]
     with hive(hive_sql_target) as engine:
         trial = Trial(target.uri, remote, engine, tmp_path / "hook", source.uri)
         hive_sql_target.set("hive.exec.pre.hooks", HOOK)
-        hooked = {(one.name, kind): trial.outcome(one, kind, whole_database=True) for one, kind in trials}
+        hooked = {
+            (statement.name, kind): trial.outcome(statement, kind, whole_database=True)
+            for statement, kind in trials
+        }
         hive_sql_target.set("hive.exec.pre.hooks", "")
-    assert set(hooked.values()) == {REFUSED}, (hooked, trial.told)
+    assert set(hooked.values()) == {REFUSED}, (hooked, trial.lines)
     settings = {
         "hive.security.authorization.enabled": "true",
         "hive.security.authorization.manager": BY_STORE,
@@ -199,9 +211,9 @@ def test_settings_that_close_the_rest_in_hive(
     with HiveSql(target, settings=settings) as sql, hive(sql) as engine, remote.not_writable():
         trial = Trial(target.uri, remote, engine, tmp_path / "store", source.uri)
         # It judges by the directory of the table, which a partitioned link has here.
-        plain = [(one, kind) for one, kind in trials if kind in PLAIN]
-        stored = {(one.name, kind): trial.outcome(one, kind) for one, kind in plain}
+        plain = [(statement, kind) for statement, kind in trials if kind in PLAIN]
+        stored = {(statement.name, kind): trial.outcome(statement, kind) for statement, kind in plain}
     assert set(stored.values()) == {REFUSED}, (
-        {one: what for one, what in stored.items() if what != REFUSED},
-        trial.told,
+        {attempt: outcome for attempt, outcome in stored.items() if outcome != REFUSED},
+        trial.lines,
     )

@@ -199,12 +199,15 @@ def test_hive_joins_a_local_and_a_remote_table(
     assert len(hive_sql_target.execute(f"SELECT * FROM {NEAR}.town")) == 2
     assert len(hive_sql_target.execute(f"SELECT * FROM {NEAR}.visit")) == 3
     with MetastoreClient(MetastoreSettings(uris=(near.uri,))) as client:
-        for refuse in (table_layout, lambda one: compacted_table(client, one.dbName, one.tableName, None)):
+        for refuse in (
+            table_layout,
+            lambda described: compacted_table(client, described.dbName, described.tableName, None),
+        ):
             with pytest.raises(ConfigurationError, match=rf"stands for the remote table {FAR}\.city"):
                 refuse(client.get_table(NEAR, "town"))
     with pytest.raises(InvalidTable, match=rf"stands for the remote table {FAR}\.city"):
         stream_into(near, "town")
-    # A remote database says it once more, to a Hive that heeds it.
+    # A remote database is marked once more, for a Hive that heeds it.
     remotes.run(f"CREATE REMOTE DATABASE mirrored CONNECTED TO {FAR} {via(far)}")
     hive_sql_target.set("hive.exec.pre.hooks", f"{HOOKS}.EnforceReadOnlyDatabaseHook")
     with pytest.raises(HiveSqlError, match=r"(?i)read.?only"):
@@ -237,9 +240,9 @@ def test_a_link_has_what_the_remote_has(
     assert made.parameters["colour"] == "red"
     assert made.owner == "ada"
     with connected(near) as client:
-        places = {one.sd.location for one in client.iter_partitions(NEAR, "whole")}
+        places = {partition.sd.location for partition in client.iter_partitions(NEAR, "whole")}
     with connected(far) as client:
-        assert places == {one.sd.location for one in client.iter_partitions(FAR, "visit")}
+        assert places == {partition.sd.location for partition in client.iter_partitions(FAR, "visit")}
     # The same statement again changes nothing with IF NOT EXISTS, and fails without.
     remotes.run(f"CREATE REMOTE TABLE IF NOT EXISTS whole CONNECTED TO {FAR}.visit {via(far)}")
     with pytest.raises(
@@ -266,7 +269,10 @@ def test_a_refresh_applies_what_changed(
     assert not report.whole
     assert (report.partitions_added, report.partitions_altered, report.partitions_dropped) == (1, 1, 1)
     with connected(near) as client:
-        here = {one.values[0]: one.sd.location for one in client.iter_partitions(NEAR, "growing")}  # type: ignore[union-attr,index]
+        here = {
+            partition.values[0]: partition.sd.location
+            for partition in client.iter_partitions(NEAR, "growing")
+        }  # type: ignore[union-attr,index]
     assert sorted(here) == ["b", "c"]
     assert here["b"].endswith("_moved")  # type: ignore[union-attr]
     with connected(far) as client:
@@ -282,12 +288,16 @@ def test_a_refresh_applies_what_changed(
     for columns in (("id int", "name string", "more string"), ("id boolean", "name int")):
         with connected(far) as client:
             there: Any = client.get_table(FAR, "growing")
-            there.sd.cols = [types.FieldSchema(name=one.split()[0], type=one.split()[1]) for one in columns]
+            there.sd.cols = [
+                types.FieldSchema(name=column.split()[0], type=column.split()[1]) for column in columns
+            ]
             drop_link(client, Name(database=FAR, table="growing"))
             client.create_table(there)
         report = remotes.refresh(Kind.TABLE, name)
         assert report.altered == ["growing"]
-        assert [f"{one.name} {one.type}" for one in table(near, NEAR, "growing").sd.cols] == list(columns)
+        assert [f"{column.name} {column.type}" for column in table(near, NEAR, "growing").sd.cols] == list(
+            columns
+        )
     # All partitions went with the tables.
     with connected(near) as client:
         assert client.list_partition_names(NEAR, "growing") == []
@@ -369,7 +379,7 @@ def test_describe_and_show(remotes: Remotes, far: EmbeddedMetastore, near: Embed
     created = remotes.run("SHOW CREATE REMOTE TABLE shown")[0].rows[0][0]
     remotes.run("DROP REMOTE TABLE shown")
     remotes.run(created)
-    # The remote goes away: the link still describes it, and says so.
+    # The remote goes away: the link still describes it, and its state shows that.
     with connected(near) as client:
         link: Any = client.get_table(NEAR, "shown")
         gone = link.parameters["hive.federation.remote.properties"].replace(str(far.port), "1")
@@ -433,8 +443,10 @@ def test_partitions_in_several_batches(
 
     def many(numbers: range) -> list[types.Partition]:
         return [
-            types.Partition(dbName=FAR, tableName="many", values=[f"{one:04}"], sd=storage(f"{place}/{one}"))
-            for one in numbers
+            types.Partition(
+                dbName=FAR, tableName="many", values=[f"{number:04}"], sd=storage(f"{place}/{number}")
+            )
+            for number in numbers
         ]
 
     text_table(far, FAR, "many", rows={"p=first": ""})
@@ -456,7 +468,9 @@ def test_partitions_in_several_batches(
     assert (report.partitions_added, report.partitions_altered, report.partitions_dropped) == (501, 1, 2)
     assert not remotes.refresh(Kind.TABLE, name, whole=True).changed
     with connected(far) as client:
-        client.drop_partitions(FAR, "many", [f"p={one:04}" for one in range(500, 1400)], delete_data=False)
+        client.drop_partitions(
+            FAR, "many", [f"p={number:04}" for number in range(500, 1400)], delete_data=False
+        )
     report = remotes.refresh(Kind.TABLE, name)
     assert (report.whole, report.partitions_dropped) == (False, 900)
     with connected(far) as there, connected(near) as here:
@@ -514,7 +528,7 @@ def test_a_remote_that_vanishes_half_way(near: EmbeddedMetastore) -> None:
         assert (report.whole, report.created) == (True, ["parted"])
         report = remotes.refresh(Kind.DATABASE, Name(database="vanishing"), whole=True)
         assert not report.changed
-        # Whoever made the link anew and was killed before its partitions came: the names tell.
+        # A refresh that made the link anew and was killed before its partitions came: the names show it.
         with connected(near) as client:
             client.drop_partitions("vanishing", "t1", ["p=a"], delete_data=False)
         (changed,) = failing.get_tables("d", ["t1"])
@@ -526,7 +540,7 @@ def test_a_remote_that_vanishes_half_way(near: EmbeddedMetastore) -> None:
 
 
 class Counted(MemoryCatalog):
-    """A catalog that is asked for statistics by themselves, as Glue is."""
+    """A catalog that returns statistics by calls of their own, as Glue does."""
 
     def table_statistics(self, table: types.Table) -> list[types.ColumnStatisticsObj]:
         column = table.sd.cols[0]  # type: ignore[union-attr,index]

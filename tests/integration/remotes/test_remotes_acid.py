@@ -82,7 +82,7 @@ def test_transactional_tables(
         with pytest.raises(HiveSqlError, match="LOAD"):
             hive_sql_target.execute(f"LOAD DATA LOCAL INPATH '{tmp_path}' INTO TABLE acid_link.{table}")
 
-    # The column statistics are here; Hive does not answer from them what the files say otherwise.
+    # The column statistics are here; Hive answers from the files where they differ.
     with connected(target) as client:
         (statistics,) = client.get_table_column_statistics("acid_link", "counted").tableStats or []
         assert statistics.colName == "id"
@@ -126,8 +126,8 @@ def test_a_metastore_keeps_the_contract_of_catalogs(source: EmbeddedMetastore) -
     catalog = HiveCatalog(MetastoreSettings(uris=(source.uri,)))
     try:
         check_reader(catalog, root)
-        (found,) = catalog.find_partitions(CONTRACT, "parted", "p >= 'b' AND p < \"c\"")
-        assert found.values == ["b c"]
+        (partition,) = catalog.find_partitions(CONTRACT, "parted", "p >= 'b' AND p < \"c\"")
+        assert partition.values == ["b c"]
         assert isinstance(catalog, Reader)
         assert isinstance(catalog, EventSource)
         assert isinstance(catalog, MetastoreOwner)
@@ -135,7 +135,7 @@ def test_a_metastore_keeps_the_contract_of_catalogs(source: EmbeddedMetastore) -
         last = catalog.last_event_id()
         assert catalog.has_events_after(last)
         assert catalog.has_events_after(last - 3)
-        found = list(catalog.events(last - 3, last))
-        assert [event.eventId for event in found] == [last - 2, last - 1, last]
+        events = list(catalog.events(last - 3, last))
+        assert [event.eventId for event in events] == [last - 2, last - 1, last]
     finally:
         catalog.close()

@@ -146,14 +146,14 @@ def test_what_is_left_out_is_named(
         report = operator.execute({})
         logged = "".join(capfd.readouterr())
         assert report["skipped"].keys() == reasons.keys()
-        for one, why in reasons.items():
-            assert why in report["skipped"][one]
-            assert f"{one} is left out: {report['skipped'][one]}" in logged
+        for table, why in reasons.items():
+            assert why in report["skipped"][table]
+            assert f"{table} is left out: {report['skipped'][table]}" in logged
     capfd.readouterr()
     assert main(["remote", "refresh", "air_left_out", "--whole", "--metastore", "near"]) == 0
-    said = capfd.readouterr().err
-    for one, why in reasons.items():
-        assert any(line.startswith(f"{one}: left out: ") and why in line for line in said.splitlines())
+    stderr = capfd.readouterr().err
+    for table, why in reasons.items():
+        assert any(line.startswith(f"{table}: left out: ") and why in line for line in stderr.splitlines())
     DropRemoteOperator(task_id="drop", remote="air_left_out", kind="database", **LOCAL).execute({})
     with connected(metastores["far"]) as client:
         client.drop_database(name, delete_data=False, cascade=True)
@@ -218,7 +218,7 @@ def test_a_change_is_waited_for_once(visit: str, metastores: dict[str, EmbeddedM
         client.drop_table(FAR, "other", delete_data=False)
 
 
-def test_a_watcher_is_told_of_each_change_once(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
+def test_a_watcher_gets_each_change_once(visit: str, metastores: dict[str, EmbeddedMetastore]) -> None:
     path, fields = RemoteChangesTrigger(remote=visit, kind="table", poll_s=0.05, **LOCAL).serialize()
     assert path.endswith(".RemoteChangesTrigger")
 

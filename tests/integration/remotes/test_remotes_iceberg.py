@@ -142,14 +142,14 @@ def test_iceberg_tables_that_spark_writes(hive_2: str, iceberg: IcebergSpark, tm
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_what_icebergs_writers_do_through_a_link(hive_2: str, iceberg: IcebergSpark, tmp_path: Path) -> None:
-    """They do not know that it is a link: docs/remotes-writing.md says so, and what stops the worst."""
+    """Iceberg's writers do not know that it is a link; docs/remotes-writing.md has the remedy."""
     iceberg.sql("CREATE TABLE lake.w.t (id INT) USING iceberg")
     iceberg.sql("INSERT INTO lake.w.t VALUES (1), (2)")
     iceberg.sql("CREATE NAMESPACE hive.iceberg_writes")
     place = tmp_path / "lake" / "w" / "t"
 
     def files() -> set[Path]:
-        return {one for one in place.rglob("*") if one.is_file() and not one.name.startswith(".")}
+        return {path for path in place.rglob("*") if path.is_file() and not path.name.startswith(".")}
 
     with Remotes(MetastoreSettings(uris=(hive_2,)), database="iceberg_writes") as remotes:
         make = f"CREATE REMOTE TABLE t VIA 'iceberg' 'iceberg.table.path' = '{place}'"
@@ -171,5 +171,5 @@ def test_what_icebergs_writers_do_through_a_link(hive_2: str, iceberg: IcebergSp
         remotes.run("DROP REMOTE TABLE t")
         remotes.run(make)
         iceberg.sql("DROP TABLE hive.iceberg_writes.t PURGE")
-        assert not files() & {one for one in before if one.suffix == ".parquet"}
+        assert not files() & {path for path in before if path.suffix == ".parquet"}
     iceberg.sql("DROP NAMESPACE hive.iceberg_writes")

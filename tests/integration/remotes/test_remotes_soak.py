@@ -3,7 +3,7 @@
 Every statement of Hive changes the row ``number = 0`` as well, to the statement's own number. So whoever
 reads it knows which statement was the last, and what all rows must be by then.
 
-``HIVE_FEDERATION_SOAK_TXNS`` asks for more statements, ``HIVE_FEDERATION_SOAK_SEED`` for a seed told once.
+``HIVE_FEDERATION_SOAK_TXNS`` sets their number, ``HIVE_FEDERATION_SOAK_SEED`` the seed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Rows = dict[int, int]
 
 @dataclass
 class History:
-    """What the table held after each statement, and what has been done to it."""
+    """The rows of the table after each statement, and the statements."""
 
     states: list[Rows] = field(default_factory=lambda: [{MARK: 0, **dict.fromkeys(range(1, 40), 0)}])
     counts: Counter[str] = field(default_factory=Counter)
@@ -60,7 +60,7 @@ class History:
             del now[gone]
             new = 1000 + number
             now.update(dict.fromkeys([MARK, *changed, new], number))
-            wanted = ", ".join(f"struct({one}, {one == gone})" for one in (MARK, *chosen, new))
+            wanted = ", ".join(f"struct({column}, {column == gone})" for column in (MARK, *chosen, new))
             sql = (
                 f"MERGE INTO {FAR}.t USING (SELECT inline(array({wanted})) AS (number, gone)) s "
                 "ON t.number = s.number WHEN MATCHED AND s.gone THEN DELETE "
@@ -118,8 +118,8 @@ def test_each_answer_is_one_moment_of_the_owner(
             wait(working, return_when=FIRST_COMPLETED)
         finally:
             ended.set()
-        for one in working:
-            one.result()
+        for future in working:
+            future.result()
         read()
         remotes.run(f"DROP REMOTE DATABASE {NEAR}")
     print(dict(history.counts))

@@ -160,5 +160,5 @@ def test_spark_on_links(
 def listing(metastore: EmbeddedMetastore) -> list[tuple[str, int]]:
     """The files of the remote database, with their sizes."""
     roots = (metastore.external_warehouse, metastore.warehouse)
-    found = (path for root in roots for path in (root / f"{FAR}.db").rglob("*") if path.is_file())
-    return sorted((str(path), path.stat().st_size) for path in found)
+    paths = (path for root in roots for path in (root / f"{FAR}.db").rglob("*") if path.is_file())
+    return sorted((str(path), path.stat().st_size) for path in paths)

@@ -1,4 +1,4 @@
-"""What goes wrong outside of us is a typed error that names the thing, and the next run goes on from there.
+"""A failure outside of us is a typed error that names the object; the next run goes on from there.
 
 Other files prove the rest: peers that are no metastore, or never answer (test_metastore_calls), a file that
 vanishes while it is copied and a full disk under it (test_copy_job), a target that is not ours
@@ -31,6 +31,7 @@ from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.disks import disk
 from tests.support.dump_loading import load, published
 from tests.support.kills import Case
+from tests.support.observing import at_steps
 from tests.support.small_source import connected
 
 
@@ -62,7 +63,7 @@ def test_a_copy_plan_that_was_changed_before_the_job_reads_it(case: Case, tmp_pa
             plan.write_text("\n".join([changed, *rest, ""]), encoding="utf-8")
 
     with pytest.raises(DumpCorruptError, match="not the copy plan that the load has written"):
-        load(case, dump, change)
+        load(case, dump, at_steps(change))
     assert not outside.exists()
     assert not published(case)
     load(case, dump)
@@ -168,7 +169,7 @@ def test_a_target_that_dies_under_a_load(
 
     for step in ("copy", "create acid", "publish"):
         with pytest.raises(HiveFederationError) as caught:
-            load(case, dump, on_step=killing(before=step))
+            load(case, dump, observer=at_steps(killing(before=step)))
         assert isinstance(caught.value, MetastoreUnreachableError)
         assert target.uri in str(caught.value)
         target.restart()

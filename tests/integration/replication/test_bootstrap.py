@@ -101,11 +101,11 @@ def replica(
     root = tmp_path_factory.mktemp("bootstrap")
     with replication(
         source, target, spark, root, source_database=DATABASE, target_database="shop_copy"
-    ) as one:
-        aborted = abort_an_insert(one)
-        dump = one.dump()
-        one.load(dump.dump)
-        yield Replica(one, dump, aborted)
+    ) as site:
+        aborted = abort_an_insert(site)
+        dump = site.dump()
+        site.load(dump.dump)
+        yield Replica(site, dump, aborted)
 
 
 def make_external_table(source: EmbeddedMetastore, sql: HiveSql) -> None:
@@ -120,9 +120,9 @@ def make_external_table(source: EmbeddedMetastore, sql: HiveSql) -> None:
         sql.execute(f"ALTER TABLE shop.logs ADD PARTITION (day='{day}') LOCATION 'file:{directory}'")
 
 
-def abort_an_insert(one: Replication) -> int:
+def abort_an_insert(site: Replication) -> int:
     """Abort a write id whose rows lie in the table's directory; return it."""
-    with one.source.client() as client:
+    with site.source.client() as client:
         (txn_id,) = client.open_txns(1)
         component = types.LockComponent(
             type=types.LockType.SHARED_READ,
@@ -181,8 +181,8 @@ def test_hive_knows_where_the_replica_stands(replica: Replica, hive_sql_target: 
 
 
 def test_the_aborted_rows_never_left_the_source(replica: Replica) -> None:
-    one = replica.replication
-    with one.target.client() as client:
+    site = replica.replication
+    with site.target.client() as client:
         table: Any = client.get_table("shop_copy", "customers")
     directories = {path.name for path in Path(local_path(table.sd.location) or "").iterdir()}
     assert not any(f"_{replica.aborted:07d}" in name for name in directories)
@@ -199,24 +199,24 @@ def test_hive_answers_counts_from_the_replicated_statistics(
     assert hive_sql_target.execute("SELECT count(*) FROM shop_copy.customers") == [("2",)]
     with replica.replication.target.client() as client:
         table: Any = client.get_table("shop_copy", "customers", with_column_stats=True)
-    statistics = {one.colName: one.statsData for one in table.colStats.statsObj}
+    statistics = {statistics.colName: statistics.statsData for statistics in table.colStats.statsObj}
     assert statistics["id"].longStats.highValue == 2
 
 
 def test_partition_statistics_are_those_of_the_source(replica: Replica) -> None:
-    one = replica.replication
-    with one.source.client() as source, one.target.client() as target:
+    site = replica.replication
+    with site.source.client() as source, site.target.client() as target:
         names = source.list_partition_names(DATABASE, "orders")
         assert sorted(names) == sorted(target.list_partition_names("shop_copy", "orders"))
         assert "region=a%2Fb%3Ac%3D%25" in names
         expected = source.get_partitions_column_statistics(DATABASE, "orders", names)
-        found = target.get_partitions_column_statistics("shop_copy", "orders", names)
+        statistics = target.get_partitions_column_statistics("shop_copy", "orders", names)
     assert expected
-    assert sorted_by_column(found) == sorted_by_column(expected)
+    assert sorted_by_column(statistics) == sorted_by_column(expected)
 
 
 def sorted_by_column(statistics: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    return {name: sorted(columns, key=lambda one: one.colName) for name, columns in statistics.items()}
+    return {name: sorted(columns, key=lambda column: column.colName) for name, columns in statistics.items()}
 
 
 def test_constraints_point_at_the_replica(replica: Replica) -> None:
@@ -225,7 +225,7 @@ def test_constraints_point_at_the_replica(replica: Replica) -> None:
         bills: Any = client.get_table_constraints("shop_copy", "bills")
     assert [key.column_name for key in customers.primaryKeys] == ["id"]
     assert customers.notNullConstraints
-    assert [one.default_value for one in customers.defaultConstraints] == ["'nobody'"]
+    assert [constraint.default_value for constraint in customers.defaultConstraints] == ["'nobody'"]
     (foreign,) = bills.foreignKeys
     assert (foreign.pktable_db, foreign.fktable_db, foreign.fk_name) == (
         "shop_copy",
@@ -244,10 +244,10 @@ def test_the_database_keeps_its_properties_and_gets_hives_marks(replica: Replica
 
 
 def test_loading_again_changes_nothing(replica: Replica) -> None:
-    one = replica.replication
-    with one.target.client() as client:
+    site = replica.replication
+    with site.target.client() as client:
         before = client.get_current_notification_event_id()
-        one.load(replica.dump.dump)
+        site.load(replica.dump.dump)
         assert client.get_current_notification_event_id() == before
 
 

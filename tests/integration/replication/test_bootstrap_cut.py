@@ -37,19 +37,19 @@ def test_a_commit_above_an_open_write_id_waits_for_the_increments(
         "INSERT INTO cut.t VALUES (1), (2)",
     ):
         hive_sql_source.execute(statement)
-    with replication(source, target, spark, tmp_path, source_database="cut", name="cut") as one:
-        with one.source.client() as client:
+    with replication(source, target, spark, tmp_path, source_database="cut", name="cut") as site:
+        with site.source.client() as client:
             start = begin_drain(client, "cut")
-            # Begun after the bootstrap was asked for: not waited for, not aborted, not copied.
+            # Begun after the bootstrap began: not waited for, not aborted, not copied.
             (late,) = client.open_txns(1)
             client.allocate_table_write_ids("cut", "t", [late])
         hive_sql_source.execute("INSERT INTO cut.t VALUES (3)")
         hive_sql_source.execute("ANALYZE TABLE cut.t COMPUTE STATISTICS FOR COLUMNS")
-        dump = dump_bootstrap(one.source, one.policy, start)
-        one.load(dump.dump)
-        with one.source.client() as client:
+        dump = dump_bootstrap(site.source, site.policy, start)
+        site.load(dump.dump)
+        with site.source.client() as client:
             client.commit_txn(late)
-        report = one.verify(dump.dump)
+        report = site.verify(dump.dump)
     assert report.differences == []
     for from_statistics in ("true", "false"):
         hive_sql_target.set("hive.compute.query.using.stats", from_statistics)
@@ -66,13 +66,13 @@ def test_a_read_transaction_is_held_from_the_dump_to_the_end_of_the_load(
     with connected(source) as client:
         client.create_database(types.Database(name="leased"))
         make_table(client, "leased", "t")
-    with replication(source, target, spark, tmp_path, source_database="leased") as one:
-        dump = one.dump()
-        with one.source.client() as client:
+    with replication(source, target, spark, tmp_path, source_database="leased") as site:
+        dump = site.dump()
+        with site.source.client() as client:
             opened = client.get_open_txns()
             assert dump.lease in (opened.open_txns or ())
-        one.load(dump.dump)
-        with one.source.client() as client:
+        site.load(dump.dump)
+        with site.source.client() as client:
             opened = client.get_open_txns()
             assert dump.lease not in (opened.open_txns or ())
 
@@ -89,8 +89,8 @@ def test_the_sources_cleaner_leaves_what_is_to_be_copied(
             make_table(client, database, "t")
             for number in (1, 2):
                 append(spark, client, f"{database}.t", spark.sql(f"SELECT {number} a, 'x' b"))
-    with replication(source, target, spark, tmp_path, source_database="compacted_late") as one:
-        dump = one.dump()
+    with replication(source, target, spark, tmp_path, source_database="compacted_late") as site:
+        dump = site.dump()
         for database in ("compacted_late", "nobodys"):
             (report,) = compact_table(settings, f"{database}.t", CompactionKind.MAJOR, in_threads(1))
             assert report.state == "compacted"
@@ -98,7 +98,7 @@ def test_the_sources_cleaner_leaves_what_is_to_be_copied(
         patient = PollPolicy(timeout_s=120)
         assert wait_until(lambda: not list(cleaned.glob("delta_*")), patient)
         assert len(list(kept.glob("delta_*"))) == 2
-        one.load(dump.dump)
+        site.load(dump.dump)
         assert wait_until(lambda: not list(kept.glob("delta_*")), patient)
     copied = target.warehouse / "compacted_late.db" / "t"
     assert len(list(copied.glob("delta_*"))) == 2
@@ -142,8 +142,8 @@ def test_tables_that_refer_to_each_other_are_loaded(
                 catName="hive",
             )
             client.call("add_foreign_key", types.AddForeignKeyRequest(foreignKeyCols=[foreign]))
-    with replication(source, target, spark, tmp_path, source_database="cyclic") as one:
-        one.load(one.dump().dump)
+    with replication(source, target, spark, tmp_path, source_database="cyclic") as site:
+        site.load(site.dump().dump)
     with connected(target) as client:
         for child, parent in (("a", "b"), ("b", "a")):
             (foreign,) = client.get_table_constraints("cyclic", child).foreignKeys  # type: ignore[misc]
@@ -175,10 +175,10 @@ def test_plain_managed_tables_keep_their_kind(
         location = Path(table.sd.location.removeprefix("file:"))
         location.mkdir(parents=True, exist_ok=True)
         (location / "000000_0").write_bytes(b"")
-    with replication(old, new, spark, tmp_path, source_database="plain") as one:
-        dump = one.dump().dump
-        one.load(dump)
-        assert one.verify(dump).differences == []
+    with replication(old, new, spark, tmp_path, source_database="plain") as site:
+        dump = site.dump().dump
+        site.load(dump)
+        assert site.verify(dump).differences == []
     with connected(new) as client:
         made: Any = client.get_table("plain", "t")
     assert made.tableType == "MANAGED_TABLE"

@@ -34,8 +34,8 @@ TABLES = sorted(path.stem for path in GOLDEN.glob("*.json") if path.stem.startsw
 
 
 def description(table: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((GOLDEN / f"{table}.json").read_text(encoding="utf-8"))
-    return found
+    description: dict[str, Any] = json.loads((GOLDEN / f"{table}.json").read_text(encoding="utf-8"))
+    return description
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +46,13 @@ def replicated(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Replication]:
     root = tmp_path_factory.mktemp("golden")
-    with replication(source, target, spark, root, source_database=DATABASE) as one:
-        with one.source.client() as client:
+    with replication(source, target, spark, root, source_database=DATABASE) as site:
+        with site.source.client() as client:
             client.create_database(types.Database(name=DATABASE))
             for table in TABLES:
                 mount(client, table)
-        one.load(one.dump().dump)
-        yield one
+        site.load(site.dump().dump)
+        yield site
 
 
 def mount(client: MetastoreClient, name: str) -> None:
@@ -147,5 +147,5 @@ def test_partitions_keep_their_names(replicated: Replication) -> None:
             golden = description(name)
             keys = [key for key, _ in golden["partition_keys"]]
             if keys:
-                expected = {partition_name(keys, one["values"]) for one in golden["partitions"]}
+                expected = {partition_name(keys, partition["values"]) for partition in golden["partitions"]}
                 assert set(client.list_partition_names(DATABASE, name)) == expected

@@ -1,4 +1,4 @@
-"""A source whose change manager keeps what is removed: what an event tells of can be copied afterwards."""
+"""A source's change manager keeps removed files: the files of an event can be copied afterwards."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_what_was_removed_after_the_dump_is_fetched_from_the_change_manager(
     source = hive_metastore_factory("keeping", settings=settings)
     with (
         HiveSql(source, settings=settings) as sql,
-        cycles(source, target, (sql, hive_sql_target), tmp_path, source_database="keeping") as one,
+        cycles(source, target, (sql, hive_sql_target), tmp_path, source_database="keeping") as site,
     ):
-        one.write(
+        site.write(
             "CREATE DATABASE keeping WITH DBPROPERTIES ('repl.source.for' = 'keeping')",
             "CREATE TABLE keeping.t (id int) STORED AS ORC TBLPROPERTIES ('transactional'='true')",
             "CREATE TABLE keeping.p (id int) PARTITIONED BY (d string) STORED AS ORC "
@@ -43,25 +43,25 @@ def test_what_was_removed_after_the_dump_is_fetched_from_the_change_manager(
             "CREATE TABLE keeping.early (id int) STORED AS ORC TBLPROPERTIES ('transactional'='true')",
             "INSERT INTO keeping.early VALUES (7)",
         )
-        with one.source.client() as client:
-            first = dump_bootstrap(one.source, one.policy, begin_drain(client, "keeping"))
-        one.write("DROP TABLE keeping.early")
-        load_bootstrap(one.source, one.target, one.policy, first.dump, run_copy=run_copy)
+        with site.source.client() as client:
+            first = dump_bootstrap(site.source, site.policy, begin_drain(client, "keeping"))
+        site.write("DROP TABLE keeping.early")
+        load_bootstrap(site.source, site.target, site.policy, first.dump, run_copy=run_copy)
         assert hive_sql_target.execute("SELECT id FROM keeping_copy.early") == [("7",)]
         kept = len(list(root.iterdir()))
-        one.write(
+        site.write(
             "INSERT INTO keeping.t VALUES (2)",
             "INSERT INTO keeping.p PARTITION (d) VALUES (3, 'x'), (4, 'y')",
         )
-        dumped = one.dump()
+        dumped = site.dump()
         assert len(list(root.iterdir())) == kept
-        one.write("DROP TABLE keeping.t", "ALTER TABLE keeping.p DROP PARTITION (d = 'x')")
+        site.write("DROP TABLE keeping.t", "ALTER TABLE keeping.p DROP PARTITION (d = 'x')")
         assert len(list(root.iterdir())) >= kept + 3
-        one.load(dumped.dump)
+        site.load(dumped.dump)
         assert hive_sql_target.execute("SELECT id FROM keeping_copy.t ORDER BY id") == [("1",), ("2",)]
         assert hive_sql_target.execute("SELECT id FROM keeping_copy.p ORDER BY id") == [("3",), ("4",)]
-        one.cycle()
-        assert one.tables() == (["p"], ["p"])
-        one.assert_equal("SELECT ROW__ID, * FROM {db}.p")
-        with one.target.client() as client:
+        site.cycle()
+        assert site.tables() == (["p"], ["p"])
+        site.assert_equal("SELECT ROW__ID, * FROM {db}.p")
+        with site.target.client() as client:
             client.drop_database("keeping_copy", delete_data=True, cascade=True)

@@ -1,4 +1,4 @@
-"""Two cycles of one target: one works, the other says so; a cycle that was killed stands in nobody's way."""
+"""Of two cycles of one target, one works and the other fails; a killed cycle blocks none."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import CycleLostError, CycleRunningError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.progress.events import Event, LockRemoved
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import cycle_lock, markers
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock, holder_of
@@ -42,12 +43,12 @@ def locked(made: MetastorePool, **named: Any) -> CycleLock:
 
 def locks(client: MetastoreClient) -> list[Any]:
     """The locks of this file's target; other tests may have left theirs."""
-    found = client.show_locks(database=cycle_lock.LOCK_DATABASE)
-    return [one for one in found if one.tablename == DATABASE]
+    locks = client.show_locks(database=cycle_lock.LOCK_DATABASE)
+    return [lock for lock in locks if lock.tablename == DATABASE]
 
 
 def hold(uri: str) -> None:
-    """A process that takes the lock, says so and stays."""
+    """A process that takes the lock, prints a line and stays."""
     with MetastorePool(MetastoreSettings(uris=(uri,)), 2) as made, locked(made):
         print("held", flush=True)
         time.sleep(600)
@@ -65,15 +66,15 @@ def holder(target: EmbeddedMetastore) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_one_works_and_the_other_says_so_until_the_first_is_killed(
+def test_one_works_and_the_other_fails_until_the_first_is_killed(
     target: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
+    events: list[Event] = []
     with pool(target) as made:
         with holder(target) as first:
             with (
                 pytest.raises(CycleRunningError, match=rf"{DATABASE}: policy locked, process {first.pid} of"),
-                locked(made, progress=said.append),
+                locked(made, observer=events.append),
             ):
                 pass
             # The refused one has left nothing in the queue.
@@ -87,13 +88,14 @@ def test_one_works_and_the_other_says_so_until_the_first_is_killed(
         with connected(target) as client:
             assert holder_of(client, DATABASE) is None
 
-        # As from another machine: only its silence tells.
+        # As from another machine: only its silence shows its end.
         with holder(target) as second:
             second.kill()
         monkeypatch.setattr(cycle_lock, "_is_dead_here", lambda _: False)
-        with locked(made, silence_s=2.0, progress=said.append) as lock:
+        with locked(made, silence_s=2.0, observer=events.append) as lock:
             lock.check()
-        assert said[-1].endswith("is dead: its lock is removed.")
+        assert isinstance(events[-1], LockRemoved)
+        assert str(second.pid) in events[-1].holder
 
 
 def test_a_cycle_whose_lock_was_taken_over_stops(target: EmbeddedMetastore, tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ def test_a_cycle_whose_lock_was_taken_over_stops(target: EmbeddedMetastore, tmp_
 
 
 def test_a_higher_epoch_of_the_target_ends_a_cycle(target: EmbeddedMetastore, tmp_path: Path) -> None:
-    """The lock alone does not say so: the metastore of the locks was restored, for instance."""
+    """The lock alone does not show it: the metastore of the locks was restored, for instance."""
     policy = replace(POLICY, dump_root=f"file:{tmp_path}")
     with pool(target) as made, connected(target) as client:
         client.create_database(types.Database(name=DATABASE, parameters={markers.POLICY: policy.name}))

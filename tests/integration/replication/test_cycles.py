@@ -50,7 +50,7 @@ DROP TABLE cyc.gone"""
 class Scene:
     """A source database, its policy, and Hive on both sides."""
 
-    one: Scheduled
+    site: Scheduled
     source_sql: HiveSql
     target_sql: HiveSql
     files: Path
@@ -62,17 +62,17 @@ class Scene:
     def assert_equal(self, *tables: str) -> None:
         for table in tables:
             columns = "*" if table in {"v", "x"} else "ROW__ID, *"
-            found = rows(self.target_sql, f"SELECT {columns} FROM cyc_copy.{table}")
-            assert found == rows(self.source_sql, f"SELECT {columns} FROM cyc.{table}"), table
+            replicated = rows(self.target_sql, f"SELECT {columns} FROM cyc_copy.{table}")
+            assert replicated == rows(self.source_sql, f"SELECT {columns} FROM cyc.{table}"), table
 
     def parameters(self) -> dict[str, str]:
-        with self.one.target.client() as client:
+        with self.site.target.client() as client:
             return dict(client.get_database("cyc_copy").parameters or {})
 
     def tables(self) -> dict[str, Any]:
-        with self.one.target.client() as client:
-            found = client.get_tables("cyc_copy", client.list_tables("cyc_copy"))
-        return {str(table.tableName): table for table in found}
+        with self.site.target.client() as client:
+            tables = client.get_tables("cyc_copy", client.list_tables("cyc_copy"))
+        return {str(table.tableName): table for table in tables}
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def scene(
     files = source.external_warehouse / "cyc_files"
     files.mkdir(parents=True)
     (files / "a").write_text("1\n", encoding="utf-8")
-    with scheduled(source, target, spark, tmp_path, "cyc") as one:
-        scene = Scene(one, hive_sql_source, hive_sql_target, files)
+    with scheduled(source, target, spark, tmp_path, "cyc") as site:
+        scene = Scene(site, hive_sql_source, hive_sql_target, files)
         scene.write(SETUP)
         hive_sql_source.execute(
             f"CREATE EXTERNAL TABLE cyc.x (s string) STORED AS TEXTFILE LOCATION 'file:{files}'"
@@ -104,33 +104,33 @@ def scene(
 
 
 def test_a_database_is_kept_in_step(scene: Scene) -> None:
-    one = scene.one
-    planned = plan_cycle(one.source, one.target, one.policy)
+    site = scene.site
+    planned = plan_cycle(site.source, site.target, site.policy)
     assert (planned.kind, len(planned.tables)) == ("bootstrap", 6)
-    bootstrapped = one.cycle()
-    assert (bootstrapped.tables, one.jobs) == (6, ["copy", "verify"])
+    bootstrapped = site.cycle()
+    assert (bootstrapped.tables, site.jobs) == (6, ["copy", "verify"])
 
-    # Nothing to do: no Spark, and the target says how far it has got.
+    # Nothing to do: no Spark, and the target has its position.
     scene.source_sql.execute("CREATE DATABASE cyc_of_others")
-    idle = one.cycle()
-    assert (idle.idle, one.jobs) == (True, [])
+    idle = site.cycle()
+    assert (idle.idle, site.jobs) == (True, [])
     assert idle.event_id > bootstrapped.event_id
     assert scene.parameters()["repl.last.id"] == str(idle.event_id)
-    status = read_status(one.source, one.target, one.policy)
+    status = read_status(site.source, site.target, site.policy)
     assert (status.lag.events, status.lag.seconds, status.tables) == (0, 0.0, [])
 
     scene.write(CHANGES)
     (scene.files / "b").write_text("2\n", encoding="utf-8")
-    status = read_status(one.source, one.target, one.policy)
+    status = read_status(site.source, site.target, site.policy)
     assert status.lag.events > 0
-    with one.source.client() as source, one.target.client() as target:
-        lag = read_lag(source, target, one.policy)
+    with site.source.client() as source, site.target.client() as target:
+        lag = read_lag(source, target, site.policy)
     assert lag
     assert lag.events == status.lag.events
     assert {table.name for table in status.tables} == {"t", "p", "made", "gone", "x"}
     assert all(table.size_bytes > 0 for table in status.tables if table.name != "gone")
     before = scene.parameters()
-    planned = plan_cycle(one.source, one.target, one.policy)
+    planned = plan_cycle(site.source, site.target, site.policy)
     assert {table.name: table.action for table in planned.tables} == {
         "t": "continue",
         "p": "continue",
@@ -142,11 +142,11 @@ def test_a_database_is_kept_in_step(scene: Scene) -> None:
     assert next(table for table in planned.tables if table.name == "p").partitions_added == ["d=new"]
     assert planned.size_bytes == sum(table.size_bytes for table in planned.tables)
     assert scene.parameters() == before
-    loaded = one.cycle()
-    assert one.jobs == ["copy", "verify"]
+    loaded = site.cycle()
+    assert site.jobs == ["copy", "verify"]
     scene.assert_equal("t", "p", "made", "v", "x")
     assert sorted(scene.tables()) == ["made", "p", "t", "tmp_a", "v", "x"]
-    report = one.verify()
+    report = site.verify()
     assert not report.differences
     assert {table.name: table.target_rows for table in report.tables if table.kind == "full_acid"} == {
         "t": 3,
@@ -160,53 +160,55 @@ def test_a_database_is_kept_in_step(scene: Scene) -> None:
     assert (cycles[-1].event_id, cycles[-1].transactions) == (loaded.event_id, 5)
     assert cycles[-1].size_bytes == planned.size_bytes
 
-    assert one.cycle().idle
-    assert one.jobs == []
+    assert site.cycle().idle
+    assert site.jobs == []
 
 
 def test_a_policy_that_changes_and_a_target_that_is_changed(scene: Scene) -> None:
-    one = scene.one
-    one.cycle()
+    site = scene.site
+    site.cycle()
     made = {name: table.id for name, table in scene.tables().items()}
 
-    one.change(exclude_tables="TMP_.*")
-    one.cycle()
+    site.change(exclude_tables="TMP_.*")
+    site.cycle()
     assert {name: table.id for name, table in scene.tables().items()} == {
         name: made[name] for name in made if name != "tmp_a"
     }
-    one.change(exclude_tables="")
-    one.cycle()
+    site.change(exclude_tables="")
+    site.cycle()
     assert sorted(scene.tables()) == sorted(made)
     assert scene.tables()["t"].id == made["t"]
     scene.assert_equal("tmp_a")
 
-    base = f"{one.policy.external_base}_elsewhere"
-    one.change(external_base=base)
-    one.cycle()
+    base = f"{site.policy.external_base}_elsewhere"
+    site.change(external_base=base)
+    site.cycle()
     assert scene.tables()["x"].sd.location == f"{base}{scene.files}"
     scene.assert_equal("x")
-    assert one.cycle().idle
-    assert not one.verify().differences
+    assert site.cycle().idle
+    assert not site.verify().differences
 
-    one.change(source_database="default")
+    site.change(source_database="default")
     with pytest.raises(ConfigurationError, match="was made of cyc"):
-        one.cycle()
-    one.change(source_database="cyc")
+        site.cycle()
+    site.change(source_database="cyc")
 
     place = Path(local_path(scene.tables()["x"].sd.location) or "")
     (place / "a").write_text("9\n", encoding="utf-8")
     (place / "more").write_text("9\n", encoding="utf-8")
-    found = one.verify().differences
-    assert {(one.table, one.what, Path(one.where).name) for one in found} == {
+    differences = site.verify().differences
+    assert {
+        (difference.table, difference.what, Path(difference.where).name) for difference in differences
+    } == {
         ("x", "file", "a"),
         ("x", "file", "more"),
         ("x", "rows", ""),
     }
     (place / "a").write_text("1\n", encoding="utf-8")
-    with scene.one.target.client() as client:
+    with scene.site.target.client() as client:
         client.drop_partitions("cyc_copy", "p", ["d=x"], delete_data=False)
     with pytest.raises(
         VerificationError, match=r"p d=x: partition: expected present, found missing"
     ) as caught:
-        one.verify().raise_if_different()
+        site.verify().raise_if_different()
     assert len(caught.value.differences) == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,6 +11,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import NoSuchObjectError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.progress.events import Event, TransactionsEnded, TransactionsOpen
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain, still_open
 from tests.support.small_source import connected, make_table
 
@@ -67,11 +68,11 @@ def test_only_writers_of_the_database_are_waited_for(client: MetastoreClient) ->
 def test_an_end_is_noticed_and_nothing_is_aborted(source: EmbeddedMetastore, client: MetastoreClient) -> None:
     txn_id = begin_write(client, "drained")
     start = begin_drain(client, "drained")
-    seen: list[tuple[int, ...]] = []
+    seen: list[Event] = []
     waits = threading.Event()
 
-    def on_wait(open_ids: Iterable[int]) -> None:
-        seen.append(tuple(open_ids))
+    def observe(event: Event) -> None:
+        seen.append(event)
         waits.set()
 
     def commit() -> None:
@@ -81,10 +82,10 @@ def test_an_end_is_noticed_and_nothing_is_aborted(source: EmbeddedMetastore, cli
 
     thread = threading.Thread(target=commit)
     thread.start()
-    assert drain(client, start, timeout_s=60, on_wait=on_wait) == ()
+    assert drain(client, start, timeout_s=60, observer=observe) == ()
     thread.join()
-    assert seen
-    assert set(seen) == {(txn_id,)}
+    assert set(seen[:-1]) == {TransactionsOpen(database="drained", transactions=(txn_id,))}
+    assert seen[-1] == TransactionsEnded(database="drained")
     assert still_open(client, start) == ()
 
 

@@ -108,21 +108,23 @@ class Side:
     database: str
     external: str
 
-    def said(self) -> dict[str, Any]:
-        """All the metastore says of the database, names and places made those of both sides."""
+    def contents(self) -> dict[str, Any]:
+        """Return all that the metastore has of the database; names and places become those of both sides."""
         with self.pool.client() as client:
-            found: dict[str, Any] = {"database": to_json(client.get_database(self.database))}
+            contents: dict[str, Any] = {"database": to_json(client.get_database(self.database))}
             for function in client.get_functions(self.database):
-                found[f"function {function.functionName}"] = to_json(function)
+                contents[f"function {function.functionName}"] = to_json(function)
             for name in client.list_tables(self.database):
                 table: Any = client.get_table(self.database, name, with_column_stats=True)
-                found[name] = to_json(table)
-                found[f"constraints of {name}"] = to_json(client.get_table_constraints(self.database, name))
+                contents[name] = to_json(table)
+                contents[f"constraints of {name}"] = to_json(
+                    client.get_table_constraints(self.database, name)
+                )
                 if table.partitionKeys:
-                    for one in client.iter_partitions(self.database, name, with_column_stats=True):
-                        wire: Any = one
-                        found[f"{name} {wire.values}"] = to_json(wire)
-        return {key: _lasting(json.loads(self._placed(json.dumps(value)))) for key, value in found.items()}
+                    for partition in client.iter_partitions(self.database, name, with_column_stats=True):
+                        wire: Any = partition
+                        contents[f"{name} {wire.values}"] = to_json(wire)
+        return {key: _lasting(json.loads(self._placed(json.dumps(value)))) for key, value in contents.items()}
 
     def _placed(self, text: str) -> str:
         for place, name in ((f"file:{self.metastore.warehouse}", "WAREHOUSE"), (self.external, "EXTERNAL")):
@@ -140,76 +142,76 @@ _OWN = {
 
 def _flat(value: Any, path: str = "") -> set[str]:
     if isinstance(value, dict):
-        return {line for key, one in value.items() for line in _flat(one, f"{path}.{key}")}
+        return {line for key, member in value.items() for line in _flat(member, f"{path}.{key}")}
     return {f"{path}: {value}"}
 
 
 def _lasting(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: _lasting(one)
-            for key, one in value.items()
-            if key not in _OWN and not is_side_parameter(key) and one not in (None, [])
+            key: _lasting(member)
+            for key, member in value.items()
+            if key not in _OWN and not is_side_parameter(key) and member not in (None, [])
         }
     if isinstance(value, list):
-        return sorted((_lasting(one) for one in value), key=repr)
+        return sorted((_lasting(member) for member in value), key=repr)
     return value
 
 
 class Scene:
-    def __init__(self, one: Cycles, source: EmbeddedMetastore, target: EmbeddedMetastore) -> None:
-        self.one = one
+    def __init__(self, site: Cycles, source: EmbeddedMetastore, target: EmbeddedMetastore) -> None:
+        self.site = site
         self.wrong: list[str] = []
-        policy = one.policy
+        policy = site.policy
         self.sides = (
-            Side(source, one.source, policy.source_database, f"file:{source.external_warehouse}"),
+            Side(source, site.source, policy.source_database, f"file:{source.external_warehouse}"),
             Side(
                 target,
-                one.target,
+                site.target,
                 policy.target_database,
                 f"{policy.external_base}{source.external_warehouse}",
             ),
         )
 
     def write(self, statements: str) -> None:
-        for statement in statements.format(db=self.one.policy.source_database).split("; "):
+        for statement in statements.format(db=self.site.policy.source_database).split("; "):
             try:
-                self.one.write(statement)
+                self.site.write(statement)
             except HiveSqlError as error:
                 self.wrong.append(f"{error}")
 
     def cycle(self) -> str:
         """A cycle; the dump that the target was loaded from last."""
-        one = self.one
-        dumped = dump_next_increment(one.source, one.target, one.policy)
+        site = self.site
+        dumped = dump_next_increment(site.source, site.target, site.policy)
         if dumped.idle:
-            return load_idle(one.target, one.policy, dumped.event_id).dump
-        return load_dump(one.source, one.target, one.policy, dumped.dump, run_copy=run_copy).dump
+            return load_idle(site.target, site.policy, dumped.event_id).dump
+        return load_dump(site.source, site.target, site.policy, dumped.dump, run_copy=run_copy).dump
 
     def assert_equal(self, after: str) -> None:
         dump = self.cycle()
-        source, target = (side.said() for side in self.sides)
+        source, target = (side.contents() for side in self.sides)
         for name in sorted(source.keys() | target.keys()):
             if source.get(name) != target.get(name):
                 a, b = (_flat(side.get(name)) for side in (source, target))
                 self.wrong.append(f"after {after}: {name}: source {sorted(a - b)}, target {sorted(b - a)}")
-        with self.one.target.client() as client:
-            layout, homes = find_layout(client, self.one.policy), TableIndex(DumpDirectory(dump))
-            found = database_differences(client, layout, homes)
-            found += metadata_differences(client, layout, homes, closely=set(homes))
-        self.wrong += [f"after {after}: {one}" for one in found]
+        with self.site.target.client() as client:
+            layout, homes = find_layout(client, self.site.policy), TableIndex(DumpDirectory(dump))
+            differences = database_differences(client, layout, homes)
+            differences += metadata_differences(client, layout, homes, closely=set(homes))
+        self.wrong += [f"after {after}: {difference}" for difference in differences]
 
     def event_types(self) -> set[str]:
         """The types of the source's events, of our database and of none."""
-        with self.one.source.client() as client:
-            found: list[Any] = list(client.iter_notification_events(0))
-        ours = {None, "", self.one.policy.source_database}
-        return {str(one.eventType) for one in found if one.dbName in ours}
+        with self.site.source.client() as client:
+            events: list[Any] = list(client.iter_notification_events(0))
+        ours = {None, "", self.site.policy.source_database}
+        return {str(event.eventType) for event in events if event.dbName in ours}
 
     def formats(self) -> set[str]:
-        with self.one.source.client() as client:
-            found: list[Any] = list(client.iter_notification_events(0))
-        return {str(one.messageFormat) for one in found}
+        with self.site.source.client() as client:
+            events: list[Any] = list(client.iter_notification_events(0))
+        return {str(event.messageFormat) for event in events}
 
 
 @pytest.fixture(params=[GZIP_FORMAT, JSON_FORMAT])
@@ -223,9 +225,9 @@ def scene(
     def made(source: EmbeddedMetastore, sql: HiveSql) -> Iterator[Scene]:
         sql.execute("CREATE DATABASE evt COMMENT 'of events'")
         sides = (sql, hive_sql_target)
-        with cycles(source, target, sides, tmp_path, source_database="evt") as one:
-            yield Scene(one, source, target)
-            with one.target.client() as client:
+        with cycles(source, target, sides, tmp_path, source_database="evt") as site:
+            yield Scene(site, source, target)
+            with site.target.client() as client:
                 client.drop_database("evt_copy", delete_data=True, cascade=True)
 
     if request.param == JSON_FORMAT:
@@ -238,18 +240,18 @@ def scene(
 
 def test_every_type_of_event(scene: Scene, request: pytest.FixtureRequest) -> None:
     message_format = request.node.callspec.params["scene"]
-    # A few at a time in Hive's default format; the other only says the same in other letters.
+    # A few at a time in Hive's default format; the other only writes the same in other letters.
     a_cycle = 3 if message_format == GZIP_FORMAT else 15
     for statement in SETUP.strip().split(";\n"):
         scene.write(statement)
-    scene.one.bootstrap()
+    scene.site.bootstrap()
     scene.assert_equal("the bootstrap")
     for lines in batched(STATEMENTS.strip().split("\n"), a_cycle):
         for line in lines:
             scene.write(line)
         scene.assert_equal(lines[-1])
     for call in CALLS:
-        with scene.one.source.client() as client:
+        with scene.site.source.client() as client:
             try:
                 call(client)
             except MetastoreError as error:

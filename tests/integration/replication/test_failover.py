@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from airflow_hive_federation.cli.replicate import policy_text, read_policy_file
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import CycleRunningError, FailoverError, TargetNotOursError
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.cycle import is_published
 from airflow_hive_federation.replication.failover import (
     FailoverReport,
@@ -32,6 +33,7 @@ from airflow_hive_federation.storage.plan_files import read_plan
 from tests.support.cycling import Scheduled, rows, scheduled
 from tests.support.incrementing import run_copy
 from tests.support.kills import KILLED, exiting_at, pool
+from tests.support.observing import at_steps
 from tests.support.small_source import commit_files, connected, make_small_source
 
 if TYPE_CHECKING:
@@ -44,15 +46,15 @@ TABLES = ("t", "p", "compacted", "x", "v")
 
 
 class Sites:
-    """Two sites, of which one replicates the other: ``one`` says which."""
+    """Two sites, of which one replicates the other; ``site`` is the present direction."""
 
-    def __init__(self, one: Scheduled, first_sql: HiveSql, second_sql: HiveSql) -> None:
-        self.one = one
-        self.sql = {one.policy.source_database: first_sql, one.policy.target_database: second_sql}
+    def __init__(self, site: Scheduled, first_sql: HiveSql, second_sql: HiveSql) -> None:
+        self.site = site
+        self.sql = {site.policy.source_database: first_sql, site.policy.target_database: second_sql}
         self.copied: list[str] = []
 
     def write(self, *statements: str) -> None:
-        database = self.one.policy.source_database
+        database = self.site.policy.source_database
         for statement in statements:
             self.sql[database].execute(statement.format(db=database))
 
@@ -64,32 +66,32 @@ class Sites:
             copied.extend(item.target for item in read_plan(plan))
             run_copy(plan, outcomes)
 
-        self.one._copy = copy  # type: ignore[method-assign]
-        self.one.cycle()
+        self.site._copy = copy  # type: ignore[method-assign]
+        self.site.cycle()
         return copied
 
     def fail_over(self) -> FailoverReport:
-        one = self.one
-        start_failover(one.source, one.target, one.policy)
+        site = self.site
+        start_failover(site.source, site.target, site.policy)
         self.cycle()
-        one.verify().raise_if_different()
-        report = switch_roles(one.source, one.target, one.policy)
-        self.one = Scheduled(one.target, one.source, report.policy, one.spark)
+        site.verify().raise_if_different()
+        report = switch_roles(site.source, site.target, site.policy)
+        self.site = Scheduled(site.target, site.source, report.policy, site.spark)
         return report
 
     def assert_equal(self) -> None:
-        policy = self.one.policy
+        policy = self.site.policy
         for table in TABLES:
             columns = "*" if table in {"x", "v"} else "ROW__ID, *"
-            found = [
+            answers = [
                 rows(self.sql[database], f"SELECT {columns} FROM {database}.{table}")
                 for database in (policy.source_database, policy.target_database)
             ]
-            assert found[0] == found[1], table
-        with self.one.source.client() as one, self.one.target.client() as other:
+            assert answers[0] == answers[1], table
+        with self.site.source.client() as source, self.site.target.client() as other:
             marks = [
                 dict(client.get_database(name).parameters or {})
-                for client, name in ((one, policy.source_database), (other, policy.target_database))
+                for client, name in ((source, policy.source_database), (other, policy.target_database))
             ]
         assert markers.TARGET_FOR not in marks[0]
         assert marks[1][markers.TARGET_FOR] == marks[1][markers.READ_ONLY] == "true"
@@ -107,8 +109,8 @@ def sites(
     files = source.external_warehouse / "fo_files"
     files.mkdir(parents=True)
     (files / "a").write_text("1\n", encoding="utf-8")
-    with scheduled(source, target, spark, tmp_path, "fo") as one:
-        sites = Sites(one, hive_sql_source, hive_sql_target)
+    with scheduled(source, target, spark, tmp_path, "fo") as site:
+        sites = Sites(site, hive_sql_source, hive_sql_target)
         sites.write(
             "CREATE DATABASE {db}",
             f"CREATE TABLE {{db}}.t (id int, s string) {ACID}",
@@ -138,24 +140,24 @@ def test_there_and_back_without_a_second_bootstrap(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert len(sites.cycle()) == 6
-    one = sites.one
+    site = sites.site
     with pytest.raises(FailoverError, match="not started"):
-        switch_roles(one.source, one.target, one.policy)
+        switch_roles(site.source, site.target, site.policy)
 
-    start_failover(one.source, one.target, one.policy)
+    start_failover(site.source, site.target, site.policy)
     sites.cycle()
     sites.write("INSERT INTO {db}.t VALUES (3, 'late')")
     with pytest.raises(FailoverError, match="changed since the last increment"):
-        switch_roles(one.source, one.target, one.policy)
-    roll_back_failover(one.source, one.target, one.policy)
-    with one.source.client() as client:
+        switch_roles(site.source, site.target, site.policy)
+    roll_back_failover(site.source, site.target, site.policy)
+    with site.source.client() as client:
         assert markers.FAILOVER not in (client.get_database("fo").parameters or {})
 
     there = sites.fail_over()
     assert "fo_copy of the former target may be written" in there.summary
     with pytest.raises(TargetNotOursError):  # nobody goes on the old way
-        one.cycle()
-    assert sites.one.policy.name == "fo.reversed"
+        site.cycle()
+    assert sites.site.policy.name == "fo.reversed"
     sites.assert_equal()
     assert sites.cycle() == []
 
@@ -168,24 +170,24 @@ def test_there_and_back_without_a_second_bootstrap(
     copied = sites.cycle()
     assert len(copied) == 5, copied  # an insert, a delete, and three inserts: nothing that was there before
     sites.assert_equal()
-    sites.one.verify().raise_if_different()
+    sites.site.verify().raise_if_different()
 
     # Back again from a terminal.
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[*]"}')
     files = [tmp_path / "there.toml", tmp_path / "back.toml"]
-    files[0].write_text(policy_text(sites.one.policy, target.uri, source.uri), encoding="utf-8")
+    files[0].write_text(policy_text(sites.site.policy, target.uri, source.uri), encoding="utf-8")
     assert main(["replicate", "failover", str(files[0]), "--back", str(files[1]), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["converged"] is True
     assert main(["replicate", "repair", str(files[1]), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["mended"] == []
     back = read_policy_file(files[1])
     assert (back.source, back.target) == (source.uri, target.uri)
-    assert back.policy == one.policy
-    sites.one = Scheduled(one.source, one.target, back.policy, one.spark)
+    assert back.policy == site.policy
+    sites.site = Scheduled(site.source, site.target, back.policy, site.spark)
     sites.write("INSERT INTO {db}.t VALUES (5, 'home again')", "DELETE FROM {db}.p WHERE id = 1")
     assert len(sites.cycle()) == 2
     sites.assert_equal()
-    sites.one.verify().raise_if_different()
+    sites.site.verify().raise_if_different()
 
 
 # -- killed ------------------------------------------------------------------------------------------------
@@ -194,17 +196,17 @@ def test_there_and_back_without_a_second_bootstrap(
 def worker(argv: list[str]) -> None:
     """The process that is killed: ``SOURCE TARGET POLICY STEP``."""
     source_uri, target_uri, policy, step = argv
-    switch(source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), exiting_at(int(step)))
+    switch(source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), at_steps(exiting_at(int(step))))
 
 
 def switch(
     source_uri: str,
     target_uri: str,
     policy: ReplicationPolicy,
-    on_step: Callable[[str], None] = lambda _: None,
+    observer: Observer = unobserved,
 ) -> FailoverReport:
     with pool(source_uri) as source, pool(target_uri) as target:
-        return switch_roles(source, target, policy, on_step=on_step)
+        return switch_roles(source, target, policy, observer=observer)
 
 
 def test_a_switch_killed_at_each_of_its_steps_goes_on(
@@ -223,16 +225,16 @@ def test_a_switch_killed_at_each_of_its_steps_goes_on(
     )
     steps: list[str] = []
     ends = [source, target]
-    with pool(source.uri) as one, pool(target.uri) as other:
-        unchecked = Unchecked(one, other, policy, None)  # type: ignore[arg-type]
+    with pool(source.uri) as source_pool, pool(target.uri) as target_pool:
+        unchecked = Unchecked(source_pool, target_pool, policy, None)  # type: ignore[arg-type]
         unchecked.cycle()
     step = 0
     while True:
-        with pool(ends[0].uri) as one, pool(ends[1].uri) as other, connected(ends[0]) as client:
+        with pool(ends[0].uri) as source_pool, pool(ends[1].uri) as target_pool, connected(ends[0]) as client:
             commit_files(client, policy.source_database, "acid")
-            start_failover(one, other, policy)
-            Unchecked(one, other, policy, None).cycle()  # type: ignore[arg-type]
-            back = reverse_policy(one, policy)
+            start_failover(source_pool, target_pool, policy)
+            Unchecked(source_pool, target_pool, policy, None).cycle()  # type: ignore[arg-type]
+            back = reverse_policy(source_pool, policy)
         arguments = [ends[0].uri, ends[1].uri, json.dumps(policy.to_json()), str(step)]
         code = (
             "import sys; from tests.integration.replication.test_failover import worker; worker(sys.argv[1:])"
@@ -247,7 +249,8 @@ def test_a_switch_killed_at_each_of_its_steps_goes_on(
         assert done.returncode in {0, KILLED}, done.stderr
         # Two replicas until the last but one: never two sides that may be written.
         assert writable(ends, policy) == ([] if step < 4 else [ends[1]])
-        report = switch(ends[0].uri, ends[1].uri, policy, partial(rolled_back_meanwhile, ends, policy, steps))
+        meanwhile = at_steps(partial(rolled_back_meanwhile, ends, policy, steps))
+        report = switch(ends[0].uri, ends[1].uri, policy, meanwhile)
         assert report.policy == back
         assert writable(ends, policy) == [ends[1]]
         if done.returncode == 0:
@@ -255,7 +258,13 @@ def test_a_switch_killed_at_each_of_its_steps_goes_on(
         # Onwards, the other way.
         ends, policy, step = ends[::-1], report.policy, step + 1
     assert step == 5
-    assert set(steps) == {"check", "baseline", "source becomes target", "target becomes source", "end"}
+    assert set(steps) == {
+        "check",
+        "baseline",
+        "source becomes target",
+        "target becomes source",
+        "end failover",
+    }
 
 
 def rolled_back_meanwhile(
@@ -264,8 +273,12 @@ def rolled_back_meanwhile(
     """Try to roll the failover back in the middle of its first switch."""
     steps.append(step)
     if steps.count("source becomes target") == 1 and step == "source becomes target":
-        with pool(ends[0].uri) as one, pool(ends[1].uri) as other, pytest.raises(CycleRunningError):
-            roll_back_failover(one, other, policy)
+        with (
+            pool(ends[0].uri) as source_pool,
+            pool(ends[1].uri) as target_pool,
+            pytest.raises(CycleRunningError),
+        ):
+            roll_back_failover(source_pool, target_pool, policy)
         assert writable(ends, policy) == []
 
 
@@ -279,9 +292,9 @@ class Unchecked(Scheduled):
 
 
 def writable(ends: list[EmbeddedMetastore], policy: ReplicationPolicy) -> list[EmbeddedMetastore]:
-    found = []
+    sides = []
     for end, database in zip(ends, (policy.source_database, policy.target_database), strict=True):
         with connected(end) as client:
             if markers.READ_ONLY not in (client.get_database(database).parameters or {}):
-                found.append(end)
-    return found
+                sides.append(end)
+    return sides

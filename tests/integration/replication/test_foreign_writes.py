@@ -19,6 +19,7 @@ from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.increment_site import DATABASE, Site
 from tests.support.incrementing import run_copy
 from tests.support.kills import pool
+from tests.support.observing import at_steps
 from tests.support.small_source import add_partition, commit_files, connected, make_small_source, make_table
 
 
@@ -29,8 +30,8 @@ def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -
     site = Site(source, target, tmp_path / "dumps", tmp_path / "base")
     site.bootstrap()
     yield site
-    for one in (source, target):
-        with connected(one) as client:
+    for metastore in (source, target):
+        with connected(metastore) as client:
             client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
     site.external().unlink()
     site.external().parent.rmdir()
@@ -38,8 +39,8 @@ def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -
 
 def replica(site: Site, table: str) -> Path:
     with connected(site.target) as client:
-        found: Any = client.get_table(DATABASE, table)
-    return Path(local_path(found.sd.location) or "")
+        definition: Any = client.get_table(DATABASE, table)
+    return Path(local_path(definition.sd.location) or "")
 
 
 def contents(*roots: Path) -> dict[str, bytes]:
@@ -78,9 +79,9 @@ def add_a_partition(site: Site) -> None:
 
 def rename_a_partition(site: Site) -> None:
     with connected(site.target) as client:
-        (one,) = client.iter_partitions(DATABASE, "acid", names=["p=one"])
-        one.values = ["theirs"]
-        client.call("rename_partition", DATABASE, "acid", ["one"], one)
+        (partition,) = client.iter_partitions(DATABASE, "acid", names=["p=one"])
+        partition.values = ["theirs"]
+        client.call("rename_partition", DATABASE, "acid", ["one"], partition)
 
 
 def put(site: Site, table: str, path: str, content: str = "theirs") -> None:
@@ -90,7 +91,7 @@ def put(site: Site, table: str, path: str, content: str = "theirs") -> None:
 
 
 def replace_in_place(site: Site) -> None:
-    """As long as before: only its time, and its bytes, tell."""
+    """The file is as long as before: only its time and its bytes differ."""
     (file,) = replica(site, "ext").iterdir()
     file.write_text("HELLO\n", encoding="utf-8")
     os.utime(file, (1000, 1000))
@@ -199,8 +200,8 @@ def test_what_a_repair_mends_is_not_refused(site: Site) -> None:
     put(site, "ext", "theirs")
     change_source(site)
     mend = RepairPlan(tables=frozenset({"acid", "ext"}), replaced=frozenset({"acid"}))
-    with pool(site.source.uri) as one, pool(site.target.uri) as other:
-        dump = dump_next_increment(one, other, site.policy, mend=mend).dump
+    with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
+        dump = dump_next_increment(source_pool, target_pool, site.policy, mend=mend).dump
     site.load(dump)
     assert site.high_watermarks() == [3, 3]
     assert not (replica(site, "ext") / "theirs").exists()
@@ -209,7 +210,7 @@ def test_what_a_repair_mends_is_not_refused(site: Site) -> None:
 
 
 def test_what_a_killed_load_left_is_ours(site: Site) -> None:
-    """Each time another dump goes on: what the last one has placed and made is none of somebody else's."""
+    """Each time another dump goes on: files and write ids of the last load are no foreign writes."""
     with connected(site.source) as client:
         add_partition(client, DATABASE, "later")
     change_source(site)
@@ -218,17 +219,24 @@ def test_what_a_killed_load_left_is_ours(site: Site) -> None:
         pass
 
     def killed_at(step: str) -> Callable[[str], None]:
-        def on_step(name: str) -> None:
+        def react(name: str) -> None:
             if name == step:
                 raise KilledError
 
-        return on_step
+        return react
 
     for number, step in enumerate(("copy", "shape ext", "drop partitions acid", "publish")):
-        with pool(site.source.uri) as one, pool(site.target.uri) as other:
+        with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
             dump = site.dump().dump
             with pytest.raises(KilledError):
-                load_dump(one, other, site.policy, dump, run_copy=run_copy, on_step=killed_at(step))
+                load_dump(
+                    source_pool,
+                    target_pool,
+                    site.policy,
+                    dump,
+                    run_copy=run_copy,
+                    observer=at_steps(killed_at(step)),
+                )
         site.external().write_text("hello" * number, encoding="utf-8")
         if number == 1:
             site.commit()

@@ -1,4 +1,4 @@
-"""What can be wrong with a source while increments run: each has one outcome, and the next cycle goes on.
+"""Faults of a source while increments run: each has one outcome, and the next cycle goes on.
 
 Elsewhere: a source restored from a backup, and events that have expired (test_lost_events); a target changed
 by hand (test_target_protection, test_cycles, test_repair); a full disk under a bootstrap (test_bad_input).
@@ -38,26 +38,26 @@ Events = Callable[[list[Any]], list[Any]]
 
 
 def deliver(monkeypatch: pytest.MonkeyPatch, change: Events) -> None:
-    """What a metastore never says of itself: its own events, changed."""
+    """Change the events that the metastore returns to events that no metastore sends."""
     original = MetastoreClient.iter_notification_events
 
     def changed(client: MetastoreClient, after: int, **more: Any) -> Iterator[Any]:
-        found = list(original(client, after, **more))
-        # One alone is asked for to know the source again.
-        return iter(found if more.get("batch_size") == 1 else change(found))
+        events = list(original(client, after, **more))
+        # A cycle reads one event alone to recognize the source.
+        return iter(events if more.get("batch_size") == 1 else change(events))
 
     monkeypatch.setattr(MetastoreClient, "iter_notification_events", changed)
 
 
 def damaged(events: list[Any]) -> list[Any]:
-    for one in events:
-        one.message = one.message[: len(one.message) // 2]
+    for event in events:
+        event.message = event.message[: len(event.message) // 2]
     return events
 
 
 def of_a_future_format(events: list[Any]) -> list[Any]:
-    for one in events:
-        one.messageFormat = "json-9"
+    for event in events:
+        event.messageFormat = "json-9"
     return events
 
 
@@ -68,8 +68,8 @@ def of_a_future_type(events: list[Any]) -> list[Any]:
 
 
 def without_a_database(events: list[Any]) -> list[Any]:
-    for one in events:
-        one.dbName = None
+    for event in events:
+        event.dbName = None
     return damaged(events)
 
 
@@ -103,14 +103,14 @@ def test_an_event_that_cannot_be_read_has_its_table_compared_anew(
         client.drop_database(f"{DATABASE}_beside", delete_data=True, cascade=True)
 
     def of_transactions_read(events: list[Any]) -> list[Any]:
-        change([one for one in events if one.dbName])
+        change([event for event in events if event.dbName])
         return events
 
     with monkeypatch.context() as patch:
         deliver(patch, of_transactions_read)
-        found = site.cycle()
-    assert not found.lost
-    assert "ALLOC_WRITE_ID_EVENT" in "".join(found.unreadable)
+        report = site.cycle()
+    assert not report.lost
+    assert "ALLOC_WRITE_ID_EVENT" in "".join(report.unreadable)
     assert f"compares table {DATABASE}.acid anew" in caplog.text
     assert "other" not in caplog.text
     assert site.high_watermarks() == [3, 3]
@@ -123,9 +123,9 @@ def test_an_event_that_cannot_be_read_has_its_table_compared_anew(
     site.commit()
     assert site.cycle().unreadable == []
     assert site.high_watermarks() == [5, 5]
-    with connected(site.source) as one, connected(site.target) as other:
-        assert len(files_of(one)) == 10
-        assert files_of(other) == files_of(one)
+    with connected(site.source) as source, connected(site.target) as other:
+        assert len(files_of(source)) == 10
+        assert files_of(other) == files_of(source)
 
 
 def test_a_partition_that_has_taken_the_name_of_another_is_found_without_its_events(
@@ -144,14 +144,14 @@ def test_a_partition_that_has_taken_the_name_of_another_is_found_without_its_eve
         (delta / "bucket_00000_0").write_text(f"p=ONE {write_id}", encoding="utf-8")
 
     def of_tables(events: list[Any]) -> list[Any]:
-        damaged([one for one in events if one.dbName])
+        damaged([event for event in events if event.dbName])
         return events
 
     with monkeypatch.context() as patch:
         deliver(patch, of_tables)
-        found = site.cycle()
-    assert "DROP_PARTITION" in "".join(found.unreadable)
-    assert not found.lost
+        report = site.cycle()
+    assert "DROP_PARTITION" in "".join(report.unreadable)
+    assert not report.lost
     texts = [
         sorted(
             path.read_text(encoding="utf-8") for path in (warehouse / f"{DATABASE}.db/acid").rglob("bucket_*")
@@ -242,7 +242,7 @@ def test_a_target_out_of_space_goes_on_when_there_is_room(site: Site, tmp_path: 
 
 
 class CopyFailedError(Exception):
-    """What a copy job fails with."""
+    """The error of a failing copy job."""
 
 
 def test_definitions_wait_for_their_data(site: Site) -> None:
@@ -251,8 +251,8 @@ def test_definitions_wait_for_their_data(site: Site) -> None:
     def failing(plan: str, outcomes: str) -> None:
         raise CopyFailedError
 
-    def definition(one: EmbeddedMetastore) -> tuple[list[str], list[str]]:
-        with connected(one) as client:
+    def definition(metastore: EmbeddedMetastore) -> tuple[list[str], list[str]]:
+        with connected(metastore) as client:
             table: Any = client.get_table(DATABASE, "acid")
             names = client.list_partition_names(DATABASE, "acid")
             return [column.name for column in table.sd.cols], sorted(names)

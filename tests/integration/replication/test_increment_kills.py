@@ -19,6 +19,7 @@ from airflow_hive_federation.replication.replica.position import read_position
 from tests.support.cutting import Cut, cut_at
 from tests.support.increment_kills import DATABASE, Case, load
 from tests.support.kills import pool
+from tests.support.observing import at_steps
 from tests.support.small_source import connected
 
 #: How many steps to cut a cycle off at, ``all``, or which: ``2,5,8``.
@@ -37,12 +38,13 @@ def case(
 
 def test_a_load_killed_at_each_of_its_steps_ends_in_the_same_state(case: Case) -> None:
     steps: list[str] = []
-    case.load(steps.append)
+    case.load(at_steps(steps.append))
     expected = case.state()
     assert {"replace replaced", "copy", "seed new", "open transactions", "allocate acid"} <= set(steps)
     assert {"drop dropped", "drop seen", "remove files ext", "publish"} <= set(steps)
     assert expected["write_ids"][f"{DATABASE}.acid"] == (7, 1)
     assert sorted(expected["tables"]) == ["acid", "ext", "new", "replaced"]
+    assert case.concerned() == ("p=a%3Ab", "p=later", "p=one")
     for step, name in enumerate(steps):
         case.reset()
         case.kill(step)
@@ -62,7 +64,7 @@ def test_an_increment_loaded_again_changes_nothing(case: Case) -> None:
 def test_a_killed_cycle_dumped_anew_ends_in_the_same_state(case: Case) -> None:
     steps: list[str] = []
     case.reset()
-    case.load(steps.append)
+    case.load(at_steps(steps.append))
     expected = case.state()
     for name in ("allocate acid", "publish"):
         case.reset()

@@ -40,16 +40,16 @@ def new_cycles(
 
 
 def test_every_statement_that_writes_rows(new_cycles: NewCycles) -> None:
-    one = new_cycles("inc_dml")
-    one.write(
+    site = new_cycles("inc_dml")
+    site.write(
         f"CREATE TABLE inc_dml.t (id int, s string) {ACID}",
         f"CREATE TABLE inc_dml.p (id int, s string) PARTITIONED BY (d string) {ACID}",
         "INSERT INTO inc_dml.t VALUES (1, 'a'), (2, 'b')",
         "INSERT INTO inc_dml.p PARTITION (d) VALUES (1, 'a', 'x'), (2, 'b', 'y')",
     )
-    one.bootstrap()
+    site.bootstrap()
     queries = ("SELECT ROW__ID, * FROM {db}.t", "SELECT ROW__ID, * FROM {db}.p")
-    one.assert_equal(*queries)
+    site.assert_equal(*queries)
     for statement in (
         "INSERT INTO inc_dml.t VALUES (3, 'c')",
         "UPDATE inc_dml.t SET s = 'updated' WHERE id = 1",
@@ -64,20 +64,20 @@ def test_every_statement_that_writes_rows(new_cycles: NewCycles) -> None:
         "INSERT INTO inc_dml.t VALUES (9, 'z')",
         "ALTER TABLE inc_dml.p DROP PARTITION (d = 'x')",
     ):
-        one.write(statement)
-        done = one.cycle()
+        site.write(statement)
+        done = site.cycle()
         assert done.tables > 0
-        one.assert_equal(*queries)
-        assert one.cycle().tables == 0, statement
+        site.assert_equal(*queries)
+        assert site.cycle().tables == 0, statement
 
 
 def test_definitions_follow_and_external_files_too(new_cycles: NewCycles, source: EmbeddedMetastore) -> None:
-    one = new_cycles("inc_ddl")
+    site = new_cycles("inc_ddl")
     files = source.external_warehouse / "inc_ddl_files"
     files.mkdir(parents=True)
     (files / "a").write_text("1\n", encoding="utf-8")
     (files / "b").write_text("2\n", encoding="utf-8")
-    one.write(
+    site.write(
         f"CREATE TABLE inc_ddl.t (id int, s string) {ACID}",
         f"CREATE TABLE inc_ddl.p (id int) PARTITIONED BY (d string) {ACID}",
         f"CREATE EXTERNAL TABLE inc_ddl.x (s string) STORED AS TEXTFILE LOCATION 'file:{files}'",
@@ -85,15 +85,15 @@ def test_definitions_follow_and_external_files_too(new_cycles: NewCycles, source
         "INSERT INTO inc_ddl.t VALUES (1, 'a'), (2, 'b')",
         "INSERT INTO inc_ddl.p PARTITION (d) VALUES (1, 'x'), (2, 'y')",
     )
-    one.bootstrap()
+    site.bootstrap()
 
     (files / "a").write_text("3\n", encoding="utf-8")
     (files / "b").unlink()
     (files / "c").write_text("4\n", encoding="utf-8")
-    one.cycle()
-    one.assert_equal("SELECT * FROM {db}.x")
+    site.cycle()
+    site.assert_equal("SELECT * FROM {db}.x")
 
-    one.write(
+    site.write(
         "ALTER TABLE inc_ddl.t ADD COLUMNS (n int)",
         "INSERT INTO inc_ddl.t VALUES (10, 'new', 5)",
         "ALTER VIEW inc_ddl.v AS SELECT id, s FROM inc_ddl.t",
@@ -101,13 +101,13 @@ def test_definitions_follow_and_external_files_too(new_cycles: NewCycles, source
         "CREATE FUNCTION inc_ddl.shout AS 'org.apache.hadoop.hive.ql.udf.generic.GenericUDFUpper'",
         "ALTER DATABASE inc_ddl SET DBPROPERTIES ('owner.team' = 'data')",
     )
-    one.cycle()
-    one.assert_equal(
+    site.cycle()
+    site.assert_equal(
         "SELECT ROW__ID, * FROM {db}.t",
         "SELECT * FROM {db}.v",
         "SELECT ROW__ID, * FROM {db}.p",
     )
-    with one.target.client() as client:
+    with site.target.client() as client:
         # (Hive's session there knows only the functions that were there when it began.)
         (function,) = client.get_functions("inc_ddl_copy")
         assert (function.functionName, function.className) == (
@@ -118,7 +118,7 @@ def test_definitions_follow_and_external_files_too(new_cycles: NewCycles, source
     assert parameters["owner.team"] == "data"
     assert parameters["repl.target.for"] == "true"
 
-    one.write(
+    site.write(
         "ALTER TABLE inc_ddl.t RENAME TO inc_ddl.t2",
         "INSERT INTO inc_ddl.t2 VALUES (11, 'r', 6)",
         f"CREATE TABLE inc_ddl.t (id int) {ACID}",
@@ -126,43 +126,43 @@ def test_definitions_follow_and_external_files_too(new_cycles: NewCycles, source
         "DROP VIEW inc_ddl.v",
         "DROP FUNCTION inc_ddl.shout",
     )
-    one.cycle()
-    one.assert_equal("SELECT ROW__ID, * FROM {db}.t", "SELECT ROW__ID, * FROM {db}.t2")
-    assert one.tables() == (["p", "t", "t2", "x"], ["p", "t", "t2", "x"])
-    with one.target.client() as client:
+    site.cycle()
+    site.assert_equal("SELECT ROW__ID, * FROM {db}.t", "SELECT ROW__ID, * FROM {db}.t2")
+    assert site.tables() == (["p", "t", "t2", "x"], ["p", "t", "t2", "x"])
+    with site.target.client() as client:
         assert client.get_functions("inc_ddl_copy") == []
 
 
 def test_one_transaction_in_several_tables_and_one_that_aborts(new_cycles: NewCycles) -> None:
-    one = new_cycles("inc_txn")
+    site = new_cycles("inc_txn")
     for table in ("a", "b"):
-        one.write(f"CREATE TABLE inc_txn.{table} (id int) {ACID}", f"INSERT INTO inc_txn.{table} VALUES (1)")
-    one.bootstrap()
-    with one.source.client() as client:
+        site.write(f"CREATE TABLE inc_txn.{table} (id int) {ACID}", f"INSERT INTO inc_txn.{table} VALUES (1)")
+    site.bootstrap()
+    with site.source.client() as client:
         aborted, several, alone = (begin_write(client, names) for names in (["a", "b"], ["b", "a"], ["a"]))
         client.commit_txn(alone)
-        first = one.cycle()
+        first = site.cycle()
         assert first.transactions == 1
-        assert state(one, "a") == (4, [2, 3])
+        assert state(site, "a") == (4, [2, 3])
         # A metastore's high watermark leaves out the last write ids while they are open.
-        assert state(one, "b") == (2, [2])
-        with one.target.client() as target:
+        assert state(site, "b") == (2, [2])
+        with site.target.client() as target:
             made_once = target.get_table("inc_txn_copy", "b").id
 
         client.abort_txns([aborted])
         client.commit_txn(several)
-        assert one.cycle().transactions == 2
-        assert state(one, "a") == (4, [])
-        assert state(one, "b") == (3, [])
+        assert site.cycle().transactions == 2
+        assert state(site, "a") == (4, [])
+        assert state(site, "b") == (3, [])
         table: Any = client.get_table("inc_txn", "a")
         source = {path.name for path in Path(local_path(table.sd.location) or "").iterdir()}
-    with one.target.client() as client:
+    with site.target.client() as client:
         assert client.get_table("inc_txn_copy", "b").id == made_once
         table = client.get_table("inc_txn_copy", "a")
         target = {path.name for path in Path(local_path(table.sd.location) or "").iterdir()}
     assert source - target == {"delta_0000002_0000002_0000"}
-    one.assert_equal("SELECT * FROM {db}.a", "SELECT * FROM {db}.b")
-    assert one.rows("SELECT count(*) FROM {db}.a") == ([("3",)], [("3",)])
+    site.assert_equal("SELECT * FROM {db}.a", "SELECT * FROM {db}.b")
+    assert site.rows("SELECT count(*) FROM {db}.a") == ([("3",)], [("3",)])
 
 
 def begin_write(client: MetastoreClient, tables: list[str]) -> int:
@@ -186,33 +186,33 @@ def begin_write(client: MetastoreClient, tables: list[str]) -> int:
     return txn_id
 
 
-def state(one: Cycles, table: str) -> tuple[int | None, list[int]]:
-    with one.target.client() as client:
+def state(site: Cycles, table: str) -> tuple[int | None, list[int]]:
+    with site.target.client() as client:
         name = f"inc_txn_copy.{table}"
-        found = client.get_valid_write_ids([name])[name]
-    return found.writeIdHighWaterMark, sorted(found.invalidWriteIds or ())
+        valid_ids = client.get_valid_write_ids([name])[name]
+    return valid_ids.writeIdHighWaterMark, sorted(valid_ids.invalidWriteIds or ())
 
 
 def test_lost_events_mend_the_tables_concerned(
     new_cycles: NewCycles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = new_cycles("inc_lost")
+    site = new_cycles("inc_lost")
     for table in ("written", "quiet"):
-        one.write(f"CREATE TABLE inc_lost.{table} (id int) {ACID}")
-        one.write(f"INSERT INTO inc_lost.{table} VALUES (1)")
-    one.bootstrap()
-    one.write("INSERT INTO inc_lost.written VALUES (2)")
-    with one.target.client() as client:
+        site.write(f"CREATE TABLE inc_lost.{table} (id int) {ACID}")
+        site.write(f"INSERT INTO inc_lost.{table} VALUES (1)")
+    site.bootstrap()
+    site.write("INSERT INTO inc_lost.written VALUES (2)")
+    with site.target.client() as client:
         quiet = client.get_table("inc_lost_copy", "quiet").id
     with monkeypatch.context() as patch:
         # As when they are older than metastore.event.db.listener.timetolive.
         patch.setattr(MetastoreClient, "iter_notification_events", lambda *_, **__: iter(()))
-        found = one.dump()
-    assert found.lost
-    one.load(found.dump)
-    one.assert_equal("SELECT ROW__ID, * FROM {db}.written", "SELECT ROW__ID, * FROM {db}.quiet")
-    with one.target.client() as client:
+        dumped = site.dump()
+    assert dumped.lost
+    site.load(dumped.dump)
+    site.assert_equal("SELECT ROW__ID, * FROM {db}.written", "SELECT ROW__ID, * FROM {db}.quiet")
+    with site.target.client() as client:
         assert client.get_table("inc_lost_copy", "quiet").id == quiet
-    one.write("INSERT INTO inc_lost.written VALUES (3)")
-    assert not one.cycle().lost
-    one.assert_equal("SELECT ROW__ID, * FROM {db}.written")
+    site.write("INSERT INTO inc_lost.written VALUES (3)")
+    assert not site.cycle().lost
+    site.assert_equal("SELECT ROW__ID, * FROM {db}.written")

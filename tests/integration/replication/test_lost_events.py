@@ -55,16 +55,20 @@ class Site:
     def bootstrap(self, source: EmbeddedMetastore) -> None:
         with connected(source) as client:
             start = begin_drain(client, DATABASE)
-        with pool(source.uri) as one, pool(self.target.uri) as other:
+        with pool(source.uri) as source_pool, pool(self.target.uri) as target_pool:
             load_dump(
-                one, other, self.policy, dump_bootstrap(one, self.policy, start).dump, run_copy=run_copy
+                source_pool,
+                target_pool,
+                self.policy,
+                dump_bootstrap(source_pool, self.policy, start).dump,
+                run_copy=run_copy,
             )
 
     def cycle(self, source: EmbeddedMetastore) -> IncrementSummary:
-        with pool(source.uri) as one, pool(self.target.uri) as other:
-            dumped = dump_next_increment(one, other, self.policy)
+        with pool(source.uri) as source_pool, pool(self.target.uri) as target_pool:
+            dumped = dump_next_increment(source_pool, target_pool, self.policy)
             if not dumped.idle:
-                load_dump(one, other, self.policy, dumped.dump, run_copy=run_copy)
+                load_dump(source_pool, target_pool, self.policy, dumped.dump, run_copy=run_copy)
         return dumped
 
 
@@ -76,7 +80,9 @@ def site(tmp_path: Path, target: EmbeddedMetastore) -> Iterator[Site]:
 
 
 def ids(client: MetastoreClient) -> dict[str, Any]:
-    return {str(one.tableName): one.id for one in client.get_tables(DATABASE, client.list_tables(DATABASE))}
+    return {
+        str(table.tableName): table.id for table in client.get_tables(DATABASE, client.list_tables(DATABASE))
+    }
 
 
 def high_watermark(client: MetastoreClient, table: str) -> int | None:
@@ -116,10 +122,10 @@ def test_events_that_are_gone_and_a_source_that_was_restored(site: Site) -> None
             assert ids(other) == before
         bounded = site.policy
         site.policy = replace(bounded, max_unexplained_tables=1)
-        found = site.cycle(source)
+        report = site.cycle(source)
         site.policy = bounded
-        assert found.dropped == ["dropped"]
-        assert (found.lost, found.idle) == (True, False)
+        assert report.dropped == ["dropped"]
+        assert (report.lost, report.idle) == (True, False)
         commit_files(client, DATABASE, "quiet")
         site.cycle(source)
         with connected(site.target) as other:
@@ -132,7 +138,7 @@ def test_events_that_are_gone_and_a_source_that_was_restored(site: Site) -> None
     changed = {name for name in before if name in after and before[name] != after[name]}
     assert (changed, after.keys() - before.keys()) == ({"replaced"}, {"new"})
     deltas = sorted(path.name for path in site.target.warehouse.glob(f"{DATABASE}.db/acid/p=one/delta_*"))
-    assert deltas == [f"delta_{one:07d}_{one:07d}_0000" for one in (1, 2, 3, 4)]
+    assert deltas == [f"delta_{write_id:07d}_{write_id:07d}_0000" for write_id in (1, 2, 3, 4)]
 
     # Ids went back, and then on.
     shutil.rmtree(site.root / "site")

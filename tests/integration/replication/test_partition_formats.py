@@ -59,18 +59,18 @@ def write(sql: HiveSql, statements: str) -> None:
         sql.execute(statement)
 
 
-def read_by_spark(one: Scheduled, metastore: EmbeddedMetastore, table: str) -> list[Any]:
+def read_by_spark(site: Scheduled, metastore: EmbeddedMetastore, table: str) -> list[Any]:
     with connected(metastore) as client:
-        found = read_table(one.spark, client, f"mixed.{table}").collect()
-    texts = [tuple(None if value is None else str(value) for value in row) for row in found]
+        rows = read_table(site.spark, client, f"mixed.{table}").collect()
+    texts = [tuple(None if value is None else str(value) for value in row) for row in rows]
     return sorted(texts, key=repr)
 
 
 def directory(metastore: EmbeddedMetastore, name: str) -> Path:
     database, _, table = name.partition(".")
     with connected(metastore) as client:
-        found: Any = client.get_table(database, table)
-    return Path(local_path(found.sd.location) or "")
+        definition: Any = client.get_table(database, table)
+    return Path(local_path(definition.sd.location) or "")
 
 
 def test_each_partition_is_read_by_its_own_format(
@@ -82,11 +82,11 @@ def test_each_partition_is_read_by_its_own_format(
     tmp_path: Path,
 ) -> None:
     write(hive_sql_source, SETUP)
-    with scheduled(source, target, spark, tmp_path, "mixed") as one:
-        one.cycle()
+    with scheduled(source, target, spark, tmp_path, "mixed") as site:
+        site.cycle()
         write(hive_sql_source, CHANGES)
-        one.cycle()
-        report = one.verify()
+        site.cycle()
+        report = site.verify()
         report.raise_if_different()
         by_name = {table.name: table for table in report.tables}
         for name in TABLES:
@@ -96,39 +96,39 @@ def test_each_partition_is_read_by_its_own_format(
                 continue
             counts = by_name[name].source_rows, by_name[name].target_rows
             assert counts == (len(expected), len(expected)), name
-            assert read_by_spark(one, source, name) == expected
+            assert read_by_spark(site, source, name) == expected
         odd = by_name["odd"]
         assert (odd.source_rows, odd.target_rows, odd.digest_equal) == (None, None, True)
         assert "rows are not compared, digests of files are: mixed" in odd.note
         assert "AvroContainerInputFormat" in odd.note
         assert "p=avro" in odd.note
 
-        differ(one, target)
-        cannot_be_read(one, source)
+        differ(site, target)
+        cannot_be_read(site, source)
 
 
-def differ(one: Scheduled, target: EmbeddedMetastore) -> None:
+def differ(site: Scheduled, target: EmbeddedMetastore) -> None:
     """Rows of a partition that is not of its table's format."""
     (file, *_) = sorted(directory(target, "mixed_copy.t").glob("p=text/0*"))
     before = file.read_bytes()
     file.write_bytes(before.replace(b"007", b"0\n7"))
-    found = one.verify()
-    assert found.failures == []
-    assert {(each.table, each.what) for each in found.differences} == {("t", "file"), ("t", "rows")}
+    report = site.verify()
+    assert report.failures == []
+    assert {(each.table, each.what) for each in report.differences} == {("t", "file"), ("t", "rows")}
     file.write_bytes(before)
 
 
-def cannot_be_read(one: Scheduled, source: EmbeddedMetastore) -> None:
+def cannot_be_read(site: Scheduled, source: EmbeddedMetastore) -> None:
     """A file that is damaged on the source, and so on the target."""
     (directory(source, "mixed.t") / "p=parquet" / "000009_0").write_bytes(
         b"PAR1 this is no Parquet file PAR1"
     )
 
     def run(plan: str, results: str) -> None:
-        run_job(one.spark, "verify-replica", ["--plan", plan, "--results", results])
+        run_job(site.spark, "verify-replica", ["--plan", plan, "--results", results])
 
     with pytest.raises(VerificationIncompleteError, match=r"p=parquet/000009_0") as caught:
-        one.cycle()
+        site.cycle()
     assert [failure.partition(" cannot")[0] for failure in caught.value.failures] == [
         "t: its rows on the source",
         "t: its rows on the target",
@@ -137,7 +137,7 @@ def cannot_be_read(one: Scheduled, source: EmbeddedMetastore) -> None:
     def copy(plan: str, outcomes: str) -> None:
         raise AssertionError("nothing differs, so nothing is copied")
 
-    repaired = repair_replica(one.source, one.target, one.policy, run_copy=copy, run_verify=run)
+    repaired = repair_replica(site.source, site.target, site.policy, run_copy=copy, run_verify=run)
     assert (repaired.mended, repaired.tables, repaired.report.differences) == ([], [], [])
     assert len(repaired.report.failures) == 2
     assert "cannot be read" in "".join(repaired.result().failures)

@@ -29,8 +29,8 @@ def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -
     make_small_source(source, DATABASE)
     site = Site(source, target, tmp_path)
     yield site
-    for one in (source, target):
-        with connected(one) as client:
+    for metastore in (source, target):
+        with connected(metastore) as client:
             client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
     shutil.rmtree(site.external, ignore_errors=True)
 
@@ -121,13 +121,21 @@ def test_a_directory_that_is_not_mounted(site: Site) -> None:
 def test_a_table_that_is_not_replicated_any_more_keeps_its_replica(site: Site) -> None:
     site.bootstrap()
     site.alter("ext", storage_handler="org.apache.iceberg.mr.hive.HiveIcebergStorageHandler")
-    found = site.cycle()
+    dumped = site.cycle()
     reason = "it is kept by org.apache.iceberg.mr.hive.HiveIcebergStorageHandler"
-    assert (found.idle, found.skipped, found.retained, found.dropped) == (False, {"ext": reason}, ["ext"], [])
+    assert (dumped.idle, dumped.skipped, dumped.retained, dumped.dropped) == (
+        False,
+        {"ext": reason},
+        ["ext"],
+        [],
+    )
     again = site.cycle()
     assert (again.idle, again.skipped, again.retained) == (True, {"ext": reason}, ["ext"])
-    with site.sides() as (one, other):
-        status, plan = read_status(one, other, site.policy), plan_cycle(one, other, site.policy)
+    with site.sides() as (source_pool, target_pool):
+        status, plan = (
+            read_status(source_pool, target_pool, site.policy),
+            plan_cycle(source_pool, target_pool, site.policy),
+        )
     assert (status.skipped, status.retained, plan.skipped) == ({"ext": reason}, ["ext"], {"ext": reason})
 
     # A difference, which no repair decides.
@@ -136,9 +144,14 @@ def test_a_table_that_is_not_replicated_any_more_keeps_its_replica(site: Site) -
     with pytest.raises(VerificationError, match=r"ext: replicated table: .*exclude_tables") as caught:
         report.raise_if_different()
     assert len(caught.value.differences) == 1
-    with site.sides() as (one, other):
-        repaired = repair_replica(one, other, site.policy, run_copy=nothing, run_verify=nothing, tables=())
-    assert (repaired.mended, [one.table for one in repaired.report.differences]) == ([], ["ext"])
+    with site.sides() as (source_pool, target_pool):
+        repaired = repair_replica(
+            source_pool, target_pool, site.policy, run_copy=nothing, run_verify=nothing, tables=()
+        )
+    assert (repaired.mended, [difference.table for difference in repaired.report.differences]) == (
+        [],
+        ["ext"],
+    )
     assert site.copied() == ["data"]
 
     # What it becomes then is copied anew.
@@ -203,36 +216,39 @@ def test_statistics_keep_the_write_ids_under_which_they_hold(site: Site) -> None
     flag = {"COLUMN_STATS_ACCURATE": '{"BASIC_STATS":"true"}', "numRows": "0", "numFiles": "0"}
 
     def flags() -> dict[str, Any]:
-        found = {}
+        flags_of_sides = {}
         for side in (site.source, site.target):
             with connected(side) as client:
-                found[side.name] = {
+                flags_of_sides[side.name] = {
                     name: (client.get_table(DATABASE, name).parameters or {}).get("COLUMN_STATS_ACCURATE")
                     for name in client.list_tables(DATABASE)
                 } | {
-                    f"p={one.values[0]}": (one.writeId, (one.parameters or {}).get("COLUMN_STATS_ACCURATE"))
-                    for one in client.iter_partitions(DATABASE, "acid")
+                    f"p={partition.values[0]}": (
+                        partition.writeId,
+                        (partition.parameters or {}).get("COLUMN_STATS_ACCURATE"),
+                    )
+                    for partition in client.iter_partitions(DATABASE, "acid")
                 }
-        return found
+        return flags_of_sides
 
     with connected(site.source) as client:
         (txn,) = client.open_txns(1)
         write_id = client.allocate_table_write_ids(DATABASE, "acid", [txn])[txn]
-        (one,) = client.iter_partitions(DATABASE, "acid", names=["p=one"])
-        one.parameters = {**(one.parameters or {}), **flag, "numRows": "7"}
+        (partition,) = client.iter_partitions(DATABASE, "acid", names=["p=one"])
+        partition.parameters = {**(partition.parameters or {}), **flag, "numRows": "7"}
         client.alter_partitions(
             DATABASE,
             "acid",
-            [one],
+            [partition],
             environment={"DO_NOT_UPDATE_STATS": "true"},
             valid_write_ids=f"{DATABASE}.acid:{write_id}:{write_id}:{write_id}:",
             write_id=write_id,
         )
         client.commit_txn(txn)
     site.bootstrap()
-    found = flags()
-    assert found["source"]["p=one"] == (write_id, flag["COLUMN_STATS_ACCURATE"])
-    assert found["target"] == found["source"]
+    by_side = flags()
+    assert by_side["source"]["p=one"] == (write_id, flag["COLUMN_STATS_ACCURATE"])
+    assert by_side["target"] == by_side["source"]
     with connected(site.source) as client:
         make_table(client, DATABASE, "fresh")
         table: Any = client.get_table(DATABASE, "acid")
@@ -246,9 +262,9 @@ def test_statistics_keep_the_write_ids_under_which_they_hold(site: Site) -> None
             environment={"DO_NOT_UPDATE_STATS": "true"},
         )
     site.cycle()
-    found = flags()
-    assert found["source"]["p=fresh"][1] == flag["COLUMN_STATS_ACCURATE"]
-    assert found["target"] == found["source"]
+    by_side = flags()
+    assert by_side["source"]["p=fresh"][1] == flag["COLUMN_STATS_ACCURATE"]
+    assert by_side["target"] == by_side["source"]
 
 
 def test_a_source_without_a_change_manager_keeps_nothing(site: Site) -> None:

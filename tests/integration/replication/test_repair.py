@@ -66,23 +66,23 @@ INSERT INTO rep.dropped VALUES (1)"""
 class Replica:
     """A published target, and what one may do to it."""
 
-    def __init__(self, one: Scheduled, source_sql: HiveSql, target_sql: HiveSql) -> None:
-        self.one, self.source_sql, self.target_sql = one, source_sql, target_sql
-        self.database = one.policy.target_database
+    def __init__(self, site: Scheduled, source_sql: HiveSql, target_sql: HiveSql) -> None:
+        self.site, self.source_sql, self.target_sql = site, source_sql, target_sql
+        self.database = site.policy.target_database
 
     def directory(self, table: str) -> Path:
-        with self.one.target.client() as client:
+        with self.site.target.client() as client:
             return Path(local_path(self.table(client, table).sd.location) or "")
 
     def table(self, client: MetastoreClient, name: str) -> Any:
         return client.get_table(self.database, name)
 
     def parameters(self, table: str) -> dict[str, str]:
-        with self.one.target.client() as client:
+        with self.site.target.client() as client:
             return dict(self.table(client, table).parameters)
 
     def alter(self, name: str, **parameters: str) -> None:
-        with self.one.target.client() as client:
+        with self.site.target.client() as client:
             table = self.table(client, name)
             table.parameters = {**table.parameters, **parameters}
             client.alter_table(self.database, name, table, environment={"DO_NOT_UPDATE_STATS": "true"})
@@ -95,7 +95,7 @@ class Replica:
         (file,) = (path for path in self.directory("plain").iterdir() if not path.name.startswith("."))
         file.write_bytes(b"HELLO\n")  # of the same length
         (self.directory("plain") / "surplus").write_text("not of the source\n", encoding="utf-8")
-        with self.one.target.client() as client:
+        with self.site.target.client() as client:
             client.drop_partitions(self.database, "parts", ["d=x"], delete_data=True)
             (partition,) = list(client.iter_partitions(self.database, "parts", names=["d=y"]))
             partition.values = ["surplus"]
@@ -116,18 +116,18 @@ class Replica:
 
     def repair(self) -> RepairReport:
         return repair_replica(
-            self.one.source,
-            self.one.target,
-            self.one.policy,
-            run_copy=self.one._copy,
-            run_verify=self.one._read,
+            self.site.source,
+            self.site.target,
+            self.site.policy,
+            run_copy=self.site._copy,
+            run_verify=self.site._read,
         )
 
     def assert_equal(self) -> None:
         for table in TABLES:
             columns = "*" if table in {"plain", "insert_only"} else "ROW__ID, *"
-            found = rows(self.target_sql, f"SELECT {columns} FROM {self.database}.{table}")
-            assert found == rows(self.source_sql, f"SELECT {columns} FROM rep.{table}"), table
+            replicated = rows(self.target_sql, f"SELECT {columns} FROM {self.database}.{table}")
+            assert replicated == rows(self.source_sql, f"SELECT {columns} FROM rep.{table}"), table
 
 
 @pytest.fixture
@@ -141,9 +141,9 @@ def replica(
 ) -> Iterator[Replica]:
     for statement in SETUP.split(";"):
         hive_sql_source.execute(statement)
-    with scheduled(source, target, spark, tmp_path, "rep") as one:
-        one.cycle()
-        yield Replica(one, hive_sql_source, hive_sql_target)
+    with scheduled(source, target, spark, tmp_path, "rep") as site:
+        site.cycle()
+        yield Replica(site, hive_sql_source, hive_sql_target)
     for metastore, database in ((source, "rep"), (target, "rep_copy")):
         with connected(metastore) as client:
             client.drop_database(database, delete_data=True, cascade=True, if_exists=True)
@@ -169,10 +169,10 @@ def test_a_replica_damaged_in_every_way_is_mended(replica: Replica) -> None:
     # The replica goes on.
     replica.source_sql.execute("INSERT INTO rep.written VALUES (5)")
     replica.source_sql.execute("DELETE FROM rep.deleted WHERE id = 2")
-    replica.one.cycle()
+    replica.site.cycle()
     replica.assert_equal()
 
-    with replica.one.target.client() as client:
+    with replica.site.target.client() as client:
         database: Any = client.get_database(replica.database)
         database.parameters[markers.POLICY] = "another"
         client.alter_database(replica.database, database)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
@@ -25,6 +25,7 @@ from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_records, write_records
 from tests.support.incrementing import run_copy
 from tests.support.kills import KILLED, exiting_at, lasting, pool
+from tests.support.observing import at_steps
 from tests.support.small_source import add_partition, commit_files, connected, make_small_source, make_table
 
 DATABASE = "rep_killed"
@@ -32,25 +33,27 @@ DATABASE = "rep_killed"
 
 def run_verify(plan: str, results: str) -> None:
     """The verification job without Spark: digests; these files have no rows."""
-    found = [
-        digest_file(one.uri, size_bytes=one.size_bytes)
-        for one in read_records(f"{plan}/files.jsonl", FileToDigest)
+    digests = [
+        digest_file(file.uri, size_bytes=file.size_bytes)
+        for file in read_records(f"{plan}/files.jsonl", FileToDigest)
     ]
-    write_records(f"{results}/digests/run.jsonl", found)
+    write_records(f"{results}/digests/run.jsonl", digests)
     Path(local_path(f"{results}/rows.jsonl") or "").touch()
 
 
 def repair(
-    source: str, target: str, policy: ReplicationPolicy, on_step: Callable[[str], None] = lambda _: None
+    source: str, target: str, policy: ReplicationPolicy, observer: Observer = unobserved
 ) -> RepairReport:
-    with pool(source) as one, pool(target) as other:
-        return repair_replica(one, other, policy, run_copy=run_copy, run_verify=run_verify, on_step=on_step)
+    with pool(source) as source_pool, pool(target) as target_pool:
+        return repair_replica(
+            source_pool, target_pool, policy, run_copy=run_copy, run_verify=run_verify, observer=observer
+        )
 
 
 def worker(argv: list[str]) -> None:
     """The process that is killed: ``SOURCE TARGET POLICY STEP``."""
     source, target, policy, step = argv
-    repair(source, target, ReplicationPolicy(**json.loads(policy)), exiting_at(int(step)))
+    repair(source, target, ReplicationPolicy(**json.loads(policy)), at_steps(exiting_at(int(step))))
 
 
 class Case:
@@ -68,9 +71,9 @@ class Case:
         with connected(source) as client:
             make_table(client, DATABASE, "written")
             start = begin_drain(client, DATABASE)
-        with pool(source.uri) as one, pool(target.uri) as other:
-            dump = dump_bootstrap(one, self.policy, start).dump
-            load_bootstrap(one, other, self.policy, dump, run_copy=run_copy)
+        with pool(source.uri) as source_pool, pool(target.uri) as target_pool:
+            dump = dump_bootstrap(source_pool, self.policy, start).dump
+            load_bootstrap(source_pool, target_pool, self.policy, dump, run_copy=run_copy)
 
     def damage(self) -> None:
         with connected(self.target) as client:
@@ -101,18 +104,20 @@ class Case:
         )
         assert done.returncode == KILLED, done.stderr
 
-    def repair(self, on_step: Callable[[str], None] = lambda _: None) -> RepairReport:
-        return repair(self.source.uri, self.target.uri, self.policy, on_step)
+    def repair(self, observer: Observer = unobserved) -> RepairReport:
+        return repair(self.source.uri, self.target.uri, self.policy, observer)
 
     def state(self) -> dict[str, Any]:
         roots = (self.target.warehouse / f"{DATABASE}.db", self.target.external_warehouse / "rep_base")
         with connected(self.target) as client:
             names = sorted(client.list_tables(DATABASE))
-            found = client.get_valid_write_ids([f"{DATABASE}.{name}" for name in names])
+            valid_ids = client.get_valid_write_ids([f"{DATABASE}.{name}" for name in names])
             return {
                 "tables": {name: lasting(to_json(client.get_table(DATABASE, name))) for name in names},
-                "partitions": [_described(to_json(one)) for one in client.iter_partitions(DATABASE, "acid")],
-                "write_ids": {name: one.writeIdHighWaterMark for name, one in found.items()},
+                "partitions": [
+                    _described(to_json(partition)) for partition in client.iter_partitions(DATABASE, "acid")
+                ],
+                "write_ids": {name: ids.writeIdHighWaterMark for name, ids in valid_ids.items()},
                 "files": {
                     str(path): path.read_bytes()
                     for root in roots
@@ -139,13 +144,13 @@ def test_a_repair_killed_at_its_steps_ends_in_the_same_state(
 ) -> None:
     monkeypatch.setattr(cycle_lock, "_BEAT_S", 0.1)  # the dead one's lock is taken over sooner
     case = Case(source, target, tmp_path)
-    whole = case.state()
+    undamaged = case.state()
     case.damage()
     steps: list[str] = []
-    assert case.repair(steps.append).report.differences == []
+    assert case.repair(at_steps(steps.append)).report.differences == []
     expected = case.state()
-    for what in ("tables", "write_ids", "files"):
-        assert expected[what] == whole[what]
+    for field in ("tables", "write_ids", "files"):
+        assert expected[field] == undamaged[field]
     assert {
         "replace written",
         "copy",

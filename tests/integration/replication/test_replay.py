@@ -52,6 +52,6 @@ def test_what_the_metastore_took_too_long_to_open_is_opened_anew(
         assert opened(client) == []
         assert last.sweep(()) == []
         for table, pairs in WRITES.items():
-            (found,) = client.get_valid_write_ids([f"{DATABASE}.{table}"]).values()
-            assert (found.writeIdHighWaterMark, found.invalidWriteIds) == (len(pairs), [])
+            (valid_ids,) = client.get_valid_write_ids([f"{DATABASE}.{table}"]).values()
+            assert (valid_ids.writeIdHighWaterMark, valid_ids.invalidWriteIds) == (len(pairs), [])
         client.drop_database(DATABASE, delete_data=True, cascade=True)

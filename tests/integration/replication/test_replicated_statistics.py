@@ -28,10 +28,10 @@ WRITE_IDS = {"both": 3, "basic": 3, "one": 4, "columns": 5, "none": 5}
 
 @pytest.fixture(scope="module")
 def client(target: EmbeddedMetastore) -> Iterator[MetastoreClient]:
-    with connected(target) as one:
-        one.create_database(types.Database(name=DATABASE))
-        yield one
-        one.drop_database(DATABASE, delete_data=True, cascade=True)
+    with connected(target) as client:
+        client.create_database(types.Database(name=DATABASE))
+        yield client
+        client.drop_database(DATABASE, delete_data=True, cascade=True)
 
 
 @pytest.mark.parametrize("transactional", [True, False])
@@ -44,13 +44,19 @@ def test_partitions_keep_the_sources_flags_and_column_statistics(
     for _ in range(2):  # a load that is repeated
         made = [make_partition(table, value, transactional=transactional) for value in FLAGS]
         statistics.add_partitions(client, made, valid_write_ids=text)
-    found = {one.values[0]: one for one in partitions_with_statistics(client, name)}
-    assert {value: one.parameters.get("COLUMN_STATS_ACCURATE") for value, one in found.items()} == FLAGS
-    assert {value: one.parameters["numRows"] for value, one in found.items()} == dict.fromkeys(FLAGS, "5")
-    described = {value: sorted(statistics.columns(one.colStats)) for value, one in found.items()}
+    partitions = {partition.values[0]: partition for partition in partitions_with_statistics(client, name)}
+    assert {
+        value: partition.parameters.get("COLUMN_STATS_ACCURATE") for value, partition in partitions.items()
+    } == FLAGS
+    assert {
+        value: partition.parameters["numRows"] for value, partition in partitions.items()
+    } == dict.fromkeys(FLAGS, "5")
+    described = {
+        value: sorted(statistics.columns(partition.colStats)) for value, partition in partitions.items()
+    }
     assert described == {value: ["a", "b"] for value in FLAGS}
     if transactional:
-        assert {value: one.writeId for value, one in found.items()} == WRITE_IDS
+        assert {value: partition.writeId for value, partition in partitions.items()} == WRITE_IDS
 
 
 @pytest.mark.parametrize("transactional", [True, False])
@@ -61,9 +67,9 @@ def test_tables_have_no_column_statistics_that_the_source_calls_stale(
     name = f"plain_{state}_{transactional}".lower()
     make_table(client, name, tmp_path, transactional=transactional, partitioned=False, state=state)
     # Without write ids a metastore gives the statistics it has, whether they hold for a reader or not.
-    found: Any = client.get_table(DATABASE, name, with_column_stats=True)
-    assert found.parameters.get("COLUMN_STATS_ACCURATE") == FLAGS[state]
-    assert bool(found.colStats and found.colStats.statsObj) == (state == "both")
+    described: Any = client.get_table(DATABASE, name, with_column_stats=True)
+    assert described.parameters.get("COLUMN_STATS_ACCURATE") == FLAGS[state]
+    assert bool(described.colStats and described.colStats.statsObj) == (state == "both")
 
 
 def partitions_with_statistics(client: MetastoreClient, name: str) -> list[Any]:
@@ -112,21 +118,21 @@ def make_partition(table: Any, value: str, *, transactional: bool) -> Any:
     return partition
 
 
-def describe(one: Any, state: str, *, transactional: bool) -> None:
+def describe(described: Any, state: str, *, transactional: bool) -> None:
     """Give a table or partition statistics of five rows, in a state of ``FLAGS``."""
-    one.parameters |= {"numRows": "5", "numFiles": "1", "totalSize": "100"}
+    described.parameters |= {"numRows": "5", "numFiles": "1", "totalSize": "100"}
     if FLAGS[state] is not None:
-        one.parameters["COLUMN_STATS_ACCURATE"] = FLAGS[state]
+        described.parameters["COLUMN_STATS_ACCURATE"] = FLAGS[state]
     if transactional:
-        one.writeId = WRITE_IDS[state]
+        described.writeId = WRITE_IDS[state]
     text = types.StringColumnStatsData(maxColLen=4, avgColLen=2.0, numNulls=0, numDVs=5)
     number = types.LongColumnStatsData(lowValue=1, highValue=5, numNulls=0, numDVs=5)
-    partitioned = isinstance(one, types.Partition)
-    one.colStats = types.ColumnStatistics(
+    partitioned = isinstance(described, types.Partition)
+    described.colStats = types.ColumnStatistics(
         statsDesc=types.ColumnStatisticsDesc(
             isTblLevel=not partitioned,
             dbName=DATABASE,
-            tableName=one.tableName,
+            tableName=described.tableName,
             partName=f"p={state}" if partitioned else None,
             catName="hive",
         ),

@@ -87,16 +87,16 @@ def test_views_read_the_replica(
     for path, lines in FILES.items():
         (root / path).parent.mkdir(parents=True)
         (root / path).write_text("\n".join((*lines, "")), encoding="utf-8")
-    setup = [one.replace("{root}", f"file:{root}") for one in SETUP]
+    setup = [statement.replace("{root}", f"file:{root}") for statement in SETUP]
     names = [f"v{number}" for number in range(len(VIEWS))]
     # As when another test had the engine begin: before the functions are there.
     hive_sql_target.execute("SHOW DATABASES")
-    with cycles(source, target, sql, tmp_path, source_database="views", table_names=NAMES) as one:
-        one.write(*setup, BASE, NAMED_COLUMNS, UNPARSED)
-        one.write(*(f"CREATE VIEW views.{name} AS {text}" for name, text in zip(names, VIEWS, strict=True)))
-        one.bootstrap()
-        with one.target.client() as client:
-            manifest = DumpDirectory(loaded_dump(client, one.policy)).manifest()
+    with cycles(source, target, sql, tmp_path, source_database="views", table_names=NAMES) as site:
+        site.write(*setup, BASE, NAMED_COLUMNS, UNPARSED)
+        site.write(*(f"CREATE VIEW views.{name} AS {text}" for name, text in zip(names, VIEWS, strict=True)))
+        site.bootstrap()
+        with site.target.client() as client:
+            manifest = DumpDirectory(loaded_dump(client, site.policy)).manifest()
             assert "cannot be parsed as hive SQL" in manifest.skipped["v_out"]
             assert set(client.list_tables("views_copy")) == {
                 *names, "v_named", "grundlage", "bestellungen", "teile", "views", "2024"
@@ -104,20 +104,20 @@ def test_views_read_the_replica(
             text = client.get_table("views_copy", "v0").viewExpandedText
         assert text == "SELECT `orders`.`id`, `orders`.`s` FROM `views_copy`.`bestellungen` `orders`"
         # A view that says something else now, with the same columns.
-        one.write("ALTER VIEW views.v0 AS SELECT id, concat(s, '!') s FROM views.orders")
-        one.cycle()
-        expected = {name: rows(one, name) for name in (*names, "v_base", "v_named")}
+        site.write("ALTER VIEW views.v0 AS SELECT id, concat(s, '!') s FROM views.orders")
+        site.cycle()
+        expected = {name: rows(site, name) for name in (*names, "v_base", "v_named")}
         assert all(expected.values())
         # What still named the source would find nothing.
-        one.write("DROP DATABASE views CASCADE")
+        site.write("DROP DATABASE views CASCADE")
         # Hive knows the functions that were there when it began. Its CommandProcessorFactory lets only the
         # singular through to Hive.reloadFunctions: "RELOAD FUNCTIONS" reloads jars instead, without a word.
-        one.target_sql.execute("RELOAD FUNCTION")
-        for name, found in expected.items():
-            there = one.target_sql.execute(f"SELECT * FROM views_copy.{NAMES.get(name, name)}")
-            assert sorted(there, key=repr) == found, name
-        one.target_sql.execute("DROP DATABASE views_copy CASCADE")
+        site.target_sql.execute("RELOAD FUNCTION")
+        for name, wanted in expected.items():
+            there = site.target_sql.execute(f"SELECT * FROM views_copy.{NAMES.get(name, name)}")
+            assert sorted(there, key=repr) == wanted, name
+        site.target_sql.execute("DROP DATABASE views_copy CASCADE")
 
 
-def rows(one: Cycles, name: str) -> list[tuple[str | None, ...]]:
-    return sorted(one.source_sql.execute(f"SELECT * FROM views.{name}"), key=repr)
+def rows(site: Cycles, name: str) -> list[tuple[str | None, ...]]:
+    return sorted(site.source_sql.execute(f"SELECT * FROM views.{name}"), key=repr)

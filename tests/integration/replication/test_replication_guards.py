@@ -41,8 +41,8 @@ def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -
     make_small_source(source, DATABASE)
     site = Site(source, target, tmp_path / "dumps", tmp_path / "base")
     yield site
-    for one in (source, target):
-        with connected(one) as client:
+    for metastore in (source, target):
+        with connected(metastore) as client:
             client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
     site.external().unlink()
     site.external().parent.rmdir()
@@ -52,16 +52,16 @@ def marked(metastore: EmbeddedMetastore, parameters: dict[str, str | None]) -> N
     """Set parameters of the database; ``None`` takes one away."""
     with connected(metastore) as client:
         database: Any = client.get_database(DATABASE)
-        found = {**(database.parameters or {}), **parameters}
-        database.parameters = {name: value for name, value in found.items() if value is not None}
+        merged = {**(database.parameters or {}), **parameters}
+        database.parameters = {name: value for name, value in merged.items() if value is not None}
         client.alter_database(DATABASE, database)
 
 
 def mending(site: Site) -> str:
     """A dump from an event to the same event."""
-    with pool(site.source.uri) as one, pool(site.target.uri) as other:
+    with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
         mend = RepairPlan(tables=frozenset({"ext"}))
-        return dump_next_increment(one, other, site.policy, mend=mend).dump
+        return dump_next_increment(source_pool, target_pool, site.policy, mend=mend).dump
 
 
 def test_a_dump_that_does_not_go_on_from_where_the_target_stands(site: Site) -> None:
@@ -69,23 +69,23 @@ def test_a_dump_that_does_not_go_on_from_where_the_target_stands(site: Site) -> 
     first, second = mending(site), mending(site)
     site.load(first)
     before = site.last_id()
-    with pool(site.source.uri) as one, pool(site.target.uri) as other:
+    with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
         # Of the event that the target stands at, but of what it was before the first of the two.
         with pytest.raises(TargetChangedError, match=r"stands at event .* goes on from event"):
-            load_increment(one, other, site.policy, second, run_copy=run_copy)
+            load_increment(source_pool, target_pool, site.policy, second, run_copy=run_copy)
         with pytest.raises(CycleRunningError, match="has published event"):
-            load_dump(one, other, site.policy, second, run_copy=run_copy)
+            load_dump(source_pool, target_pool, site.policy, second, run_copy=run_copy)
         # Of the dump that the target was loaded from, but of an event before the one it stands at.
         site.commit()
         third = site.dump()
-        load_idle(other, site.policy, third.event_id)
+        load_idle(target_pool, site.policy, third.event_id)
         assert site.last_id() == str(third.event_id) != before
         with pytest.raises(TargetChangedError, match=rf"stands at event {third.event_id} .* event {before} "):
-            load_dump(one, other, site.policy, third.dump, run_copy=run_copy)
+            load_dump(source_pool, target_pool, site.policy, third.dump, run_copy=run_copy)
         with connected(site.target) as client:
             make_table(client, DATABASE, "theirs")
         with pytest.raises(CycleRunningError, match=f"was loaded from {first} meanwhile"):
-            verify_replica(other, site.policy, second, run_verify=lambda *_: None, tables=())
+            verify_replica(target_pool, site.policy, second, run_verify=lambda *_: None, tables=())
     assert site.high_watermarks() == [3, 2]
 
 
@@ -139,28 +139,28 @@ def test_tables_of_others_stop_an_increment(site: Site) -> None:
 def test_a_failover_that_cannot_be(site: Site) -> None:
     site.bootstrap()
     back = site.policy.reversed("file:/").name
-    with pool(site.source.uri) as one, pool(site.target.uri) as other:
+    with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
         marked(site.source, {markers.POLICY: "another"})
         with pytest.raises(FailoverError, match="is a replica itself, of policy 'another'"):
-            start_failover(one, other, site.policy)
+            start_failover(source_pool, target_pool, site.policy)
         marked(site.source, {markers.POLICY: None})
 
-        start_failover(one, other, site.policy)
+        start_failover(source_pool, target_pool, site.policy)
         with connected(site.target) as client:
             table: Any = client.get_table(DATABASE, "ext")
             table.sd.cols[0].name = "other"
             client.alter_table(DATABASE, "ext", table)
-        load_idle(other, site.policy, site.dump().event_id)
+        load_idle(target_pool, site.policy, site.dump().event_id)
         with pytest.raises(FailoverError, match=r"(?s)cannot be a replica of what the target has.*other"):
-            switch_roles(one, other, site.policy)
+            switch_roles(source_pool, target_pool, site.policy)
 
         # As after a switch that was killed before it let the target go.
         marked(site.source, {markers.POLICY: back, markers.LAST_ID: "1"})
         with pytest.raises(FailoverError, match="nothing to roll back"):
-            roll_back_failover(one, other, site.policy)
+            roll_back_failover(source_pool, target_pool, site.policy)
         marked(site.target, {markers.POLICY: "another"})
         with pytest.raises(TargetNotOursError, match="belongs to replication policy 'another'"):
-            switch_roles(one, other, site.policy)
+            switch_roles(source_pool, target_pool, site.policy)
     with connected(site.target) as client:
         parameters: Any = client.get_database(DATABASE).parameters
     assert parameters[markers.READ_ONLY] == "true"
@@ -170,12 +170,12 @@ def test_a_bootstrap_is_loaded_once(site: Site) -> None:
     def dump() -> str:
         with connected(site.source) as client:
             start = begin_drain(client, DATABASE)
-        with pool(site.source.uri) as one:
-            return dump_bootstrap(one, site.policy, start).dump
+        with pool(site.source.uri) as source_pool:
+            return dump_bootstrap(source_pool, site.policy, start).dump
 
     def load(uri: str, copy: CopyRunner = run_copy) -> None:
-        with pool(site.source.uri) as one, pool(site.target.uri) as other:
-            load_bootstrap(one, other, site.policy, uri, run_copy=copy)
+        with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
+            load_bootstrap(source_pool, target_pool, site.policy, uri, run_copy=copy)
 
     def vanished(_plan: str, _outcomes: str) -> None:
         raise FileVanishedError("File file:/far/f is gone.", path="file:/far/f")
@@ -200,7 +200,7 @@ def test_a_bootstrap_is_loaded_once(site: Site) -> None:
 def test_a_dump_during_which_the_source_let_go_of_its_files_is_not_finished(
     site: Site, monkeypatch: pytest.MonkeyPatch, kind: Any
 ) -> None:
-    """The cleaner may have removed files before they were listed: nothing else would tell."""
+    """The cleaner may have removed files before they were listed: no other check notices."""
     if kind is increment:
         site.bootstrap()
         site.commit()
@@ -218,7 +218,7 @@ def test_a_dump_during_which_the_source_let_go_of_its_files_is_not_finished(
     monkeypatch.setattr(kind._Dump, "write", ending_the_lease)
     with pytest.raises(TransactionAbortedError, match="Files may have been removed while they were listed"):
         site.dump() if kind is increment else site.bootstrap()
-    assert [one.dump_finished for one in unfinished] == [False]
+    assert [cycle.dump_finished for cycle in unfinished] == [False]
     monkeypatch.undo()
     site.dump() if kind is increment else site.bootstrap()
 
@@ -235,9 +235,9 @@ def test_a_policy_that_gets_another_target_leaves_the_former_one_its_files(site:
         client.drop_table(DATABASE, "acid", delete_data=False)
         start = begin_drain(client, DATABASE)
     try:
-        with pool(site.source.uri) as one, pool(site.target.uri) as other:
-            dump = dump_bootstrap(one, moved, start).dump
-            load_dump(one, other, moved, dump, run_copy=run_copy)
+        with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
+            dump = dump_bootstrap(source_pool, moved, start).dump
+            load_dump(source_pool, target_pool, moved, dump, run_copy=run_copy)
         assert copied(site.target) == before
     finally:
         with connected(site.target) as client:

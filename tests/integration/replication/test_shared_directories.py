@@ -19,7 +19,7 @@ DATABASE = "shared_places"
 
 
 @pytest.fixture
-def one(
+def site(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,
@@ -47,10 +47,10 @@ def external(name: str, directory: Path, *parameters: str) -> str:
     )
 
 
-def test_a_table_at_the_same_path_outside_the_prefix(one: Cycles, tmp_path: Path) -> None:
+def test_a_table_at_the_same_path_outside_the_prefix(site: Cycles, tmp_path: Path) -> None:
     """The second table comes by an increment that the first one is not concerned with."""
     inside, shadow = Path(f"{tmp_path}/lake{tmp_path}/events"), tmp_path / "events"
-    one.write(
+    site.write(
         external("a", inside, "'external.table.purge'='true'"),
         f"INSERT INTO {DATABASE}.a VALUES ('a')",
         external("twin", inside),
@@ -61,35 +61,35 @@ def test_a_table_at_the_same_path_outside_the_prefix(one: Cycles, tmp_path: Path
     (written,) = (path for path in inside.iterdir() if not path.name.startswith("."))
     written.chmod(0o600)
     inside.chmod(0o700)
-    hidden = replace(one.policy, external_base=f"file:{tmp_path}/.base")
+    hidden = replace(site.policy, external_base=f"file:{tmp_path}/.base")
     with pytest.raises(HiddenLocationError, match="external_base"):
-        plan_cycle(one.source, one.target, hidden)
-    one.bootstrap()
+        plan_cycle(site.source, site.target, hidden)
+    site.bootstrap()
     queries = tuple(f"SELECT * FROM {{db}}.{name}" for name in ("a", "twin", "hidden_source"))
-    one.assert_equal(*queries)
+    site.assert_equal(*queries)
     copied = Path(f"{tmp_path}/base{tmp_path}/events")
     assert [stat.S_IMODE(path.stat().st_mode) for path in (copied, copied / written.name)] == [0o700, 0o600]
-    # Renamed, and told to take its files with it when it is dropped: on the target, they are its own by then.
-    one.write(f"ALTER TABLE {DATABASE}.a RENAME TO {DATABASE}.b")
-    one.cycle()
+    # Renamed, and altered to lose its files with its drop: on the target, they are its own by then.
+    site.write(f"ALTER TABLE {DATABASE}.a RENAME TO {DATABASE}.b")
+    site.cycle()
     queries = (queries[1], queries[2], "SELECT * FROM {db}.b")
-    one.assert_equal(*queries)
-    assert one.rows(queries[2])[1] == [("a",)]
+    site.assert_equal(*queries)
+    assert site.rows(queries[2])[1] == [("a",)]
 
-    one.write(external("c", shadow))
+    site.write(external("c", shadow))
     refused = rf"table b \(source: file:{inside}\) and table c \(source: file:{shadow}\)"
-    for attempt in (lambda: plan_cycle(one.source, one.target, one.policy), one.dump):
+    for attempt in (lambda: plan_cycle(site.source, site.target, site.policy), site.dump):
         with pytest.raises(LocationConflictError, match=refused):
             attempt()
-    assert [rows for _, rows in map(one.rows, queries)] == [[("a",)], [("h",)], [("a",)]]
+    assert [rows for _, rows in map(site.rows, queries)] == [[("a",)], [("h",)], [("a",)]]
     # The next run goes on.
-    one.write(f"DROP TABLE {DATABASE}.c", f"INSERT INTO {DATABASE}.b VALUES ('after')")
-    one.cycle()
-    one.assert_equal(*queries)
+    site.write(f"DROP TABLE {DATABASE}.c", f"INSERT INTO {DATABASE}.b VALUES ('after')")
+    site.cycle()
+    site.assert_equal(*queries)
     # One of two tables of a directory is dropped: the other keeps its rows.
-    one.write(f"ALTER TABLE {DATABASE}.b SET TBLPROPERTIES ('external.table.purge'='false')")
-    one.cycle()
-    one.write(f"DROP TABLE {DATABASE}.b")
-    one.cycle()
-    one.assert_equal(queries[0])
-    assert len(one.rows(queries[0])[1]) == 2
+    site.write(f"ALTER TABLE {DATABASE}.b SET TBLPROPERTIES ('external.table.purge'='false')")
+    site.cycle()
+    site.write(f"DROP TABLE {DATABASE}.b")
+    site.cycle()
+    site.assert_equal(queries[0])
+    assert len(site.rows(queries[0])[1]) == 2

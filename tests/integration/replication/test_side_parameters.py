@@ -1,4 +1,4 @@
-"""Parameters of one side that somebody planted at a source reach the other in no cycle."""
+"""Parameters of one side, planted at a source, reach the other side in no cycle."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -
     make_small_source(source, DATABASE)
     site = Site(source, target, tmp_path)
     yield site
-    for one in (source, target):
-        with connected(one) as client:
+    for metastore in (source, target):
+        with connected(metastore) as client:
             for name in (DATABASE, "far_side"):
                 client.drop_database(name, delete_data=True, cascade=True, if_exists=True)
     shutil.rmtree(site.external, ignore_errors=True)
@@ -58,9 +58,9 @@ def plant(client: MetastoreClient, *, text: str = "planted") -> None:
             holder.parameters = {**(holder.parameters or {}), **planted}
         client.alter_table(DATABASE, name, table)
     partitions: list[Any] = list(client.iter_partitions(DATABASE, "acid"))
-    for one in partitions:
-        one.parameters = {**(one.parameters or {}), **planted}
-        one.sd.parameters = {**(one.sd.parameters or {}), **planted}
+    for partition in partitions:
+        partition.parameters = {**(partition.parameters or {}), **planted}
+        partition.sd.parameters = {**(partition.sd.parameters or {}), **planted}
     client.alter_partitions(DATABASE, "acid", partitions)
 
 
@@ -69,7 +69,7 @@ def everything(client: MetastoreClient, database: str) -> list[Any]:
     return [
         client.get_database(database),
         *client.get_tables(database, names),
-        *(one for name in names for one in client.iter_partitions(database, name)),
+        *(partition for name in names for partition in client.iter_partitions(database, name)),
         *client.get_functions(database),
     ]
 
@@ -77,14 +77,16 @@ def everything(client: MetastoreClient, database: str) -> list[Any]:
 def planted_at(metastore: EmbeddedMetastore, database: str = DATABASE) -> list[str]:
     def walk(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
-            yield from (key for key, one in value.items() if is_side_parameter(key) and one == "planted")
+            yield from (
+                key for key, element in value.items() if is_side_parameter(key) and element == "planted"
+            )
             value = list(value.values())
         if isinstance(value, list):
-            for one in value:
-                yield from walk(one)
+            for element in value:
+                yield from walk(element)
 
     with connected(metastore) as client:
-        return [name for one in everything(client, database) for name in walk(to_json(one))]
+        return [name for described in everything(client, database) for name in walk(to_json(described))]
 
 
 def without_rows(_plan: str, results: str) -> None:
@@ -122,15 +124,15 @@ def test_of_a_replica(site: Site) -> None:
         view: Any = client.get_table(DATABASE, "seen")
         view.parameters = {**view.parameters, "damaged": "yes"}
         client.alter_table(DATABASE, "seen", view)
-    with site.sides() as (one, other):
-        repair_replica(one, other, site.policy, run_copy=run_copy, run_verify=without_rows)
+    with site.sides() as (source_pool, target_pool):
+        repair_replica(source_pool, target_pool, site.policy, run_copy=run_copy, run_verify=without_rows)
     assert planted_at(site.target) == []
 
-    with site.sides() as (one, other):
-        start_failover(one, other, site.policy)
+    with site.sides() as (source_pool, target_pool):
+        start_failover(source_pool, target_pool, site.policy)
     site.cycle()
-    with site.sides() as (one, other):
-        report = switch_roles(one, other, site.policy)
+    with site.sides() as (source_pool, target_pool):
+        report = switch_roles(source_pool, target_pool, site.policy)
         assert report.policy.source_database == DATABASE
     assert planted_at(site.target) == []
 

@@ -1,4 +1,4 @@
-"""A dump and a load copy from where the policy says, and from nowhere else."""
+"""A dump and a load copy from the policy's source roots, and from nowhere else."""
 
 from __future__ import annotations
 

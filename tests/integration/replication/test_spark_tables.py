@@ -70,7 +70,7 @@ class SparkSql:
         assert self._process.stdout
         self._process.stdin.write(json.dumps([metastore.uri, statement]) + "\n")
         self._process.stdin.flush()
-        line = next((one for one in self._process.stdout if one.startswith("answer ")), "answer null")
+        line = next((line for line in self._process.stdout if line.startswith("answer ")), "answer null")
         answer = json.loads(line.removeprefix("answer "))
         assert isinstance(answer, list), f"{statement}: {answer}"
         return sorted(answer)
@@ -156,7 +156,7 @@ def test_spark_and_hive_read_the_replica(
     engines = (hive_sql_source, hive_sql_target)
     root = tmp_path / "source"
     with (
-        cycles(source, target, engines, tmp_path, source_database="sparks", table_names=NAMES) as one,
+        cycles(source, target, engines, tmp_path, source_database="sparks", table_names=NAMES) as site,
         spark_sql(tmp_path) as engine,
     ):
         for statement in made_by_spark(root):
@@ -170,17 +170,17 @@ def test_spark_and_hive_read_the_replica(
             TBLPROPERTIES ('spark.sql.sources.provider'='delta')""",
         ):
             hive_sql_source.execute(statement)
-        one.bootstrap()
-        assert {name: why.partition(";")[0] for name, why in skipped(one).items()} == {
+        site.bootstrap()
+        assert {name: why.partition(";")[0] for name, why in skipped(site).items()} == {
             "plain_over_delta": f"its directory file:{delta} has _delta_log: "
             "Delta Lake keeps names of its files there",
             "of_delta": "it is a table of Spark's data source delta, which may name its own files",
         }
         engine.execute(source, "INSERT INTO sparks.as_json VALUES (3, 'new')")
         engine.execute(source, "INSERT INTO sparks.as_csv VALUES (2, 'new')")
-        one.cycle()
-        assert one.dump().idle
-        assert differences(one, spark) == []
+        site.cycle()
+        assert site.dump().idle
+        assert differences(site, spark) == []
         expected = {
             (name, reader): read(engine, hive_sql_source, reader, source, f"sparks.{name}")
             for name, readers in READ.items()
@@ -193,7 +193,7 @@ def test_spark_and_hive_read_the_replica(
         for (name, reader), rows in expected.items():
             there = f"sparks_copy.{NAMES.get(name, name)}"
             assert read(engine, hive_sql_target, reader, target, there) == rows, (name, reader)
-        assert named_places(one) == []
+        assert named_places(site) == []
 
 
 def read(spark: SparkSql, hive: HiveSql, reader: str, metastore: EmbeddedMetastore, table: str) -> list[Any]:
@@ -205,24 +205,26 @@ def read(spark: SparkSql, hive: HiveSql, reader: str, metastore: EmbeddedMetasto
     )
 
 
-def skipped(one: Cycles) -> dict[str, str]:
-    with one.target.client() as client:
-        return dict(DumpDirectory(loaded_dump(client, one.policy)).manifest().skipped)
+def skipped(site: Cycles) -> dict[str, str]:
+    with site.target.client() as client:
+        return dict(DumpDirectory(loaded_dump(client, site.policy)).manifest().skipped)
 
 
-def named_places(one: Cycles) -> list[str]:
+def named_places(site: Cycles) -> list[str]:
     """Tables and partitions of the target in whose definition a place of the source is left."""
-    with one.target.client() as client:
+    with site.target.client() as client:
         tables: list[Any] = list(client.get_tables("sparks_copy", client.list_tables("sparks_copy")))
-        found = [(table.tableName, table) for table in tables]
+        described = [(table.tableName, table) for table in tables]
         for table in tables:
             if table.partitionKeys:
                 partitions = client.iter_partitions("sparks_copy", table.tableName)
-                found += [(f"{table.tableName} {partition.values}", partition) for partition in partitions]
-    external = one.policy.external_base or ""
+                described += [
+                    (f"{table.tableName} {partition.values}", partition) for partition in partitions
+                ]
+    external = site.policy.external_base or ""
     return [
         name
-        for name, made in found
+        for name, made in described
         for value in (made.sd.location, *(made.sd.serdeInfo.parameters or {}).values())
         if "/" in (value or "") and not value.startswith(external)
     ]

@@ -42,9 +42,9 @@ def case(
 
 def test_a_suspended_cycle_changes_nothing_when_it_wakes_up(case: Case) -> None:
     with suspendable(case.source.uri, case.target.uri, case.policy) as first:
-        whole = first.run(-1)
-        assert whole["outcome"] == "loaded"
-        expected, steps = case.state(), whole["steps"]
+        undisturbed = first.run(-1)
+        assert undisturbed["outcome"] == "loaded"
+        expected, steps = case.state(), undisturbed["steps"]
         assert {"alter_database", "commit_txn"} <= set(steps), steps
         # What comes after the publication is not the target's.
         published = max(place for place, step in enumerate(steps) if step.startswith("alter_database"))
@@ -75,7 +75,7 @@ def second(case: Case) -> None:
 
 
 def cycles(case: Case) -> tuple[str, str]:
-    """What the target says of its cycles."""
+    """Return the target's records of its cycles."""
     with connected(case.target) as client:
         parameters = client.get_database(DATABASE).parameters or {}
     return parameters[markers.CYCLES], parameters[markers.EPOCH]

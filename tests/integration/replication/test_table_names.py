@@ -36,7 +36,7 @@ SETUP = (
 
 
 @pytest.fixture
-def one(
+def site(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,
@@ -54,14 +54,14 @@ def one(
                 client.drop_database(database, delete_data=True, cascade=True, if_exists=True)
 
 
-def compare(one: Cycles, names: dict[str, str]) -> None:
+def compare(site: Cycles, names: dict[str, str]) -> None:
     """Real Hive reads the same rows, under either name."""
     for table, columns in (("orders", "ROW__ID, *"), ("parts", "ROW__ID, *"), ("files", "*"), ("seen", "*")):
         there = names.get(table, table)
-        found = one.target_sql.execute(f"SELECT {columns} FROM named_copy.{there}")
-        expected = one.source_sql.execute(f"SELECT {columns} FROM named.{table}")
-        assert sorted(found, key=repr) == sorted(expected, key=repr), table
-    with one.target.client() as client:
+        replicated = site.target_sql.execute(f"SELECT {columns} FROM named_copy.{there}")
+        expected = site.source_sql.execute(f"SELECT {columns} FROM named.{table}")
+        assert sorted(replicated, key=repr) == sorted(expected, key=repr), table
+    with site.target.client() as client:
         assert sorted(client.list_tables("named_copy")) == sorted(
             names.get(name, name) for name in ("orders", "parts", "files", "seen")
         )
@@ -69,11 +69,11 @@ def compare(one: Cycles, names: dict[str, str]) -> None:
         assert (key.fktable_name, key.pktable_name) == ("parts", names.get("orders", "orders"))
 
 
-def test_tables_have_other_names_on_the_target(one: Cycles, spark: SparkSession) -> None:
-    one.bootstrap()
-    compare(one, NAMES)
-    assert differences(one, spark) == []
-    one.write(
+def test_tables_have_other_names_on_the_target(site: Cycles, spark: SparkSession) -> None:
+    site.bootstrap()
+    compare(site, NAMES)
+    assert differences(site, spark) == []
+    site.write(
         "INSERT INTO named.orders VALUES (3, 'c')",
         "DELETE FROM named.orders WHERE id = 1",
         "ANALYZE TABLE named.orders COMPUTE STATISTICS FOR COLUMNS",
@@ -81,16 +81,16 @@ def test_tables_have_other_names_on_the_target(one: Cycles, spark: SparkSession)
         "ALTER TABLE named.parts RENAME TO named.pieces",
         "ALTER TABLE named.pieces RENAME TO named.parts",
     )
-    behind = {table.name: table.events for table in read_status(one.source, one.target, one.policy).tables}
+    behind = {table.name: table.events for table in read_status(site.source, site.target, site.policy).tables}
     assert behind.keys() == {"bestellungen", "dateien", "parts"}
     assert all(behind.values())
-    one.cycle()
-    compare(one, NAMES)
-    assert differences(one, spark) == []
+    site.cycle()
+    compare(site, NAMES)
+    assert differences(site, spark) == []
 
-    # Their names changed once more, though no event tells of it.
+    # Their names changed once more, though no event shows it.
     names = {"orders": "dateien", "files": "bestellungen"}
-    changed = replace(one, policy=replace(one.policy, table_names=names))
+    changed = replace(site, policy=replace(site.policy, table_names=names))
     changed.cycle()
     compare(changed, names)
     assert differences(changed, spark) == []
@@ -107,7 +107,7 @@ def test_tables_have_other_names_on_the_target(one: Cycles, spark: SparkSession)
     assert back.dump().tables == len(names)
     back.cycle()
     compare(changed, names)
-    assert one.source_sql.execute("SELECT id FROM named.seen ORDER BY id") == [("3",), ("4",)]
+    assert site.source_sql.execute("SELECT id FROM named.seen ORDER BY id") == [("3",), ("4",)]
     again = failed_over(back)
     assert replace(again.policy, into_existing=False) == changed.policy
     again.write("INSERT INTO named.orders VALUES (5, 'home again')")
@@ -116,8 +116,8 @@ def test_tables_have_other_names_on_the_target(one: Cycles, spark: SparkSession)
     assert differences(changed, spark) == []
 
 
-def failed_over(one: Cycles) -> Cycles:
-    start_failover(one.source, one.target, one.policy)
-    one.cycle()
-    policy = switch_roles(one.source, one.target, one.policy).policy
-    return Cycles(one.target, one.source, policy, one.target_sql, one.source_sql)
+def failed_over(site: Cycles) -> Cycles:
+    start_failover(site.source, site.target, site.policy)
+    site.cycle()
+    policy = switch_roles(site.source, site.target, site.policy).policy
+    return Cycles(site.target, site.source, policy, site.target_sql, site.source_sql)

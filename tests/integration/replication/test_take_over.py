@@ -23,6 +23,7 @@ from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 from tests.support.incrementing import Cycles, cycles, run_copy
 from tests.support.kills import pool
+from tests.support.observing import at_steps
 
 pytestmark = pytest.mark.slow
 
@@ -71,12 +72,12 @@ def scenes(
         }
         yield scenes
         with scenes["none"].target.client() as client:
-            for one in scenes.values():
-                client.drop_database(one.policy.target_database, delete_data=True, cascade=True)
+            for site in scenes.values():
+                client.drop_database(site.policy.target_database, delete_data=True, cascade=True)
 
 
-def interrupt(one: Cycles, scene: str) -> None:
-    """Load an increment as far as the scene says."""
+def interrupt(site: Cycles, scene: str) -> None:
+    """Load an increment up to the scene's step."""
 
     def copy_some(plan: str, outcomes: str) -> None:
         items = list(read_plan(plan))
@@ -89,15 +90,15 @@ def interrupt(one: Cycles, scene: str) -> None:
         if step.startswith("end ") and next(ends) == 2:
             raise KilledHereError
 
-    dump = one.dump().dump
+    dump = site.dump().dump
     with pytest.raises(KilledHereError):
         load_increment(
-            one.source,
-            one.target,
-            one.policy,
+            site.source,
+            site.target,
+            site.policy,
             dump,
             run_copy=copy_some if scene == "copying" else run_copy,
-            on_step=replay_some,
+            observer=at_steps(replay_some),
         )
 
 
@@ -117,11 +118,11 @@ def test_a_lost_source(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    one = scenes["none"]
-    one.write(f"CREATE TABLE lost.t (id int) {ACID}", "INSERT INTO lost.t VALUES (1)")
+    site = scenes["none"]
+    site.write(f"CREATE TABLE lost.t (id int) {ACID}", "INSERT INTO lost.t VALUES (1)")
     for cycle in scenes.values():
         cycle.bootstrap()
-    one.write(
+    site.write(
         f"CREATE TABLE lost.made (id int) {ACID}",
         "INSERT INTO lost.made VALUES (7)",
         *(f"INSERT INTO lost.t VALUES ({number})" for number in (2, 3, 4)),
@@ -133,9 +134,9 @@ def test_a_lost_source(
             guarded.execute(statement)
     assert guarded.execute("SELECT id FROM lost_none.t") == [("1",)]
     with pytest.raises(FailoverError, match="answers, and has database lost"):
-        take_over(one.source, one.target, one.policy)
+        take_over(site.source, site.target, site.policy)
     with pytest.raises(FailoverError, match="answers, but has no database mislaid"):
-        take_over(one.source, one.target, replace(one.policy, source_database="mislaid"))
+        take_over(site.source, site.target, replace(site.policy, source_database="mislaid"))
 
     rows, removed = {}, {}
     for scene, cycle in scenes.items():
@@ -151,13 +152,14 @@ def test_a_lost_source(
         guarded.execute(f"INSERT INTO {database}.t VALUES (9)")
         rows[scene] = sorted(hive_sql_target.execute(f"SELECT id FROM {database}.t"))
         with cycle.target.client() as client:
-            found = client.get_database(database)
-            assert "readonly" not in (found.parameters or {})
+            described = client.get_database(database)
+            assert "readonly" not in (described.parameters or {})
             left = client.call("get_open_txns_info").open_txns or ()  # type: ignore[attr-defined]
         assert not [
-            one
-            for one in left
-            if one.state == types.TxnState.OPEN and one.hostname.endswith(f"replication {scene}")
+            transaction
+            for transaction in left
+            if transaction.state == types.TxnState.OPEN
+            and transaction.hostname.endswith(f"replication {scene}")
         ]
         with pytest.raises(TargetNotOursError):
             cycle.cycle()

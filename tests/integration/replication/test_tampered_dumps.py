@@ -76,8 +76,8 @@ def there(case: Case) -> bool:
 
 def test_a_tampered_bootstrap_changes_nothing(case: Case, tmp_path: Path) -> None:
     dump = Path(local_path(case.dump()) or "")
-    whole = tmp_path / "whole"
-    shutil.copytree(dump, whole)
+    original = tmp_path / "whole"
+    shutil.copytree(dump, original)
     roots = case.target.warehouse, case.target.external_warehouse, case.source.warehouse
     before = everything(*roots, dump.parent)
     for name, edit in TAMPERED:
@@ -87,7 +87,7 @@ def test_a_tampered_bootstrap_changes_nothing(case: Case, tmp_path: Path) -> Non
         assert caught.value.file == name
         assert not there(case)
         shutil.rmtree(dump)
-        shutil.copytree(whole, dump)
+        shutil.copytree(original, dump)
         assert everything(*roots, dump.parent).keys() == before.keys()
     load(case, f"file:{dump}")
     assert there(case)
@@ -120,8 +120,8 @@ def test_a_tampered_increment_changes_nothing(site: Site, tmp_path: Path) -> Non
     site.bootstrap()
     site.commit()
     dump = Path(local_path(site.dump().dump) or "")
-    whole = tmp_path / "whole"
-    shutil.copytree(dump, whole)
+    original = tmp_path / "whole"
+    shutil.copytree(dump, original)
     roots = site.target.warehouse, tmp_path / "base", site.source.warehouse
     before, last_id = everything(*roots), site.last_id()
     for name, edit in INCREMENT:
@@ -130,7 +130,7 @@ def test_a_tampered_increment_changes_nothing(site: Site, tmp_path: Path) -> Non
             site.load(f"file:{dump}")
         assert caught.value.file == name
         shutil.rmtree(dump)
-        shutil.copytree(whole, dump)
+        shutil.copytree(original, dump)
         assert everything(*roots) == before
         assert site.last_id() == last_id
     site.load(f"file:{dump}")

@@ -122,7 +122,7 @@ def test_a_damaged_dump_publishes_nothing(case: Case) -> None:
 
 
 def test_a_file_that_vanishes_is_named_and_the_next_dump_goes_on(case: Case, tmp_path: Path) -> None:
-    """What the abandoned load had copied and the next dump does not list is not left behind."""
+    """The next load removes files that the abandoned load copied and the next dump does not list."""
     external = case.source.external_warehouse / f"{DATABASE}_ext"
     (external / "gone").write_text("was here", encoding="utf-8")
     case.dump()

@@ -39,20 +39,20 @@ class Link:
 
     def cycle(self) -> bool:
         """A cycle; whether there was nothing to do."""
-        with pool(self.source.uri) as one, pool(self.target.uri) as other:
-            with other.client() as client:
+        with pool(self.source.uri) as source_pool, pool(self.target.uri) as target_pool:
+            with target_pool.client() as client:
                 published = is_published(client, self.policy)
             if not published:
-                with one.client() as client:
+                with source_pool.client() as client:
                     start = begin_drain(client, self.policy.source_database)
-                dump = dump_bootstrap(one, self.policy, start).dump
+                dump = dump_bootstrap(source_pool, self.policy, start).dump
             else:
-                dumped = dump_next_increment(one, other, self.policy)
+                dumped = dump_next_increment(source_pool, target_pool, self.policy)
                 dump = dumped.dump
                 if dumped.idle:
-                    load_idle(other, self.policy, dumped.event_id)
+                    load_idle(target_pool, self.policy, dumped.event_id)
                     return True
-            load_dump(one, other, self.policy, dump, run_copy=run_copy)
+            load_dump(source_pool, target_pool, self.policy, dump, run_copy=run_copy)
         return False
 
     def drop(self) -> None:
@@ -68,7 +68,7 @@ def contents(metastore: EmbeddedMetastore, database: str) -> tuple[int | None, l
         high = client.get_valid_write_ids([name])[name].writeIdHighWaterMark
         parameters = client.get_database(database).parameters or {}
     root = metastore.warehouse / f"{database}.db" / "acid"
-    deltas = sorted(str(one.relative_to(root)) for one in root.glob("*/delta_*"))
+    deltas = sorted(str(path.relative_to(root)) for path in root.glob("*/delta_*"))
     return high, deltas, {key: value for key, value in parameters.items() if key in {"a", "team"}}
 
 
@@ -81,7 +81,7 @@ def links(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) 
         (source, source, ("top", "top_beside")),
         (target, source, ("spoke_one", "chained")),
     )
-    links = [Link(one, other, tmp_path, databases=databases) for one, other, databases in ways]
+    links = [Link(first, other, tmp_path, databases=databases) for first, other, databases in ways]
     yield links
     for link in links:
         link.drop()

@@ -47,28 +47,28 @@ def pair(
         yield made
 
 
-def add(one: Cycles, table: str, directory: Path, file: str) -> None:
+def add(site: Cycles, table: str, directory: Path, file: str) -> None:
     """An external table, and a file in its directory that may be there for another one already."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / file).write_text(file, encoding="utf-8")
-    with one.source.client() as client:
-        make_table(client, one.policy.source_database, table, location=f"file:{directory}")
+    with site.source.client() as client:
+        make_table(client, site.policy.source_database, table, location=f"file:{directory}")
 
 
-def drop(one: Cycles, table: str) -> None:
-    with one.source.client() as client:
-        client.drop_table(one.policy.source_database, table, delete_data=False)
+def drop(site: Cycles, table: str) -> None:
+    with site.source.client() as client:
+        client.drop_table(site.policy.source_database, table, delete_data=False)
 
 
-def parameters(one: Cycles) -> dict[str, str]:
-    with one.target.client() as client:
-        return dict(client.get_database(one.policy.target_database).parameters or {})
+def parameters(site: Cycles) -> dict[str, str]:
+    with site.target.client() as client:
+        return dict(client.get_database(site.policy.target_database).parameters or {})
 
 
-def roots(one: Cycles) -> tuple[str, ...]:
-    found = read_roots(one.policy.target_database, parameters(one))
-    assert found.checked or not found.uris
-    return found.uris
+def roots(site: Cycles) -> tuple[str, ...]:
+    recorded = read_roots(site.policy.target_database, parameters(site))
+    assert recorded.checked or not recorded.uris
+    return recorded.uris
 
 
 def copied(directory: Path) -> list[str]:
@@ -84,7 +84,7 @@ def test_a_bootstrap_over_anothers_directory_is_refused(pair: list[Cycles], tmp_
     add(second, "inner", lake / "events" / "inner", "b")
     first.bootstrap()
     assert roots(first) == (f"file:{base}/events",)
-    # The plan says so before there is a database.
+    # The plan shows it before there is a database.
     for attempt in (lambda: plan_cycle(second.source, second.target, second.policy), second.bootstrap):
         with pytest.raises(LocationConflictError, match=f"database {first.policy.target_database} of policy"):
             attempt()
@@ -125,28 +125,28 @@ def test_an_increment_over_anothers_directory_is_refused(pair: list[Cycles], tmp
 
 
 def test_a_target_of_another_metastore_keeps_its_directories(pair: list[Cycles], tmp_path: Path) -> None:
-    one = pair[0]
+    site = pair[0]
     lake, base = tmp_path / "lake", Path(f"{tmp_path}/base{tmp_path}/lake")
-    add(one, "own", lake / "own", "o")
-    one.bootstrap()
+    add(site, "own", lake / "own", "o")
+    site.bootstrap()
     (claim,) = (tmp_path / "base" / EXTERNAL_CLAIMS).iterdir()
     values = json.loads(claim.read_text(encoding="utf-8"))
-    assert (values["database"], values["roots"]) == (one.policy.target_database, [f"file:{base}/own"])
+    assert (values["database"], values["roots"]) == (site.policy.target_database, [f"file:{base}/own"])
     theirs = {**values, "metastore": "other", "roots": [f"file:{base}/events"]}
     (claim.parent / "other@bazaar.json").write_text(json.dumps(theirs), encoding="utf-8")
-    add(one, "late", lake / "events" / "late", "l")
-    for attempt in (lambda: plan_cycle(one.source, one.target, one.policy), one.cycle):
+    add(site, "late", lake / "events" / "late", "l")
+    for attempt in (lambda: plan_cycle(site.source, site.target, site.policy), site.cycle):
         with pytest.raises(
             LocationConflictError, match=r"another metastore \(id other\) would share or nest"
         ):
             attempt()
     assert copied(base) == ["own/o"]
-    drop(one, "late")
-    add(one, "late", lake / "other", "l")
-    one.cycle()
+    drop(site, "late")
+    add(site, "late", lake / "other", "l")
+    site.cycle()
     assert copied(base) == ["other/l", "own/o"]
-    drop(one, "own")
-    one.cycle()
+    drop(site, "own")
+    site.cycle()
     assert json.loads(claim.read_text(encoding="utf-8"))["roots"] == [f"file:{base}/other"]
 
 
@@ -155,10 +155,10 @@ def test_a_claim_of_a_run_that_was_killed_is_compared_anew(
 ) -> None:
     """Killed between recording directories and comparing them, a load does not take them for its own."""
     first, second = pair
-    for one in pair:
-        one.bootstrap()
-    for one in pair:
-        add(one, "t", tmp_path / "lake", "a")
+    for site in pair:
+        site.bootstrap()
+    for site in pair:
+        add(site, "t", tmp_path / "lake", "a")
     module = "airflow_hive_federation.replication.replica.database.check_other_roots"
     with monkeypatch.context() as patch:
         patch.setattr(module, killed)
@@ -180,8 +180,8 @@ def killed(*_: object) -> None:
 
 def test_a_database_that_was_let_go_keeps_its_directories(pair: list[Cycles], tmp_path: Path) -> None:
     first, second = pair
-    for one in pair:
-        add(one, "t", tmp_path / "lake", "a")
+    for site in pair:
+        add(site, "t", tmp_path / "lake", "a")
     first.bootstrap()
     with first.target.client() as client:
         let_go(client, first.policy)

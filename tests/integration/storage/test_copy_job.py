@@ -167,7 +167,7 @@ def test_recorded_files_that_were_lost_are_copied_anew(context: SparkContext, tr
     tree.assert_copied()
 
 
-def test_vanished_files_are_told_and_the_others_copied(context: SparkContext, tree: Tree) -> None:
+def test_vanished_files_are_reported_and_the_others_copied(context: SparkContext, tree: Tree) -> None:
     tree.write(dict.fromkeys(names(20), 3000))
     gone, changed = (tree.source / name for name in names(20)[5:7])
     content = gone.read_bytes()
@@ -188,7 +188,7 @@ def test_vanished_files_are_told_and_the_others_copied(context: SparkContext, tr
     tree.assert_copied()
 
 
-def test_full_disk_is_told_and_the_next_run_goes_on(context: SparkContext, tree: Tree) -> None:
+def test_full_disk_is_an_error_and_the_next_run_goes_on(context: SparkContext, tree: Tree) -> None:
     tree.target.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(tree.target)],
@@ -246,7 +246,7 @@ def test_digest_job(context: SparkContext, tree: Tree) -> None:
     write_records(plan, files)
     summary = digest_plan(context, plan, digests)
     assert (summary.files, summary.size_bytes) == (30, sum(range(30)) * 100)
-    assert {one.uri: one.digest for one in read_record_parts(digests, FileDigest)} == {
+    assert {digest.uri: digest.digest for digest in read_record_parts(digests, FileDigest)} == {
         f"file:{tree.source}/{name}": digest for name, digest in tree.digests(tree.source).items()
     }
     (tree.source / names(30)[1]).unlink()
@@ -372,8 +372,8 @@ def wait_for(condition: Callable[[], bool], job: Any = None) -> None:
 
 def kill_tree(process: Any) -> None:
     every = [*process.children(recursive=True), process]
-    for one in every:
-        one.kill()
+    for worker in every:
+        worker.kill()
     psutil.wait_procs(every, timeout=60)
 
 

@@ -89,7 +89,7 @@ def test_it_ends_with_its_killed_parent_and_its_files_are_kept(tmp_path: Path) -
 
 @contextmanager
 def user(name: str) -> Iterator[None]:
-    """Be somebody else for HDFS, who is not its superuser."""
+    """Be another user for HDFS, who is not its superuser."""
     before = os.environ.get(USER_VARIABLE)
     os.environ[USER_VARIABLE] = name
     try:
@@ -115,12 +115,12 @@ def path_of(uri: str) -> str:
 
 
 def modes(hdfs: EmbeddedHdfs, uri: str) -> str:
-    """Owner, group and mode of a file or directory, as Hadoop says."""
+    """Return owner, group and mode of a file or directory, as Hadoop prints them."""
     return hdfs.shell("-stat", "%u %g %a", path_of(uri)).strip()
 
 
 def acl(hdfs: EmbeddedHdfs, uri: str) -> set[str]:
-    """The access list of a file or directory, as Hadoop says."""
+    """Return the access list of a file or directory, as Hadoop prints it."""
     lines = hdfs.shell("-getfacl", path_of(uri)).splitlines()
     return {line.partition("\t")[0] for line in lines if line and not line.startswith("#")}
 
@@ -131,8 +131,8 @@ def test_files_are_written_listed_read_and_renamed(hive_hdfs: EmbeddedHdfs, root
     write_atomically(f"{root}/empty", [])
     filesystem, path = open_filesystem(root)
     filesystem.makedirs(f"{path}/none/at/all")
-    found = {entry.path: entry.size_bytes for entry in list_files(root, empty_directories=True)}
-    assert found == {"p=1?2#3%41 ;é/f": 13, "empty": 0, "none/at/all/": 0}
+    sizes = {entry.path: entry.size_bytes for entry in list_files(root, empty_directories=True)}
+    assert sizes == {"p=1?2#3%41 ;é/f": 13, "empty": 0, "none/at/all/": 0}
     modified_ns = next(e.modified_ns for e in list_files(root) if e.size_bytes)
     assert modified_ns == int(hive_hdfs.shell("-stat", "%Y", path_of(odd))) * 1_000_000
     with reading(odd) as file:
@@ -226,7 +226,7 @@ def test_no_copy_is_wider_than_its_source(hive_hdfs: EmbeddedHdfs, table: CopyIt
         assert copy_file(item, CopySettings(rewrite=rewrite)).preserved
         assert modes(hive_hdfs, table.target).endswith(" 600")
         assert modes(hive_hdfs, table.target.rpartition("/")[0]).endswith(" 750")
-        # As somebody left it who copied before.
+        # As an earlier copy left it.
         hive_hdfs.shell("-chmod", "644", target)
     assert copy_file(item, CopySettings(rewrite=rewrite)).copied is False
     assert modes(hive_hdfs, table.target).endswith(" 600")
@@ -315,8 +315,8 @@ def test_private_files_and_directories(hive_hdfs: EmbeddedHdfs, root: str) -> No
     make_private(f"{root}/b")
     hive_hdfs.shell("-mkdir", f"{path_of(root)}/c")
     make_private(f"{root}/c")
-    found = [modes(hive_hdfs, f"{root}/{name}").split()[2] for name in ("a", "a/f", "b", "c")]
-    assert found == ["700", "600", "700", "700"]
+    modes_found = [modes(hive_hdfs, f"{root}/{name}").split()[2] for name in ("a", "a/f", "b", "c")]
+    assert modes_found == ["700", "600", "700", "700"]
 
 
 @dataclass
@@ -341,8 +341,8 @@ def side(hdfs: EmbeddedHdfs, name: str) -> Iterator[Side]:
 
 @pytest.fixture(scope="module")
 def sides(hive_hdfs: EmbeddedHdfs) -> Iterator[tuple[Side, Side]]:
-    with side(hive_hdfs, "one") as one, side(hive_hdfs, "other") as other:
-        yield one, other
+    with side(hive_hdfs, "one") as first, side(hive_hdfs, "other") as other:
+        yield first, other
 
 
 class OnHdfs(Scheduled):
@@ -382,7 +382,7 @@ QUERIES = (
 
 
 def assert_same(sides: tuple[Side, Side]) -> list[list[Any]]:
-    """What Hive reads on both sides, which must be the same."""
+    """Return Hive's rows of both sides, which must be the same."""
     there = [rows(sides[0].sql, query.format(db="shop")) for query in QUERIES]
     assert [rows(sides[1].sql, query.format(db="shop_copy")) for query in QUERIES] == there
     return there

@@ -214,8 +214,8 @@ def test_spark_copies_and_digests(bucket: str, options: Options, spark: SparkSes
     to_digest = [FileToDigest(uri=item.target, size_bytes=item.size_bytes) for item in items]
     write_records(f"{bucket}/v/plan.jsonl", to_digest, options=options)
     digest_plan(context, f"{bucket}/v/plan.jsonl", f"{bucket}/v/digests", options=options)
-    found = read_record_parts(f"{bucket}/v/digests", FileDigest, options=options)
-    assert {one.uri: one.digest for one in found} == expected
+    parts = read_record_parts(f"{bucket}/v/digests", FileDigest, options=options)
+    assert {digest.uri: digest.digest for digest in parts} == expected
 
 
 def test_a_dump_on_s3(
@@ -244,16 +244,16 @@ def test_a_dump_on_s3(
     case.load()
     assert "_finished_load" in list_directory(dump, options=options)
     with connected(target) as client:
-        found: Any = client.get_database(DATABASE).parameters
-    assert found["repl.last.id"] == str(case.start.event_id)
+        parameters: Any = client.get_database(DATABASE).parameters
+    assert parameters["repl.last.id"] == str(case.start.event_id)
     case.drop()
 
 
 def run_copy(plan: str, outcomes: str, options: Options) -> None:
     settings = CopySettings(options=options)
-    found = [copy_file(item, settings) for item in read_plan(plan, options=options)]
-    assert found
-    for outcome in found:
+    results = [copy_file(item, settings) for item in read_plan(plan, options=options)]
+    assert results
+    for outcome in results:
         assert outcome.copied or outcome.digest
 
 

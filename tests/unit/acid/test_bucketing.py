@@ -11,13 +11,13 @@ from airflow_hive_federation.model.types import parse_type
 
 
 def test_a_table_that_hive_wrote() -> None:
-    found = bucket_numbers([pa.array(range(13), pa.int32())], [parse_type("int")], buckets=5, version=2)
-    assert found.tolist() == [1, 0, 4, 2, 1, 1, 4, 3, 0, 3, 4, 1, 3]
+    numbers = bucket_numbers([pa.array(range(13), pa.int32())], [parse_type("int")], buckets=5, version=2)
+    assert numbers.tolist() == [1, 0, 4, 2, 1, 1, 4, 3, 0, 3, 4, 1, 3]
 
 
 def test_version_1_of_an_int_is_the_int() -> None:
-    found = bucket_numbers([pa.array([0, 6, -1], pa.int32())], [parse_type("int")], buckets=5, version=1)
-    assert found.tolist() == [0, 1, (2**31 - 1) % 5]
+    numbers = bucket_numbers([pa.array([0, 6, -1], pa.int32())], [parse_type("int")], buckets=5, version=1)
+    assert numbers.tolist() == [0, 1, (2**31 - 1) % 5]
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -44,19 +44,19 @@ def test_slices_hash_as_their_rows(version: int, text: str, values: list[object]
         "bigint": pa.int64(),
         "boolean": pa.bool_(),
     }[text]
-    whole = pa.array(values, arrow)
-    codes = bucket_hash_codes([whole], [parse_type(text)], version=version)
+    column = pa.array(values, arrow)
+    codes = bucket_hash_codes([column], [parse_type(text)], version=version)
     for start in range(5):
-        part = bucket_hash_codes([whole.slice(start, 2)], [parse_type(text)], version=version)
+        part = bucket_hash_codes([column.slice(start, 2)], [parse_type(text)], version=version)
         assert part.tolist() == codes[start : start + 2].tolist()
     assert codes[1] == 0
-    assert bucket_hash_codes([whole.slice(0, 0)], [parse_type(text)], version=version).tolist() == []
+    assert bucket_hash_codes([column.slice(0, 0)], [parse_type(text)], version=version).tolist() == []
 
 
 def test_several_chunks() -> None:
     chunked = pa.chunked_array([[1, 2], [3]], pa.int32())
-    whole = bucket_hash_codes([pa.array([1, 2, 3], pa.int32())], [parse_type("int")], version=2)
-    assert bucket_hash_codes([chunked], [parse_type("int")], version=2).tolist() == whole.tolist()
+    codes = bucket_hash_codes([pa.array([1, 2, 3], pa.int32())], [parse_type("int")], version=2)
+    assert bucket_hash_codes([chunked], [parse_type("int")], version=2).tolist() == codes.tolist()
 
 
 def test_what_cannot_be() -> None:

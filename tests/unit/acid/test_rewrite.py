@@ -140,7 +140,7 @@ def test_instants_before_1970_with_fractions(compression: str) -> None:
     row = "struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,"
     types = type_messages(parse_type(f"{row}row:struct<t:timestamp>>"))
     file = AssembledFile(source, types, compression=compression, calendar=1)
-    for stripe in encode(timed_rows(instants, lambda one: one, NS), compression):
+    for stripe in encode(timed_rows(instants, lambda instants: instants, NS), compression):
         file.add(stripe)
     file.finish({"hive.acid.version": b"2"})
     assert drop_rows(source, copy, ValidWriteIds(high_watermark=2, aborted_ids=(1,))) == len(instants)

@@ -1,4 +1,4 @@
-"""How much counts of files that are still being written."""
+"""The side file gives the length that counts of a file that is still being written."""
 
 from __future__ import annotations
 

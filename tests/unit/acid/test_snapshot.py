@@ -20,20 +20,20 @@ def state(*paths: str, ids: str = f"d.t:9:{UNBOUNDED}::", txns: str | None = Non
     return acid_state(listing, ValidWriteIds.parse(ids), None if txns is None else ValidTxns.parse(txns))
 
 
-def shown(found: AcidState) -> list[str]:
-    return [directory.path for directory in found.directories]
+def shown(snapshot: AcidState) -> list[str]:
+    return [directory.path for directory in snapshot.directories]
 
 
 def test_compaction_hides_what_it_covers() -> None:
-    found = state(
+    snapshot = state(
         "base_0000004_v0000007/bucket_00000",
         "delta_0000001_0000001_0000/bucket_00000_0",
         "delete_delta_0000004_0000004_0000/bucket_00000_0",
         "delta_0000005_0000005_0000/bucket_00000_0",
         "000000_0",
     )
-    assert shown(found) == ["base_0000004_v0000007", "delta_0000005_0000005_0000"]
-    assert found.obsolete == (
+    assert shown(snapshot) == ["base_0000004_v0000007", "delta_0000005_0000005_0000"]
+    assert snapshot.obsolete == (
         "000000_0",
         "delete_delta_0000004_0000004_0000",
         "delta_0000001_0000001_0000",
@@ -43,8 +43,8 @@ def test_compaction_hides_what_it_covers() -> None:
 def test_a_compaction_not_committed_does_not_count() -> None:
     paths = ("base_0000001_v0000007/bucket_00000", "delta_0000001_0000001_0000/bucket_00000_0")
     assert shown(state(*paths, txns="8:7:7:")) == ["delta_0000001_0000001_0000"]
-    found = state(*paths, txns=f"8:{UNBOUNDED}::7")
-    assert found.aborted == ("base_0000001_v0000007",)
+    snapshot = state(*paths, txns=f"8:{UNBOUNDED}::7")
+    assert snapshot.aborted == ("base_0000001_v0000007",)
 
 
 def test_an_overwrite_that_still_runs_is_invisible() -> None:
@@ -56,35 +56,37 @@ def test_an_overwrite_that_still_runs_is_invisible() -> None:
 
 
 def test_truncation_leaves_a_marker() -> None:
-    found = state("base_0000002/_metadata_acid", "delta_0000001_0000001_0000/bucket_00000_0")
-    assert shown(found) == ["base_0000002"]
-    assert found.files() == ()
-    assert [entry.path for entry in found.files(markers=True)] == ["base_0000002/_metadata_acid"]
+    snapshot = state("base_0000002/_metadata_acid", "delta_0000001_0000001_0000/bucket_00000_0")
+    assert shown(snapshot) == ["base_0000002"]
+    assert snapshot.files() == ()
+    assert [entry.path for entry in snapshot.files(markers=True)] == ["base_0000002/_metadata_acid"]
 
 
 def test_streaming_batch_with_aborted_write_ids() -> None:
-    found = state(
+    snapshot = state(
         "delta_0000001_0000004/bucket_00000",
         "delta_0000001_0000004/bucket_00000_flush_length",
         "delta_0000005_0000006/bucket_00000",
         ids=f"d.t:6:{UNBOUNDED}::2,5,6",
     )
-    assert [directory.mixed for directory in found.deltas] == [True]
-    assert found.side_files == {
+    assert [directory.mixed for directory in snapshot.deltas] == [True]
+    assert snapshot.side_files == {
         "delta_0000001_0000004/bucket_00000": "delta_0000001_0000004/bucket_00000_flush_length"
     }
-    assert (found.aborted, found.aborted_write_ids) == (("delta_0000005_0000006",), (5, 6))
-    assert found.has_mixed_aborts
+    assert (snapshot.aborted, snapshot.aborted_write_ids) == (("delta_0000005_0000006",), (5, 6))
+    assert snapshot.has_mixed_aborts
 
 
 def test_loaded_files_are_raw() -> None:
-    found = state("delta_0000001_0000001_0000/000000_0", "delta_0000002_0000002_0000/bucket_00000_0")
-    assert [directory.raw for directory in found.deltas] == [True, False]
+    snapshot = state("delta_0000001_0000001_0000/000000_0", "delta_0000002_0000002_0000/bucket_00000_0")
+    assert [directory.raw for directory in snapshot.deltas] == [True, False]
 
 
 def test_originals_in_order() -> None:
-    found = state("000000_0_copy_1", "000001_0", "000000_0", "HIVE_UNION_SUBDIR_1/000000_0", "_tmp/000000_0")
-    assert [entry.path for entry in found.originals] == [
+    snapshot = state(
+        "000000_0_copy_1", "000001_0", "000000_0", "HIVE_UNION_SUBDIR_1/000000_0", "_tmp/000000_0"
+    )
+    assert [entry.path for entry in snapshot.originals] == [
         "000000_0",
         "000000_0_copy_1",
         "000001_0",
@@ -129,22 +131,22 @@ def test_bases_of_hive_3_are_known_by_their_marker() -> None:
     ],
 )
 def test_what_a_snapshot_sees_may_be_gone(paths: list[str], is_gone: bool) -> None:
-    found = state(*paths, txns="98:9223372036854775807::")
+    snapshot = state(*paths, txns="98:9223372036854775807::")
     ids = ValidWriteIds.parse(f"d.t:9:{UNBOUNDED}::")
     if is_gone:
         with pytest.raises(AcidFormatError, match=r"/t: the files of this snapshot .* and are gone"):
-            check_history("/t", found, ids)
+            check_history("/t", snapshot, ids)
     else:
-        check_history("/t", found, ids)
+        check_history("/t", snapshot, ids)
     # Nothing is missed of what was written after the snapshot.
-    check_history("/t", found, ValidWriteIds.parse(f"d.t:0:{UNBOUNDED}::"))
+    check_history("/t", snapshot, ValidWriteIds.parse(f"d.t:0:{UNBOUNDED}::"))
 
 
 def test_an_empty_base_hides_what_was_before() -> None:
-    found = state("base_0000002/", "delta_0000001_0000001/000000_0", "_tmp/", "empty/", "000000_0")
-    assert found.base is not None
-    assert found.files() == ()
-    assert set(found.obsolete) == {"delta_0000001_0000001", "000000_0"}
+    snapshot = state("base_0000002/", "delta_0000001_0000001/000000_0", "_tmp/", "empty/", "000000_0")
+    assert snapshot.base is not None
+    assert snapshot.files() == ()
+    assert set(snapshot.obsolete) == {"delta_0000001_0000001", "000000_0"}
     # It is judged as others are.
     assert state("base_0000009/", "delta_0000001_0000001/000000_0", ids="d.t:6:4:4:").base is None
 
@@ -157,9 +159,9 @@ def test_compaction_knows_bases_of_hive_3_as_readers_do(tmp_path: Path) -> None:
     # Write id 5 has aborted; what the base holds has not.
     ids = ValidWriteIds.parse("d.t:6:9223372036854775807::5")
     assert acid_state(listing, ids).base is None
-    found = chosen(str(tmp_path), listing, ids, ValidTxns.everything(), None)
-    assert found.base is not None
-    assert [one.path for one in found.deltas] == ["delta_0000006_0000006"]
+    snapshot = chosen(str(tmp_path), listing, ids, ValidTxns.everything(), None)
+    assert snapshot.base is not None
+    assert [delta.path for delta in snapshot.deltas] == ["delta_0000006_0000006"]
 
 
 def test_malformed_directory() -> None:

@@ -17,8 +17,8 @@ DAGS = Path(__file__).parents[3] / "dags"
 
 @pytest.fixture(scope="module")
 def dag() -> DAG:
-    (found,) = (one for one in runpy.run_path(str(DAGS / "failover.py")).values() if isinstance(one, DAG))
-    return found
+    (dag,) = (value for value in runpy.run_path(str(DAGS / "failover.py")).values() if isinstance(value, DAG))
+    return dag
 
 
 def test_the_way_of_a_failover(dag: DAG) -> None:
@@ -40,14 +40,16 @@ def test_a_rejection_skips_the_switch_and_rolls_back(dag: DAG) -> None:
 def test_the_policy_is_that_of_the_dag_that_replicates(dag: DAG) -> None:
     """Its name marks the target."""
     (other,) = (
-        one for one in runpy.run_path(str(DAGS / "replicate_database.py")).values() if isinstance(one, DAG)
+        value
+        for value in runpy.run_path(str(DAGS / "replicate_database.py")).values()
+        if isinstance(value, DAG)
     )
 
-    def rendered(one: DAG, task_id: str, **params: str) -> dict[str, str]:
-        task: Any = one.get_task(task_id)
-        context = {"params": {**one.params.dump(), **params}, "var": SimpleNamespace(value={})}
-        found: dict[str, str] = task.render_template(task.policy, context, one.get_template_env())
-        return found
+    def rendered(dag: DAG, task_id: str, **params: str) -> dict[str, str]:
+        task: Any = dag.get_task(task_id)
+        context = {"params": {**dag.params.dump(), **params}, "var": SimpleNamespace(value={})}
+        fields: dict[str, str] = task.render_template(task.policy, context, dag.get_template_env())
+        return fields
 
     for params in ({}, {"target_database": "copy", "include_tables": "a.*", "dump_root": "s3://b/d"}):
         ours, theirs = rendered(dag, "switch", **params), rendered(other, "replicate.increment", **params)

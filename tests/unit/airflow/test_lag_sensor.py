@@ -1,4 +1,4 @@
-"""The lag sensor and its probe without servers; test_scheduled_dag.py asks real metastores."""
+"""The lag sensor and its probe without servers; test_scheduled_dag.py uses real metastores."""
 
 from __future__ import annotations
 

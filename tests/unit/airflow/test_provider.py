@@ -1,4 +1,4 @@
-"""What Airflow reads of the provider; test_airflow_provider.py asks a real Airflow."""
+"""Airflow reads the provider's description; test_airflow_provider.py uses a real Airflow."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ INFO = get_provider_info()
 
 
 def test_the_entry_point_is_ours() -> None:
-    (found,) = (
+    (entry_point,) = (
         point
         for point in entry_points(group="apache_airflow_provider")
         if point.dist is not None and point.dist.name == "airflow-hive-federation"
     )
-    assert found.load() is get_provider_info
+    assert entry_point.load() is get_provider_info
 
 
 @pytest.mark.parametrize("name", ["provider_info.schema.json", "provider.yaml.schema.json"])
 def test_the_schema_of_airflow(name: str) -> None:
     schema = json.loads((Path(airflow.__file__).parent / name).read_text("utf-8"))
-    # The second one is of the whole provider.yaml: the fields it asks for besides are Airflow's own affair.
+    # The second one is of the whole provider.yaml: its other fields are Airflow's own affair.
     schema.pop("required", None)
     schema["additionalProperties"] = True
     jsonschema.validate({key: INFO[key] for key in INFO if key not in {"integrations"}}, schema)
@@ -50,7 +50,7 @@ def test_every_module_has_what_it_is_listed_for(key: str, base: type[Any]) -> No
     for listed in INFO[key]:
         for name in listed["python-modules"]:
             classes = [value for _, value in inspect.getmembers(import_module(name), inspect.isclass)]
-            assert any(issubclass(one, base) and one.__module__ == name for one in classes), name
+            assert any(issubclass(member, base) and member.__module__ == name for member in classes), name
 
 
 def test_the_form_has_the_extras_of_the_hook() -> None:

@@ -50,8 +50,8 @@ Define = Callable[..., str]
 
 @pytest.fixture
 def dag() -> DAG:
-    found: DAG = runpy.run_path(str(DAG_FILE))["dag"]
-    return found
+    dag: DAG = runpy.run_path(str(DAG_FILE))["dag"]
+    return dag
 
 
 def test_the_task_group(dag: DAG) -> None:
@@ -201,8 +201,8 @@ def test_no_dump(dump: Any) -> None:
     ],
 )
 def test_the_latest_of_two_dumps(dumps: list[Any], latest: str | None) -> None:
-    found = latest_dump(dumps)
-    assert (found and found["dump"]) == latest
+    dump = latest_dump(dumps)
+    assert (dump and dump["dump"]) == latest
 
 
 def test_a_wrong_connection_fails_the_task_for_good(connection: Define) -> None:
@@ -233,7 +233,7 @@ def test_a_metastore_that_is_down_is_asked_again(connection: Define) -> None:
 
 
 def error_classes(root: type[HiveFederationError] = HiveFederationError) -> list[type[HiveFederationError]]:
-    return [root, *(one for child in root.__subclasses__() for one in error_classes(child))]
+    return [root, *(error_class for child in root.__subclasses__() for error_class in error_classes(child))]
 
 
 @pytest.mark.parametrize("kind", error_classes())

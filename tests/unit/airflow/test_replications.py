@@ -1,4 +1,4 @@
-"""Policies of several databases, the mapped task group, and what tasks tell about tables."""
+"""Policies of several databases, the mapped task group, and the tasks' asset events about tables."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ DEFAULTS = {"dump_root": "/dumps"}
 
 @pytest.fixture
 def dag() -> DAG:
-    found: DAG = runpy.run_path(str(DAG_FILE))["dag"]
-    return found
+    dag: DAG = runpy.run_path(str(DAG_FILE))["dag"]
+    return dag
 
 
 def test_the_group_is_mapped_over_the_policies(dag: DAG) -> None:
@@ -97,11 +97,11 @@ def test_a_policy_is_called_after_its_database() -> None:
 
 
 def problems(policies: list[Any], defaults: dict[str, Any] = DEFAULTS) -> dict[str, str | None]:
-    """What the task that reads policies says of each."""
+    """Return the problem of each policy, by the task that reads policies."""
     task = ReplicationPoliciesOperator(task_id="policies", policies=policies, defaults=defaults)
-    found = task.execute({})  # type: ignore[arg-type]
-    assert all(set(one) == {*NAMES, "problem"} for one in found)
-    return {one["name"]: one["problem"] for one in found}
+    results = task.execute({})  # type: ignore[arg-type]
+    assert all(set(result) == {*NAMES, "problem"} for result in results)
+    return {result["name"]: result["problem"] for result in results}
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def problems(policies: list[Any], defaults: dict[str, Any] = DEFAULTS) -> dict[s
     [[{"source_database": "a", "target_database": "b"}, "B"], ["a", {"source_database": "A", "name": "z"}]],
 )
 def test_policies_that_get_in_each_others_way(policies: list[Any]) -> None:
-    found = problems([*policies, "healthy"])
-    assert found.pop("healthy") is None
-    assert len(found) == 2
-    for problem in found.values():
+    by_name = problems([*policies, "healthy"])
+    assert by_name.pop("healthy") is None
+    assert len(by_name) == 2
+    for problem in by_name.values():
         assert problem is not None
         assert problem.startswith("ConfigurationError: Several replication policies have the target_database")
 
@@ -162,17 +162,17 @@ def test_tables_as_assets() -> None:
     where = namespace(MetastoreSettings(uris=("thrift://one:9084", "thrift://two:9083")))
     table = TableDataset(namespace=where, database="sales", table="orders")
     assert table.asset.uri == "hive://one:9084/sales/orders"
-    told: list[tuple[Any, Any]] = []
+    asset_events: list[tuple[Any, Any]] = []
 
     class Events:
         """Aliases have no hash in Airflow 3.1."""
 
         def __getitem__(self, alias: Any) -> Any:
             assert alias == REPLICATED
-            return SimpleNamespace(add=lambda asset, extra: told.append((asset.uri, extra)))
+            return SimpleNamespace(add=lambda asset, extra: asset_events.append((asset.uri, extra)))
 
     announce({"outlet_events": Events()}, REPLICATED, [table], {"event_id": 7})  # type: ignore[typeddict-item]
-    assert told == [("hive://one:9084/sales/orders", {"event_id": 7})]
+    assert asset_events == [("hive://one:9084/sales/orders", {"event_id": 7})]
     announce({}, REPLICATED, [table], {})
 
 
@@ -185,10 +185,12 @@ def test_tables_as_datasets() -> None:
         inputs=[TableDataset(namespace="hive://one:9083", database="shop", table="orders")],
         outputs=[TableDataset(namespace="hive://two:9083", database="copy", table="orders", rows=3)],
     )
-    found = task.get_openlineage_facets_on_complete(None)
-    assert found.run_facets == {}
-    assert [(one.namespace, one.name) for one in found.inputs] == [("hive://one:9083", "shop.orders")]
-    (written,) = found.outputs
+    facets = task.get_openlineage_facets_on_complete(None)
+    assert facets.run_facets == {}
+    assert [(dataset.namespace, dataset.name) for dataset in facets.inputs] == [
+        ("hive://one:9083", "shop.orders")
+    ]
+    (written,) = facets.outputs
     assert (written.namespace, written.name) == ("hive://two:9083", "copy.orders")
     assert written.outputFacets["outputStatistics"].rowCount == 3
     task.lineage = Lineage(skipped={"events": "it is kept by Iceberg"})

@@ -1,4 +1,4 @@
-"""What the Spark hook refuses before it starts Spark."""
+"""The Spark hook refuses bad settings before it starts Spark."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ from airflow_hive_federation.hooks.probes import LagProbe, ProbeAnswer, RemotePr
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.operators import replication
 from airflow_hive_federation.operators.replication import BootstrapDumpOperator
+from airflow_hive_federation.progress.events import TransactionsEnded, TransactionsOpen
 from airflow_hive_federation.remotes import probes as remote_probes
 from airflow_hive_federation.remotes.statement import Kind
 from airflow_hive_federation.replication.dump import drain
@@ -48,8 +49,8 @@ Place = Callable[[Callable[..., Any]], Any]
 
 POLICY = {"name": "shop", "source_database": "shop", "dump_root": "/dumps"}
 VALUE = {"events": 1, "seconds": 2.0}
-READY = ProbeAnswer(ready=True, description="It is there", value=VALUE)
-FAR = ProbeAnswer(ready=False, description="It is not there", value=None)
+READY = ProbeAnswer(ready=True, state=TransactionsEnded(database="shop"), value=VALUE)
+FAR = ProbeAnswer(ready=False, state=TransactionsOpen(database="shop", transactions=(3, 4)), value=None)
 AWAY = MetastoreUnreachableError("a:1 does not answer.", remedy="Wait.")
 REFUSED = ConfigurationError("a:1 is no metastore.", remedy="Name another one.")
 
@@ -62,7 +63,7 @@ def poking(sensor: Callable[..., ProbeSensor]) -> Any:
 
 
 class Rescheduled:
-    """As much of a task instance as a rescheduled sensor asks for."""
+    """As much of a task instance as a rescheduled sensor reads."""
 
     def __init__(self) -> None:
         self.first: datetime | None = None
@@ -136,7 +137,7 @@ SENSORS: Mapping[str, tuple[type[LagProbe | RemoteProbe], Callable[..., ProbeSen
     "partition": (RemoteProbe, partition_sensor),
 }
 AWAY_ERROR = ("AirflowException", f"MetastoreUnreachableError: {AWAY}")
-TIMEOUT = ("AirflowSensorTimeout", "It is not there. The sensor waited for 0.3 s.")
+TIMEOUT = ("AirflowSensorTimeout", "shop: 2 transactions still open: 3, 4. The sensor waited for 0.3 s.")
 #: The answers of the probe, of which the last one stays; the sensor's settings; the outcome.
 SEQUENCES: Mapping[str, tuple[list[Any], dict[str, Any], tuple[str, Any]]] = {
     "ready": ([READY], {}, ("returned", VALUE)),
@@ -157,7 +158,7 @@ SEQUENCES: Mapping[str, tuple[list[Any], dict[str, Any], tuple[str, Any]]] = {
     "never, and no time": (
         [FAR],
         {"timeout": 0},
-        ("AirflowSensorTimeout", "It is not there. The sensor waited for 0 s."),
+        ("AirflowSensorTimeout", "shop: 2 transactions still open: 3, 4. The sensor waited for 0 s."),
     ),
     "never, soft": ([FAR], {"timeout": 0.3, "soft_fail": True}, ("AirflowSkipException", None)),
 }

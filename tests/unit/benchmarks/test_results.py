@@ -1,4 +1,4 @@
-"""Results of benchmarks: what they say, and that nothing kept is lost."""
+"""Results of benchmarks: their numbers, and that nothing kept is lost."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from benchmarks.source_database import Scale
 
 @pytest.mark.parametrize(("ours_s", "reached"), [(1.0, True), (2.0, True), (2.1, False)])
 def test_faster_than_a_peer(ours_s: float, reached: bool) -> None:
-    found = results.faster("bootstrap", "w", ours_s=ours_s, peer="hive-repl", peer_s=10.0, at_least=5.0)
-    assert found.reached is reached
-    assert found.ratio == round(10.0 / ours_s, 4)
-    assert found.aim == "ratio >= 5"
+    result = results.faster("bootstrap", "w", ours_s=ours_s, peer="hive-repl", peer_s=10.0, at_least=5.0)
+    assert result.reached is reached
+    assert result.ratio == round(10.0 / ours_s, 4)
+    assert result.aim == "ratio >= 5"
 
 
 def test_beside_a_limit_less_is_better() -> None:
@@ -39,9 +39,9 @@ def test_an_aim_in_seconds_and_no_aim() -> None:
 
 def test_results_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "build" / "bench.json"
-    one = results.faster("bootstrap", "w", ours_s=1.0, peer="hive-repl", peer_s=6.0, at_least=5.0)
+    result = results.faster("bootstrap", "w", ours_s=1.0, peer="hive-repl", peer_s=6.0, at_least=5.0)
     for _ in range(2):
-        results.append(path, [one])
+        results.append(path, [result])
     kept = json.loads(path.read_text(encoding="utf-8"))
     assert len(kept) == 2
     assert kept[0] == {

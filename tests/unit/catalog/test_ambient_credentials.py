@@ -1,4 +1,4 @@
-"""A remote leads a worker to a server of somebody else's: no credential of the worker is sent there."""
+"""A remote leads a worker to a foreign server: the worker sends no credential there."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ AMBIENT = {
 class Listening(http.server.BaseHTTPRequestHandler):
     """Answers as an Iceberg REST catalog that overrides what it can, and keeps what it was sent."""
 
-    heard: list[str] = []  # noqa: RUF012 - one server a test
+    requests: list[str] = []  # noqa: RUF012 - one server per test
     overrides: Mapping[str, str] = {}
 
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.heard.append(f"{self.command} {self.path}\n{self.headers}\n{body!r}")
+        self.requests.append(f"{self.command} {self.path}\n{self.headers}\n{body!r}")
         nothing = {"defaults": {}, "identifiers": [], "namespaces": [["d"]], "TableList": []}
         answer = json.dumps({**nothing, "overrides": self.overrides}).encode()
         self.send_response(200)
@@ -62,7 +62,7 @@ class Listening(http.server.BaseHTTPRequestHandler):
 
 
 class Stolen:
-    """What a server would have made."""
+    """A class that a server names and that no client may make."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise AssertionError("a class that the server named")
@@ -79,7 +79,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[Liste
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     # pyiceberg reads the environment when it is imported.
     monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
-    handler = type("Handler", (Listening,), {"heard": []})
+    handler = type("Handler", (Listening,), {"requests": []})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     handler.uri = f"http://127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -93,7 +93,7 @@ def test_the_environment_would_have_been_merged(fake: Any) -> None:
 
     with suppress(Exception):
         load_catalog("prod", type="rest", uri=fake.uri).list_tables("d")
-    assert SECRET in "".join(fake.heard)
+    assert SECRET in "".join(fake.requests)
 
 
 @pytest.mark.parametrize("name", [None, "prod", "remote", "default"])
@@ -116,8 +116,8 @@ def test_an_iceberg_rest_catalog(name: str | None, overrides: Mapping[str, Any],
         catalog, _ = catalogs.open("iceberg", properties, remote="r")
         with suppress(HiveFederationError):
             catalog.list_tables("d")
-    assert fake.heard
-    assert SECRET not in "".join(fake.heard)
+    assert fake.requests
+    assert SECRET not in "".join(fake.requests)
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_a_database_server_is_asked_by_a_connection_only(uri: str) -> None:
 
 
 class Known(NoConnections):
-    def __init__(self, found: Mapping[str, str]) -> None:
-        self.found = found
+    def __init__(self, credentials: Mapping[str, str]) -> None:
+        self.found = credentials
 
     def iceberg(self, connection_id: str) -> Mapping[str, str]:
         assert connection_id == "lake"
@@ -160,18 +160,18 @@ class Known(NoConnections):
         return self.found
 
 
-def test_the_token_of_a_connection_goes_where_the_connection_says(fake: Any) -> None:
+def test_the_token_of_a_connection_goes_to_its_address(fake: Any) -> None:
     connections = Known({"type": "rest", "uri": fake.uri, "token": "of-the-connection"})
     properties = {"hive.federation.connection": "lake", "iceberg.catalog.warehouse": "w"}
     with Catalogs(connections) as catalogs:
         catalog, _ = catalogs.open("iceberg", properties, remote="r")
         assert catalog.list_tables("d") == []
-        assert "Bearer of-the-connection" in "".join(fake.heard)
-        assert "warehouse=w" in fake.heard[0]
+        assert "Bearer of-the-connection" in "".join(fake.requests)
+        assert "warehouse=w" in fake.requests[0]
         for more in ({"iceberg.catalog.uri": "http://elsewhere"}, {"iceberg.catalog.type": "hive"}):
             with pytest.raises(ConfigurationError, match=r"secrets would go there"):
                 catalogs.open("iceberg", {**properties, **more}, remote="r")
-    assert SECRET not in "".join(fake.heard)
+    assert SECRET not in "".join(fake.requests)
 
 
 def test_a_connection_without_an_address_lends_its_token_to_none() -> None:
@@ -196,13 +196,13 @@ def test_an_endpoint_of_glue_has_to_be_allowed(fake: Any, monkeypatch: pytest.Mo
     by_connection = {"hive.federation.connection": "lake"}
     with pytest.raises(ConfigurationError, match="HIVE_FEDERATION_REMOTE_ENDPOINTS"):
         ask(Known({"endpoint_url": "http://127.0.0.1:1"}), **by_connection)
-    assert fake.heard == []
+    assert fake.requests == []
     monkeypatch.setenv("HIVE_FEDERATION_REMOTE_ENDPOINTS", f"https://a.example.com, {fake.uri}/")
     ask()
-    assert len(fake.heard) == 1
+    assert len(fake.requests) == 1
     monkeypatch.delenv("HIVE_FEDERATION_REMOTE_ENDPOINTS")
     ask(Known({"endpoint_url": fake.uri}), **by_connection)
-    assert len(fake.heard) == 2
+    assert len(fake.requests) == 2
 
 
 @pytest.mark.parametrize("property_name", ["token", "credential"])
@@ -252,14 +252,14 @@ def test_an_iceberg_catalog_gets_no_login_of_netrc(fake: Any) -> None:
     with Catalogs() as catalogs:
         catalog, _ = catalogs.open("iceberg", properties, remote="r")
         assert catalog.list_tables("d") == []
-    heard = "".join(fake.heard)
-    assert heard
-    assert set(re.findall("Authorization: .*", heard)) <= {"Authorization: Bearer None"}
-    assert SECRET not in heard
-    assert base64.b64encode(f"me:{SECRET}".encode()).decode() not in heard
+    requests = "".join(fake.requests)
+    assert requests
+    assert set(re.findall("Authorization: .*", requests)) <= {"Authorization: Bearer None"}
+    assert SECRET not in requests
+    assert base64.b64encode(f"me:{SECRET}".encode()).decode() not in requests
 
 
-class Heard:
+class Recorder:
     """A listening socket that keeps what it is sent, and answers as a metastore that has no databases."""
 
     def __init__(self, behave: Any = None) -> None:
@@ -271,12 +271,12 @@ class Heard:
             self.sent += data
 
     def answer(self, connection: socket.socket) -> None:
-        heard = self
+        recorder = self
 
         class Noting:
             def recv(self, size: int) -> bytes:
                 data = connection.recv(size)
-                heard.sent += data
+                recorder.sent += data
                 return data
 
             def sendall(self, data: bytes) -> None:
@@ -287,25 +287,25 @@ class Heard:
 
 @pytest.mark.usefixtures("at_hand")
 def test_a_thrift_metastore_hears_a_user_and_questions() -> None:
-    heard = Heard()
-    heard.peer.behave = heard.answer
+    server = Recorder()
+    server.peer.behave = server.answer
     try:
         with Catalogs(user="ada") as catalogs:
-            catalog, _ = catalogs.open("thrift", {"hive.metastore.uris": heard.peer.uri}, remote="r")
+            catalog, _ = catalogs.open("thrift", {"hive.metastore.uris": server.peer.uri}, remote="r")
             assert catalog.list_tables("d") == []
     finally:
-        heard.peer.close()
-    assert b"set_ugi" in heard.sent
-    assert b"ada" in heard.sent
-    assert SECRET.encode() not in heard.sent
+        server.peer.close()
+    assert b"set_ugi" in server.sent
+    assert b"ada" in server.sent
+    assert SECRET.encode() not in server.sent
 
 
 @pytest.mark.usefixtures("at_hand")
 @pytest.mark.parametrize("via", ["thrift", "grpc", "ssh"])
 def test_whatever_listens_hears_no_credential(via: str) -> None:
-    """It answers nothing: the first that a client says is what it says unasked."""
-    heard = Heard()
-    where = heard.peer.uri.removeprefix("thrift://")
+    """The server answers nothing and records the first bytes that a client sends unasked."""
+    server = Recorder()
+    where = server.peer.uri.removeprefix("thrift://")
     properties = {
         "thrift": {"hive.metastore.uris": f"thrift://{where}"},
         "grpc": {"metastore.uris": f"grpc://{where}"},
@@ -321,9 +321,9 @@ def test_whatever_listens_hears_no_credential(via: str) -> None:
         with Catalogs() as catalogs, suppress(HiveFederationError):
             catalogs.open(via, properties, remote="r")[0].list_tables("d")
     finally:
-        heard.peer.close()
-    assert heard.sent
-    assert SECRET.encode() not in heard.sent
+        server.peer.close()
+    assert server.sent
+    assert SECRET.encode() not in server.sent
 
 
 @pytest.mark.usefixtures("at_hand")
@@ -355,15 +355,15 @@ def test_an_ssh_server_that_is_not_known_is_shown_no_key(tmp_path: Path) -> None
     ours = paramiko.RSAKey.generate(2048)
     ours.write_private_key_file(str(tmp_path / ".ssh" / "id_rsa"))
     (tmp_path / ".ssh" / "id_rsa").chmod(0o600)
-    heard = Heard(behave)
+    server = Recorder(behave)
     route = {
         "hive.metastore.uris": "thrift://far:9083",
-        "ssh.tunnel.route": f"me@{heard.peer.uri.removeprefix('thrift://')}",
+        "ssh.tunnel.route": f"me@{server.peer.uri.removeprefix('thrift://')}",
         "ssh.tunnel.private.keys": "~/.ssh/id_rsa",
     }
     try:
         with Catalogs() as catalogs, pytest.raises(HostKeyError):
             catalogs.open("ssh", route, remote="r")[0].list_tables("d")
     finally:
-        heard.peer.close()
+        server.peer.close()
     assert asked == []

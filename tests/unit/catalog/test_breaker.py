@@ -1,4 +1,4 @@
-"""A remote that is down is asked no more for a while."""
+"""A remote that is down gets no more calls for a while."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_it_opens_after_failures_in_a_row_and_closes_after_a_while() -> None:
     for _ in range(2):
         with pytest.raises(RemoteUnavailableError, match="does not answer"):
             fail(breaker, down)
-    with pytest.raises(RemoteUnavailableError, match="asked again in 10 s"), breaker.guard():
+    with pytest.raises(RemoteUnavailableError, match="next call is in 10 s"), breaker.guard():
         raise AssertionError("asked")
     now[0] = 10.0
     with breaker.guard():

@@ -181,11 +181,11 @@ def test_tls_does_not_go_through_a_tunnel() -> None:
 
 def test_each_configuration_has_its_own_connections() -> None:
     with Catalogs() as catalogs:
-        one, its_breaker = catalogs.open(None, URIS, remote="one")
-        assert catalogs.open("thrift", URIS, remote="two") == (one, its_breaker)
+        first, its_breaker = catalogs.open(None, URIS, remote="one")
+        assert catalogs.open("thrift", URIS, remote="two") == (first, its_breaker)
         other, other_breaker = catalogs.open(None, {"hive.metastore.uris": "thrift://x:1"}, remote="three")
         assert isinstance(other, HiveCatalog)
-        assert other is not one
+        assert other is not first
         assert other_breaker is not its_breaker
 
 

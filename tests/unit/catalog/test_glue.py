@@ -76,11 +76,11 @@ def fill(glue: Any) -> None:
                 TableName=name,
                 PartitionInputList=[
                     {
-                        "Values": one.values,
-                        "StorageDescriptor": glue_input(one.sd),
-                        "Parameters": one.parameters,
+                        "Values": partition.values,
+                        "StorageDescriptor": glue_input(partition.sd),
+                        "Parameters": partition.parameters,
                     }
-                    for one in partitions
+                    for partition in partitions
                 ],
             )
 
@@ -107,8 +107,8 @@ def test_partitions_are_found_by_hives_conditions(glue: Any) -> None:
     with Catalogs() as catalogs:
         catalog, _ = catalogs.open("glue", {"aws.region": "eu-central-1"}, remote="r")
         assert isinstance(catalog, PartitionFilter)
-        found = catalog.find_partitions(DATABASE, "parted", "`p` != 'a' AND p <= \"c\"")
-        assert [one.values for one in found] == [["b c"]]
+        partitions = catalog.find_partitions(DATABASE, "parted", "`p` != 'a' AND p <= \"c\"")
+        assert [partition.values for partition in partitions] == [["b c"]]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_role_is_assumed(glue: Any) -> None:
         assert sorted(catalog.list_tables(DATABASE)) == ["parted", "plain"]
 
 
-def test_no_region_says_so() -> None:
+def test_no_region_is_an_error() -> None:
     with Catalogs() as catalogs:
         catalog, _ = catalogs.open("glue", {}, remote="r")
         with pytest.raises(ConfigurationError, match="region"):
@@ -181,8 +181,8 @@ def test_keys_that_glue_did_not_process_are_asked_again(stubbed: tuple[GlueCatal
     stubber.add_response(
         "batch_get_partition", {"Partitions": [wanted[1]]}, {**asked, "PartitionsToGet": [wanted[1]]}
     )
-    found = catalog.get_partitions("d", "t", ["p=a%2Fb/q=1", "p=c/q=2"])
-    assert [one.values for one in found] == [["a/b", "1"], ["c", "2"]]
+    partitions = catalog.get_partitions("d", "t", ["p=a%2Fb/q=1", "p=c/q=2"])
+    assert [partition.values for partition in partitions] == [["a/b", "1"], ["c", "2"]]
 
 
 WHEN = datetime(2026, 1, 2, tzinfo=UTC)
@@ -271,22 +271,22 @@ def test_statistics_of_a_table_come_a_hundred_columns_a_call(stubbed: tuple[Glue
         {"ColumnStatisticsList": [], "Errors": [{"ColumnName": "c1"}]},
         {**asked, "ColumnNames": columns[:100]},
     )
-    told = [
+    statistics = [
         glue_statistics(name.upper(), kind, facts)
         for name, (kind, facts, _) in zip(columns[100:], STATISTICS, strict=True)
     ]
     stubber.add_response(
         "get_column_statistics_for_table",
-        {"ColumnStatisticsList": told},
+        {"ColumnStatisticsList": statistics},
         {**asked, "ColumnNames": columns[100:]},
     )
     sd = types.StorageDescriptor(cols=[types.FieldSchema(name=name, type="int") for name in columns])
     table = types.Table(dbName="d", tableName="t", sd=sd)
     assert isinstance(catalog, TableStatistics)
-    found = catalog.table_statistics(table)
-    assert [one.colName for one in found] == columns[100:]
-    assert [one.statsData for one in found] == [data for _, _, data in STATISTICS]
-    made = definitions.table_statistics(found, types.Table(dbName="l", tableName="n"))
+    of_columns = catalog.table_statistics(table)
+    assert [column.colName for column in of_columns] == columns[100:]
+    assert [column.statsData for column in of_columns] == [data for _, _, data in STATISTICS]
+    made = definitions.table_statistics(of_columns, types.Table(dbName="l", tableName="n"))
     assert made.statsDesc is not None
     assert (made.statsDesc.dbName, made.statsDesc.tableName) == ("l", "n")
 
@@ -305,8 +305,8 @@ def test_statistics_of_partitions(stubbed: tuple[GlueCatalog, Stubber]) -> None:
         {"ColumnStatisticsList": [glue_statistics("id", kind, facts)]},
         {**asked, "PartitionValues": ["a/b"]},
     )
-    found = catalog.partition_statistics("d", "t", ["p=a%2Fb"])
-    assert [one.statsData for one in found["p=a%2Fb"]] == [data]
+    statistics = catalog.partition_statistics("d", "t", ["p=a%2Fb"])
+    assert [column.statsData for column in statistics["p=a%2Fb"]] == [data]
 
 
 def test_statistics_that_may_not_be_read_are_left_out(

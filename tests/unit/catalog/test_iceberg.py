@@ -45,16 +45,20 @@ def test_by_path(table: Any) -> None:
             {"iceberg.table.path": table.location()},
             remote="r",
         )
-        found: Any = catalog.get_table("any", "name")
-        assert (found.dbName, found.tableName, found.tableType) == ("any", "name", "EXTERNAL_TABLE")
-        assert [(column.name, column.type) for column in found.sd.cols] == [
+        definition: Any = catalog.get_table("any", "name")
+        assert (definition.dbName, definition.tableName, definition.tableType) == (
+            "any",
+            "name",
+            "EXTERNAL_TABLE",
+        )
+        assert [(column.name, column.type) for column in definition.sd.cols] == [
             ("id", "bigint"),
             ("name", "string"),
             ("tags", "array<string>"),
         ]
-        assert found.parameters["metadata_location"] == table.metadata_location
-        assert definitions.why_not(found) is None
-        before = definitions.digest(made_of(found), found)
+        assert definition.parameters["metadata_location"] == table.metadata_location
+        assert definitions.why_not(definition) is None
+        before = definitions.digest(made_of(definition), definition)
         table.append(pa.table({"id": pa.array([3], pa.int64()), "Name": ["c"], "tags": [["y"]]}))
         newer = catalog.get_table("any", "name")
         assert (newer.parameters or {})["metadata_location"] == table.metadata_location
@@ -74,8 +78,8 @@ def test_by_catalog(table: Any, properties: dict[str, str]) -> None:
         assert catalog.get_database("sales").name == "sales"
         assert catalog.list_tables("sales") == ["orders"]
         assert catalog.list_tables("nothing") == []
-        (found,) = catalog.get_tables("sales", ["orders", "none"])
-        assert (found.parameters or {})["metadata_location"] == table.metadata_location
+        (read,) = catalog.get_tables("sales", ["orders", "none"])
+        assert (read.parameters or {})["metadata_location"] == table.metadata_location
         for missing in (("sales", "none"), ("nothing", "orders")):
             with pytest.raises(NoSuchObjectError):
                 catalog.get_table(*missing)
@@ -110,7 +114,7 @@ def test_names_of_any_case_and_depth(properties: dict[str, str], caplog: pytest.
         catalog, _ = catalogs.open("iceberg", given, remote="r")
         assert catalog.list_tables("sales") == ["orders", "returns"]
         assert "Sales.EU" in caplog.text
-        assert [one.tableName for one in catalog.get_tables("sales", ["orders", "returns"])] == [
+        assert [table.tableName for table in catalog.get_tables("sales", ["orders", "returns"])] == [
             "orders",
             "returns",
         ]

@@ -25,7 +25,11 @@ def test_its_events() -> None:
     for table, partitions in tables("file:/far").values():
         catalog.put_table(table, partitions)
     catalog.drop_table(DATABASE, "plain")
-    assert [one.eventType for one in catalog.events(1, 4)] == ["CREATE_TABLE", "CREATE_TABLE", "DROP_TABLE"]
+    assert [event.eventType for event in catalog.events(1, 4)] == [
+        "CREATE_TABLE",
+        "CREATE_TABLE",
+        "DROP_TABLE",
+    ]
     assert catalog.has_events_after(2)
     catalog.forget_events()
     assert not catalog.has_events_after(2)

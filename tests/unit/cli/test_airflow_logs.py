@@ -1,4 +1,4 @@
-"""A command's telling of Airflow's logging: while it runs, and not after it."""
+"""A command shows Airflow's log lines while it runs, and not after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_hive_federation.cli.airflow_logs import logging_to
 from airflow_hive_federation.cli.story import Story
 
 
-def test_counts_and_warnings_are_told_and_nothing_else() -> None:
+def test_counts_and_warnings_are_shown_and_nothing_else() -> None:
     printed = io.StringIO()
     with logging_to(Story(printed)):
         log = structlog.get_logger("spark")

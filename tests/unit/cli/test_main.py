@@ -54,9 +54,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_one_clear_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replicate", "run", str(tmp_path / "none.toml")]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    (line,) = told.err.splitlines()
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = output.err.splitlines()
     assert line.startswith("hive-federation replicate: ConfigurationError: Policy file")
 
 
@@ -71,19 +71,19 @@ def test_an_interrupt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 def test_doctor_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "thrift://127.0.0.1:1"]) == 1
-    told = capsys.readouterr().out
-    assert "error    reachable  No metastore answers: thrift://127.0.0.1:1" in told
-    assert "→ Start the metastore" in told
+    report = capsys.readouterr().out
+    assert "error    reachable  No metastore answers: thrift://127.0.0.1:1" in report
+    assert "→ Start the metastore" in report
     assert main(["doctor", "thrift://127.0.0.1:1", "--json"]) == 1
     (finding,) = json.loads(capsys.readouterr().out)
     assert (finding["name"], finding["state"]) == ("reachable", "error")
 
 
 def test_the_longest_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    found = []
+    bounds = []
 
     def run(args: argparse.Namespace) -> int:
-        found.append(settings_for(args.connection).max_answer_bytes)
+        bounds.append(settings_for(args.connection).max_answer_bytes)
         return 0
 
     monkeypatch.setattr("airflow_hive_federation.cli.doctor.run", run)
@@ -91,7 +91,7 @@ def test_the_longest_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     for connection in ("thrift://h:1", "small"):
         assert main(["--max-answer-bytes", "5000", "doctor", connection]) == 0
         assert main(["doctor", connection]) == 0
-    assert found == [5000, 256 << 20, 5000, 4000]
+    assert bounds == [5000, 256 << 20, 5000, 4000]
     assert main(["--max-answer-bytes", "0", "doctor", "thrift://h:1"]) == 1
     assert "max_answer_bytes is 0" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""How a plan and a status are printed; test_cycles.py has them of real metastores."""
+"""The commands print a plan and a status; test_cycles.py has them of real metastores."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ CYCLES = [
 
 def test_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     print_plan(PLAN)
-    told = capsys.readouterr().out
-    assert "would take 1200 events and 7 transactions, up to event 90" in told
-    lines = [line for line in told.splitlines() if "│" in line]
-    assert [word for word in map(str.strip, lines[0].split("│")) if word and word != "3"] == [
+    output = capsys.readouterr().out
+    assert "would take 1200 events and 7 transactions, up to event 90" in output
+    lines = [line for line in output.splitlines() if "│" in line]
+    assert [cell for cell in map(str.strip, lines[0].split("│")) if cell and cell != "3"] == [
         "orders",
         "alter",
         "12,000",
@@ -68,7 +68,7 @@ def test_a_status(capsys: pytest.CaptureFixture[str]) -> None:
         cycles=CYCLES,
     )
     print_status(status)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for text in (
         "Database shop is loaded at event 4",
         "A cycle is at work: policy shop, process 7 of airflow on worker",
@@ -77,7 +77,7 @@ def test_a_status(capsys: pytest.CaptureFixture[str]) -> None:
         "4,000,000",
         "2.0",
     ):
-        assert text in told
+        assert text in output
     assert json.loads(json.dumps(status.to_json()))["cycles"][0]["bytes_per_s"] == 2_000_000
 
 

@@ -23,7 +23,7 @@ class Halfway(Remotes):
         raise NotARemoteError("There is none.")
 
 
-def test_what_was_done_before_an_error_is_told(
+def test_results_before_an_error_are_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = MetastoreSettings(uris=("thrift://127.0.0.1:1",))

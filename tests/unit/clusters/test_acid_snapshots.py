@@ -56,7 +56,9 @@ def test_news(now: str, news: bool) -> None:
 )
 def test_news_of_a_partition(directories: list[str], news: bool) -> None:
     now = ids("d.t:7:9223372036854775807::3,4")
-    state = acid_state([FileEntry(path=f"{one}/bucket_00000", size_bytes=1) for one in directories], now)
+    state = acid_state(
+        [FileEntry(path=f"{directory}/bucket_00000", size_bytes=1) for directory in directories], now
+    )
     assert len(state.directories) == len(directories)
     assert shows_news(ids(COPY), now, state) is news
 

@@ -65,20 +65,20 @@ def records(
     return made
 
 
-def advice(catalog: Catalog, *found: list[StatementRecord], budget: int | None = None) -> Advice:
-    every = [one for some in found for one in some]
+def advice(catalog: Catalog, *histories: list[StatementRecord], budget: int | None = None) -> Advice:
+    every = [record for advices in histories for record in advices]
     return advise(every, catalog, CLUSTERS, today=TODAY, days=7, budget_bytes=budget)
 
 
-def shown(one: CopyAdvice) -> tuple[str, str, int | None, int, int, int]:
-    return one.table, one.cluster, one.days, one.copied_bytes, one.kept_bytes, one.saved_bytes
+def shown(copy: CopyAdvice) -> tuple[str, str, int | None, int, int, int]:
+    return copy.table, copy.cluster, copy.days, copy.copied_bytes, copy.kept_bytes, copy.saved_bytes
 
 
 def test_the_smaller_table_of_a_join_is_copied_to_the_cluster_of_the_larger(catalog: Catalog) -> None:
-    found = advice(catalog, records(catalog, JOIN))
-    assert [shown(one) for one in found.copies] == [("default.t11", "C2", None, 100, 0, 700)]
-    assert (found.copies[0].source, found.copies[0].statements, found.copies[0].runs) == ("C1", 1, 7)
-    assert (found.runs, found.refused, found.crossing_bytes, found.left_out) == (7, 7, 700, ())
+    advised = advice(catalog, records(catalog, JOIN))
+    assert [shown(copy) for copy in advised.copies] == [("default.t11", "C2", None, 100, 0, 700)]
+    assert (advised.copies[0].source, advised.copies[0].statements, advised.copies[0].runs) == ("C1", 1, 7)
+    assert (advised.runs, advised.refused, advised.crossing_bytes, advised.left_out) == (7, 7, 700, ())
 
 
 def test_the_advice_followed_the_statement_runs_and_nothing_is_advised(catalog: Catalog) -> None:
@@ -86,56 +86,58 @@ def test_the_advice_followed_the_statement_runs_and_nothing_is_advised(catalog: 
     (copy,) = advice(catalog, past).copies
     catalog.add("t11", placed("C1", copy.cluster), size=100)
     assert decide(JOIN, catalog, CLUSTERS, Session()).cluster == copy.cluster
-    found = advice(catalog, past)
-    assert (found.copies, found.left_out, found.crossing_bytes) == ((), (), 0)
+    advised = advice(catalog, past)
+    assert (advised.copies, advised.left_out, advised.crossing_bytes) == ((), (), 0)
     # A stale copy is none.
     catalog.add("t11", placed("C1", f"{copy.cluster}!"), size=100)
     assert advice(catalog, past).copies == (copy,)
 
 
 def test_a_statement_that_ran_once_is_left_out(catalog: Catalog) -> None:
-    found = advice(catalog, records(catalog, JOIN, WEEK[:1]))
-    assert found.copies == ()
-    assert [(one.runs, one.crossing_bytes) for one in found.left_out] == [(1, 100)]
-    assert "too rarely" in found.left_out[0].why
+    advised = advice(catalog, records(catalog, JOIN, WEEK[:1]))
+    assert advised.copies == ()
+    assert [(rule.runs, rule.crossing_bytes) for rule in advised.left_out] == [(1, 100)]
+    assert "too rarely" in advised.left_out[0].why
 
 
 def test_statements_share_a_copy(catalog: Catalog) -> None:
     other = "INSERT INTO t21 SELECT * FROM t11"
-    found = advice(catalog, records(catalog, JOIN, WEEK[:1]), records(catalog, other, WEEK[:1], source="b"))
-    assert [shown(one) for one in found.copies] == [("default.t11", "C2", None, 100, 0, 200)]
-    assert found.copies[0].statements == 2
+    advised = advice(catalog, records(catalog, JOIN, WEEK[:1]), records(catalog, other, WEEK[:1], source="b"))
+    assert [shown(copy) for copy in advised.copies] == [("default.t11", "C2", None, 100, 0, 200)]
+    assert advised.copies[0].statements == 2
 
 
 def test_days_are_advised_as_a_window_that_costs_its_new_days(catalog: Catalog) -> None:
-    found = advice(catalog, records(catalog, LAST_30_DAYS))
+    advised = advice(catalog, records(catalog, LAST_30_DAYS))
     # 30 days at once, six more within the week; 30 days are read on each of seven.
-    assert [shown(one) for one in found.copies] == [("default.facts", "C2", 30, 300, 60, 2100)]
-    assert found.copies[0].key == "day"
+    assert [shown(copy) for copy in advised.copies] == [("default.facts", "C2", 30, 300, 60, 2100)]
+    assert advised.copies[0].key == "day"
 
 
 def test_a_day_that_is_read_once_is_not_worth_a_window(catalog: Catalog) -> None:
-    found = advice(catalog, records(catalog, "INSERT INTO t21 SELECT id FROM facts WHERE day = current_date"))
-    assert found.copies == ()
-    assert "too rarely" in found.left_out[0].why
+    advised = advice(
+        catalog, records(catalog, "INSERT INTO t21 SELECT id FROM facts WHERE day = current_date")
+    )
+    assert advised.copies == ()
+    assert "too rarely" in advised.left_out[0].why
 
 
 def test_windows_of_one_table_are_paid_once(catalog: Catalog) -> None:
     week = LAST_30_DAYS.replace("30", "7").replace("INTO", "OVERWRITE TABLE")
-    found = advice(catalog, records(catalog, LAST_30_DAYS), records(catalog, week, source="b"))
-    assert [shown(one)[:5] for one in found.copies] == [("default.facts", "C2", 30, 300, 60)]
-    assert found.saved_bytes == 7 * 300 + 7 * 70
+    advised = advice(catalog, records(catalog, LAST_30_DAYS), records(catalog, week, source="b"))
+    assert [shown(copy)[:5] for copy in advised.copies] == [("default.facts", "C2", 30, 300, 60)]
+    assert advised.saved_bytes == 7 * 300 + 7 * 70
     # A smaller budget has room for the shorter window only.
-    found = advice(catalog, records(catalog, LAST_30_DAYS), records(catalog, week, source="b"), budget=200)
-    assert [shown(one) for one in found.copies] == [("default.facts", "C2", 7, 70, 60, 490)]
-    assert [one.why for one in found.left_out] == ["the budget has no room for its copies"]
+    advised = advice(catalog, records(catalog, LAST_30_DAYS), records(catalog, week, source="b"), budget=200)
+    assert [shown(copy) for copy in advised.copies] == [("default.facts", "C2", 7, 70, 60, 490)]
+    assert [advice.why for advice in advised.left_out] == ["the budget has no room for its copies"]
 
 
 def test_partitions_that_stay_the_same_are_advised_by_name(catalog: Catalog) -> None:
     old = TODAY - timedelta(days=50)
-    found = advice(catalog, records(catalog, f"INSERT INTO t21 SELECT id FROM facts WHERE day = '{old}'"))
-    assert [shown(one) for one in found.copies] == [("default.facts", "C2", None, 10, 0, 70)]
-    assert found.copies[0].partitions == ((str(old),),)
+    advised = advice(catalog, records(catalog, f"INSERT INTO t21 SELECT id FROM facts WHERE day = '{old}'"))
+    assert [shown(copy) for copy in advised.copies] == [("default.facts", "C2", None, 10, 0, 70)]
+    assert advised.copies[0].partitions == ((str(old),),)
 
 
 def test_a_table_that_is_written_between_its_reads_costs_each_version(catalog: Catalog) -> None:
@@ -149,16 +151,16 @@ def test_a_table_that_is_written_between_its_reads_costs_each_version(catalog: C
 
 def test_the_cluster_of_the_session_is_the_one_that_gets_the_copy(catalog: Catalog) -> None:
     past = records(catalog, "SELECT * FROM t11", session=Session(cluster="C3"))
-    assert [shown(one)[:2] for one in advice(catalog, past).copies] == [("default.t11", "C3")]
+    assert [shown(copy)[:2] for copy in advice(catalog, past).copies] == [("default.t11", "C3")]
 
 
 def test_a_statement_needs_all_of_its_copies(catalog: Catalog) -> None:
     three = "INSERT INTO t31 SELECT * FROM t11 JOIN t12 ON t11.id = t12.id"
-    found = advice(catalog, records(catalog, three), budget=139)
-    assert found.copies == ()
-    found = advice(catalog, records(catalog, three), budget=140)
-    assert sorted(shown(one)[0] for one in found.copies) == ["default.t11", "default.t12"]
-    assert (found.saved_bytes, found.copied_bytes) == (7 * 140, 140)
+    advised = advice(catalog, records(catalog, three), budget=139)
+    assert advised.copies == ()
+    advised = advice(catalog, records(catalog, three), budget=140)
+    assert sorted(shown(copy)[0] for copy in advised.copies) == ["default.t11", "default.t12"]
+    assert (advised.saved_bytes, advised.copied_bytes) == (7 * 140, 140)
 
 
 @pytest.mark.parametrize(
@@ -176,10 +178,10 @@ def test_what_no_copy_can_serve_is_left_out_with_the_reason(catalog: Catalog, te
     past = records(catalog, text)
     del catalog.tables["default", "gone"]
     refused = {"default.t12": "it is an ACID table"}
-    found = advise(past, catalog, CLUSTERS, today=TODAY, refused=refused)
-    assert found.copies == ()
-    assert [one.runs for one in found.left_out] == [7]
-    assert why in found.left_out[0].why
+    advised = advise(past, catalog, CLUSTERS, today=TODAY, refused=refused)
+    assert advised.copies == ()
+    assert [advice.runs for advice in advised.left_out] == [7]
+    assert why in advised.left_out[0].why
 
 
 def test_an_empty_history_has_no_advice(catalog: Catalog) -> None:
@@ -229,12 +231,15 @@ def test_a_line_that_is_no_record_is_a_value_error(catalog: Catalog, change: dic
 
 def test_days_are_read_in_two_forms() -> None:
     assert partition_day("2026-01-31") == partition_day("20260131") == date(2026, 1, 31)
-    assert [partition_day(one) for one in ("2026-13-01", "2026-W01-1", "12345678901", "eu", "")] == [None] * 5
+    assert [partition_day(record) for record in ("2026-13-01", "2026-W01-1", "12345678901", "eu", "")] == [
+        None
+    ] * 5
 
 
 def test_a_later_try_counts_and_not_the_first(catalog: Catalog) -> None:
     past = records(catalog, JOIN)
     ran = [
-        replace(one, cluster="C2", candidates=("C2",), time=one.time + timedelta(minutes=9)) for one in past
+        replace(record, cluster="C2", candidates=("C2",), time=record.time + timedelta(minutes=9))
+        for record in past
     ]
     assert advice(catalog, past, ran).refused == 0

@@ -19,14 +19,14 @@ def all_choices(bundles: Sequence[Bundle], costs: Sequence[int]) -> list[Choice]
 
 def best_of_paying(bundles: Sequence[Bundle], costs: Sequence[int], budget: int) -> int:
     """The most that bundles which pay by themselves save within the budget, by trying all sets of them."""
-    paying = [one for one in bundles if one.saved > choice_of(one.elements, [], costs).cost]
+    paying = [bundle for bundle in bundles if bundle.saved > choice_of(bundle.elements, [], costs).cost]
     best = 0
     for taken in product((False, True), repeat=len(paying)):
         elements, groups = 0, {}
-        for one, is_taken in zip(paying, taken, strict=True):
+        for bundle, is_taken in zip(paying, taken, strict=True):
             if is_taken:
-                elements |= one.elements
-                groups[one.group] = one.saved
+                elements |= bundle.elements
+                groups[bundle.group] = bundle.saved
         if choice_of(elements, [], costs).cost <= budget:
             best = max(best, sum(groups.values()))
     return best
@@ -49,29 +49,30 @@ def random_case(seed: int) -> tuple[list[Bundle], list[int], int]:
 def test_the_choice_keeps_its_bound_and_its_budget(start: int) -> None:
     for seed in range(start, start + 500):
         bundles, costs, budget = random_case(seed)
-        found = choose(bundles, costs, budget)
-        assert found == choice_of(found.elements, bundles, costs), seed
-        assert found.cost <= budget, seed
+        chosen = choose(bundles, costs, budget)
+        assert chosen == choice_of(chosen.elements, bundles, costs), seed
+        assert chosen.cost <= budget, seed
         shared = max(
-            len({one.group for one in bundles if one.elements >> number & 1}) for number in range(len(costs))
+            len({bundle.group for bundle in bundles if bundle.elements >> number & 1})
+            for number in range(len(costs))
         )
         bound = (1 - math.exp(-1 / max(shared, 1))) / 2
-        assert found.saved >= bound * best_of_paying(bundles, costs, budget), seed
+        assert chosen.saved >= bound * best_of_paying(bundles, costs, budget), seed
 
 
 def test_nothing_is_chosen_that_does_not_help() -> None:
     for seed in range(2000):
         bundles, costs, budget = random_case(seed)
-        found = choose(bundles, costs, budget)
-        for number in numbers_of(found.elements):
-            without = choice_of(found.elements & ~(1 << number), bundles, costs)
-            assert without.saved - without.cost < found.saved - found.cost, seed
+        chosen = choose(bundles, costs, budget)
+        for number in numbers_of(chosen.elements):
+            without = choice_of(chosen.elements & ~(1 << number), bundles, costs)
+            assert without.saved - without.cost < chosen.saved - chosen.cost, seed
         # No element is there for nothing.
         needed = 0
-        for one in bundles:
-            if not one.elements & ~found.elements:
-                needed |= one.elements
-        assert found.elements == found.elements & needed, seed
+        for bundle in bundles:
+            if not bundle.elements & ~chosen.elements:
+                needed |= bundle.elements
+        assert chosen.elements == chosen.elements & needed, seed
 
 
 def test_copies_that_several_groups_share_are_worth_their_sum() -> None:
@@ -81,8 +82,8 @@ def test_copies_that_several_groups_share_are_worth_their_sum() -> None:
         Bundle(group=1, elements=shared, saved=60),
         Bundle(group=2, elements=own, saved=70),
     ]
-    found = choose(bundles, [100, 50], 100)
-    assert (found.elements, found.saved, found.cost) == (shared, 120, 100)
+    chosen = choose(bundles, [100, 50], 100)
+    assert (chosen.elements, chosen.saved, chosen.cost) == (shared, 120, 100)
 
 
 def test_a_large_bundle_is_taken_where_small_ones_would_fill_the_budget() -> None:

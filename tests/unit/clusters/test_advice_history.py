@@ -45,15 +45,15 @@ def note(history: HistoryWriter, text: str = "SELECT * FROM t WHERE id = 17") ->
 
 
 def test_each_writer_has_a_file_of_its_own(tmp_path: Path) -> None:
-    one, other = writer(tmp_path), writer(tmp_path)
-    for history in (one, one, other):
+    first, other = writer(tmp_path), writer(tmp_path)
+    for history in (first, first, other):
         note(history)
-    note(one, "USE CLUSTER C1")
+    note(first, "USE CLUSTER C1")
     files = list(tmp_path.glob("2026-03-31/*.jsonl"))
     assert sorted(len(path.read_text().splitlines()) for path in files) == [1, 2]
-    found = read_history(str(tmp_path), NOW - timedelta(days=7))
-    assert [record.reads[0].table for record in found.records] == ["default.t"] * 3
-    assert found.records[0].template == "select * from t where id = ?"
+    read = read_history(str(tmp_path), NOW - timedelta(days=7))
+    assert [record.reads[0].table for record in read.records] == ["default.t"] * 3
+    assert read.records[0].template == "select * from t where id = ?"
     assert read_history(str(tmp_path), NOW + timedelta(seconds=1)).records == ()
     assert read_history(str(tmp_path / "none"), NOW).records == ()
 
@@ -70,9 +70,9 @@ def test_a_damaged_line_is_named_and_the_others_count(tmp_path: Path) -> None:
     note(writer(tmp_path))
     (path,) = tmp_path.glob("*/*.jsonl")
     path.write_bytes(path.read_bytes() + b"{}\n\xff\n" + path.read_bytes())
-    found = read_history(str(tmp_path), NOW)
-    assert len(found.records) == 2
-    assert [line.split(": ")[0].rpartition(":")[2] for line in found.damaged] == ["2", "3"]
+    read = read_history(str(tmp_path), NOW)
+    assert len(read.records) == 2
+    assert [line.split(": ")[0].rpartition(":")[2] for line in read.damaged] == ["2", "3"]
 
 
 RECORDS = f"{'0' * 32}.jsonl"
@@ -179,15 +179,15 @@ def some_advice(number: int = 1) -> Advice:
 
 
 def test_words_name_rules_partitions_and_what_is_left_out() -> None:
-    words = in_words(some_advice())
-    row = next(line for line in words.splitlines() if line.startswith("last 30 days"))
+    text = in_words(some_advice())
+    row = next(line for line in text.splitlines() if line.startswith("last 30 days"))
     cells = ["last 30 days of sales.orders by day in C2", "300.0 GiB", "60.0 GiB", "2.1 TiB", "5.8"]
     assert re.split(r"  +", row) == [*cells, "21 runs of 3 statements"]
     assert (
         "hive-federation cluster copy web.clicks C3 --partition 'name=<&>%07' --partition 'name=b%3Ac'"
-        in words
+        in text
     )
-    assert "1 run of dag.task (5 B): it is seldom\n    select ? from x" in words
+    assert "1 run of dag.task (5 B): it is seldom\n    select ? from x" in text
     assert "No copy would save" in in_words(Advice(days=7, budget_bytes=0))
     rules = [copy["rule"] for copy in as_json(some_advice())["copies"]]
     assert rules == ["last 30 days of sales.orders by day in C2", None]
@@ -201,10 +201,10 @@ def test_the_picture_is_xml_and_bounded() -> None:
         (Advice(days=7, budget_bytes=0), 0),
     ):
         root = ET.fromstring(as_svg(advice))
-        drawn = [one for one in root.iter(f"{space}rect") if one.get("class") in {"saved", "copied"}]
+        drawn = [bar for bar in root.iter(f"{space}rect") if bar.get("class") in {"saved", "copied"}]
         # Two of them are the legend's.
         assert len(drawn) - 2 == bars
-        widths = [int(str(one.get("width"))) for one in drawn]
+        widths = [int(str(bar.get("width"))) for bar in drawn]
         assert all(0 < width < 960 for width in widths)
     assert "prefers-color-scheme: dark" in as_svg(some_advice())
 

@@ -28,7 +28,7 @@ def table(**parameters: str) -> types.Table:
 
 
 class Overtaken:
-    """A metastore whose only table somebody else puts into C2 before it can be altered."""
+    """A metastore whose only table another client puts into C2 before it can be altered."""
 
     def list_databases(self) -> list[str]:
         return ["d"]

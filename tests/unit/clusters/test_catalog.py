@@ -109,7 +109,7 @@ def facts(metastore: Metastore) -> MetastoreFacts:
 def seen(facts: MetastoreFacts, name: str = "parted") -> tuple[str, list[str]]:
     """The version and the partitions of a table."""
     table = cast("TableFacts", facts.table("d", name))
-    return table.version, [one.values[0] for one in facts.partitions(table)]
+    return table.version, [partition.values[0] for partition in facts.partitions(table)]
 
 
 def test_nothing_is_read_again_without_a_change(metastore: Metastore, facts: MetastoreFacts) -> None:
@@ -204,7 +204,7 @@ def mark(metadata: str) -> SourceMark:
 
 
 def placements(facts: MetastoreFacts, name: str = "parted") -> list[Placement | None]:
-    return [one.placement for one in facts.partitions(cast("TableFacts", facts.table("d", name)))]
+    return [partition.placement for partition in facts.partitions(cast("TableFacts", facts.table("d", name)))]
 
 
 def test_a_copy_of_a_partition_is_stale_once_the_metastore_knows_of_a_write(
@@ -229,18 +229,18 @@ def test_a_copy_of_a_partition_is_stale_once_the_metastore_knows_of_a_write(
 def test_a_copy_that_files_show_to_be_stale_is_so_for_one_statement(
     metastore: Metastore, facts: MetastoreFacts, tmp_path: Path
 ) -> None:
-    for number, one in enumerate(metastore.partitions["parted"]):
+    for number, partition in enumerate(metastore.partitions["parted"]):
         for place in ("primary", "copy"):
             (tmp_path / place / str(number)).mkdir(parents=True)
         primary, location = str(tmp_path / "primary" / str(number)), str(tmp_path / "copy" / str(number))
-        one.sd = types.StorageDescriptor(location=primary)
-        copy = Secondary(location=location, source=source_mark(one, list_files(primary)))
-        one.parameters = write_metadata({}, ClusterMetadata(secondaries={"C2": copy}))
+        partition.sd = types.StorageDescriptor(location=primary)
+        copy = Secondary(location=location, source=source_mark(partition, list_files(primary)))
+        partition.parameters = write_metadata({}, ClusterMetadata(secondaries={"C2": copy}))
     fresh = seen(facts)[0]
     (tmp_path / "primary" / "1" / "f").write_text("1")
-    assert [one and one.stale for one in placements(facts)] == [(), ()]
+    assert [placement and placement.stale for placement in placements(facts)] == [(), ()]
     assert facts.check_files("d", "parted", "C2") == ["d.parted/ds=2"]
-    assert [one and one.stale for one in placements(facts)] == [(), ("C2",)]
+    assert [placement and placement.stale for placement in placements(facts)] == [(), ("C2",)]
     assert seen(facts)[0] != fresh
     # That says nothing of other tables.
     others = MetastoreFacts(cast("MetastoreClient", metastore), REGISTRY)
@@ -248,7 +248,7 @@ def test_a_copy_that_files_show_to_be_stale_is_so_for_one_statement(
     assert seen(others, "other") == seen(facts, "other") != ("", ["1"])
     (tmp_path / "primary" / "1" / "f").unlink()
     facts.refresh()
-    assert [one and one.stale for one in placements(facts)] == [(), ()]
+    assert [placement and placement.stale for placement in placements(facts)] == [(), ()]
     assert seen(facts)[0] == fresh
 
 

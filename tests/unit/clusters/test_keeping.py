@@ -126,8 +126,8 @@ def thrift_table(name: str) -> str:
     return json.dumps({"1": {"str": name}, "2": {"str": "a"}})
 
 
-def folded(*found: Any, keys: list[str] = KEYS, after: int = 0, up_to: int | None = None) -> tuple[Any, str]:
-    changes = changes_of(found, "a", "b", keys, after=after, up_to=len(found) if up_to is None else up_to)
+def folded(*events: Any, keys: list[str] = KEYS, after: int = 0, up_to: int | None = None) -> tuple[Any, str]:
+    changes = changes_of(events, "a", "b", keys, after=after, up_to=len(events) if up_to is None else up_to)
     return changes.names, changes.anew
 
 
@@ -163,7 +163,7 @@ def test_partitions_of_the_table_are_named() -> None:
         event(1, "RELOAD", {}),
         event(1, "SOMETHING_NEW", {}),
     ],
-    ids=lambda one: one.eventType if isinstance(one, types.NotificationEvent) else "",
+    ids=lambda event: event.eventType if isinstance(event, types.NotificationEvent) else "",
 )
 def test_an_event_that_does_not_name_partitions_means_all(doubtful: Any) -> None:
     assert folded(doubtful)[1] != ""
@@ -172,8 +172,8 @@ def test_an_event_that_does_not_name_partitions_means_all(doubtful: Any) -> None
 def test_a_commit_means_all_of_a_transactional_table() -> None:
     ends = [event(1, "COMMIT_TXN", {"txnid": 1}, table="", database="")]
     aborted = [event(1, "ABORT_TXN", {"txnid": 1}, table="", database="")]
-    for found, transactional, anew in ((ends, True, True), (ends, False, False), (aborted, True, False)):
-        changes = changes_of(found, "a", "b", KEYS, after=0, up_to=1, transactional=transactional)
+    for events, transactional, anew in ((ends, True, True), (ends, False, False), (aborted, True, False)):
+        changes = changes_of(events, "a", "b", KEYS, after=0, up_to=1, transactional=transactional)
         assert bool(changes.anew) is anew
 
 

@@ -143,7 +143,7 @@ def test_files_that_change_behind_the_metastore_change_the_mark() -> None:
 
 
 def test_a_copy_has_the_content_of_its_primary_and_other_times() -> None:
-    assert content_mark(replace(one, modified_ns=99) for one in FILES) == MARK.content
+    assert content_mark(replace(file, modified_ns=99) for file in FILES) == MARK.content
     assert content_mark(FILES[:1]) != MARK.content
 
 

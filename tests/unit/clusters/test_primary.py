@@ -68,7 +68,7 @@ def test_a_primary_again_is_no_longer_noted_as_a_former_one(
     """By the note, its files would be removed once no metadata names the directory: a dropped partition's."""
 
     def noted() -> dict[str, list[Kind]]:
-        return {cluster.name: [one.kind for one in notes_of(cluster)] for cluster in registry}
+        return {cluster.name: [note.kind for note in notes_of(cluster)] for cluster in registry}
 
     note(registry, "C1", "C2", placed(tmp_path, "C1", "C2"))
     assert noted() == {"C1": [Kind.FORMER_PRIMARY], "C2": []}

@@ -1,4 +1,4 @@
-"""A query's answer is the same without the partitions that it does not read, as a database says."""
+"""A query's answer in a database is the same without the partitions that it does not read."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def catalog() -> Catalog:
 def filled(rows: dict[str, list[Row]]) -> sqlite3.Connection:
     """All tables have the columns k, p and q; those that are no keys are data."""
     database = sqlite3.connect(":memory:")
-    for name, some in rows.items():
+    for name, table_rows in rows.items():
         database.execute(f"CREATE TABLE {name} (k, p, q)")
-        database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", some)
+        database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", table_rows)
     for name, (text, _) in VIEWS.items():
         database.execute(f"CREATE VIEW {name} AS {text}")
     return database
@@ -64,9 +64,9 @@ def filled(rows: dict[str, list[Row]]) -> sqlite3.Connection:
 
 def data(chance: random.Random) -> dict[str, list[Row]]:
     values = [*VALUES, None]
-    found: dict[str, list[Row]] = {}
+    rows_kept: dict[str, list[Row]] = {}
     for name, keys in TABLES.items():
-        found[name] = [
+        rows_kept[name] = [
             (
                 chance.choice(["a", "b"]),
                 chance.choice(VALUES if "p" in keys else values),
@@ -74,7 +74,7 @@ def data(chance: random.Random) -> dict[str, list[Row]]:
             )
             for _ in range(chance.randint(0, 5))
         ]
-    return found
+    return rows_kept
 
 
 def only_read(sql: str, rows: dict[str, list[Row]], catalog: Catalog) -> tuple[dict[str, list[Row]], int]:
@@ -99,7 +99,8 @@ def only_read(sql: str, rows: dict[str, list[Row]], catalog: Catalog) -> tuple[d
         return tuple(row["kpq".index(key)] for key in TABLES[name])
 
     return {
-        name: [row for row in some if place(name, row) in kept[name]] for name, some in rows.items()
+        name: [row for row in table_rows if place(name, row) in kept[name]]
+        for name, table_rows in rows.items()
     }, pruned
 
 
@@ -111,12 +112,14 @@ def test_what_is_not_read_does_not_matter(batch: int, catalog: Catalog) -> None:
         rows = data(random.Random(seed))
         fewer, without = only_read(sql, rows, catalog)
         pruned += without > 0
-        with closing(filled(rows)) as whole, closing(filled(fewer)) as part:
+        with closing(filled(rows)) as every_row, closing(filled(fewer)) as part:
             try:
-                expected, found = (Counter(one.execute(sql).fetchall()) for one in (whole, part))
+                expected, answer = (
+                    Counter(database.execute(sql).fetchall()) for database in (every_row, part)
+                )
             except sqlite3.OperationalError as error:
                 # SQLite loses its way in some right joins of subqueries.
                 assert "ON clause references tables to its right" in str(error)  # noqa: PT017
                 continue
-        assert found == expected, f"seed {seed}: {sql}"
+        assert answer == expected, f"seed {seed}: {sql}"
     assert pruned > BATCH // 5

@@ -31,7 +31,7 @@ def document(clusters: Any, default: Any = "C1", **more: Any) -> dict[str, Any]:
 
 def test_a_registry_is_read_and_written() -> None:
     registry = read_registry(json.dumps(document({"C1": ONE, "C2": TWO})), origin="x")
-    assert [one.name for one in registry] == ["C1", "C2"]
+    assert [cluster.name for cluster in registry] == ["C1", "C2"]
     assert registry.cluster("c2").root == "s3://two/data"
     assert registry.cluster("C2").metastore == "thrift://two:9083"
     assert registry.default_cluster().spark_conn_id == "spark_one"
@@ -42,10 +42,10 @@ def test_a_registry_is_read_and_written() -> None:
 
 def test_locations_belong_to_the_cluster_whose_root_they_lie_below() -> None:
     registry = read_registry(document({"C1": ONE, "C2": TWO}), origin="x")
-    found = [
+    clusters_found = [
         registry.cluster_at(uri) for uri in ("hdfs://one/data/t", "s3://two/data/t", "hdfs://one/database")
     ]
-    assert [one and one.name for one in found] == ["C1", "C2", None]
+    assert [cluster and cluster.name for cluster in clusters_found] == ["C1", "C2", None]
 
 
 def test_a_name_that_is_not_configured_is_refused() -> None:

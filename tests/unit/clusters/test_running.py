@@ -35,10 +35,10 @@ REGISTRY = two_clusters("/one", "/two")
 
 
 class Tables:
-    """The answers of a metastore with these tables; it counts how often it is asked."""
+    """The answers of a metastore with these tables; it counts its calls."""
 
     def __init__(self, *tables: types.Table) -> None:
-        self.tables = {str(one.tableName): one for one in tables}
+        self.tables = {str(table.tableName): table for table in tables}
         self.partitions: list[types.Partition] = []
         self.asked = 0
 
@@ -113,19 +113,21 @@ def test_only_the_files_of_partitions_that_are_read_are_compared(
     parted = tables.tables["parted"] = table("parted", str(tmp_path / "parted"), "C1")
     parted.partitionKeys = [types.FieldSchema(name="ds", type="string")]
     for ds in ("1", "2"):
-        one = types.Partition(values=[ds], sd=types.StorageDescriptor(location=str(primary)), parameters={})
-        secondary = Secondary(location=str(copy), source=source_mark(one, list_files(str(primary))))
-        one.parameters = write_metadata({}, ClusterMetadata(secondaries={"C2": secondary}))
-        tables.partitions.append(one)
-    whole = "SELECT * FROM parted JOIN t2 ON parted.a = t2.a"
-    assert router(tables).route(whole, Session()).cluster == "C2"
+        partition = types.Partition(
+            values=[ds], sd=types.StorageDescriptor(location=str(primary)), parameters={}
+        )
+        secondary = Secondary(location=str(copy), source=source_mark(partition, list_files(str(primary))))
+        partition.parameters = write_metadata({}, ClusterMetadata(secondaries={"C2": secondary}))
+        tables.partitions.append(partition)
+    join = "SELECT * FROM parted JOIN t2 ON parted.a = t2.a"
+    assert router(tables).route(join, Session()).cluster == "C2"
     # The copy of the second partition has other files, and cannot even be listed.
     tables.partitions[1].parameters = {
         key: "nowhere://copy" if key.endswith(".location") else value
         for key, value in (tables.partitions[1].parameters or {}).items()
     }
-    assert router(tables).route(f"{whole} WHERE ds = '1'", Session()).cluster == "C2"
-    for sql in (whole, f"{whole} WHERE ds = '2'"):
+    assert router(tables).route(f"{join} WHERE ds = '1'", Session()).cluster == "C2"
+    for sql in (join, f"{join} WHERE ds = '2'"):
         with pytest.raises(ConfigurationError, match="nowhere"):
             router(tables).route(sql, Session())
 
@@ -145,11 +147,11 @@ def test_all_tables_of_a_statement_are_asked_for_at_once(tables: Tables) -> None
 
 def test_use_cluster_counts_for_what_follows(tables: Tables) -> None:
     script = "use cluster c2; select * from t1; use cluster; select * from t1; select ';' from t2"
-    found = [decision.cluster for _, decision in router(tables).decisions(script, Session())]
-    assert found[1::2] == ["C2", "C1"]
-    assert found[4] == "C2"
+    clusters = [decision.cluster for _, decision in router(tables).decisions(script, Session())]
+    assert clusters[1::2] == ["C2", "C1"]
+    assert clusters[4] == "C2"
     routed = list(router(tables).script(script, Session()))
-    assert [one.runs for one in routed] == [False, True, False, True, True]
+    assert [statement.runs for statement in routed] == [False, True, False, True, True]
     assert routed[4].text == "select ';' from t2"
 
 

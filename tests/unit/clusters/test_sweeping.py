@@ -44,7 +44,7 @@ def note_former(registry: ClusterRegistry, table: types.Table, place: Path) -> N
 def test_files_in_the_primary_cluster_are_not_those_of_a_former_primary(
     tmp_path: Path, registry: ClusterRegistry, primary: str
 ) -> None:
-    """A change that was refused has left the note, and somebody has dropped the external partition since."""
+    """A refused change has left the note, and a client has dropped the external partition since."""
     place = tmp_path / "C1" / "d.db" / "t" / "p=a"
     place.mkdir(parents=True)
     (place / "data").write_text("x", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What aborted transactions have left, and what the metastore may forget of them."""
+"""Leftovers of aborted transactions, and the transactions that the metastore may forget."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_the_metastore_may_forget(paths: tuple[str, ...], write_ids: str, h
 
 
 class Partitions:
-    """Answers what is asked of the metastore client."""
+    """Answers the calls of the metastore client."""
 
     def __init__(self, *locations: Path) -> None:
         self._locations = locations
@@ -79,4 +79,4 @@ def test_aborted_writes_go_from_all_of_a_table(tmp_path: Path) -> None:
     for _ in range(2):
         # Write id 5 is in a batch that stays.
         assert sweep_table(client, table, snapshot) == 4
-        assert [one for one in (*kept, *gone) if one.exists()] == kept
+        assert [path for path in (*kept, *gone) if path.exists()] == kept

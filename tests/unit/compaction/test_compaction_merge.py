@@ -52,11 +52,11 @@ def test_equal_to_hives_compaction_of_the_same_files(
 ) -> None:
     before_compaction(name, tmp_path)
     plan = compact(tmp_path, kind, ValidWriteIds(table="g.t", high_watermark=4), described(name)["columns"])
-    assert sorted(one.partition("_v")[0] for one in plan.directories) == sorted(theirs)
+    assert sorted(directory.partition("_v")[0] for directory in plan.directories) == sorted(theirs)
     for directory in plan.directories:
         (hives,) = (GOLDEN / name).glob(f"{directory.partition('_v')[0]}_v*")
-        assert sorted(one.name for one in (tmp_path / directory).iterdir()) == sorted(
-            one.name for one in hives.iterdir()
+        assert sorted(path.name for path in (tmp_path / directory).iterdir()) == sorted(
+            path.name for path in hives.iterdir()
         )
         for path in hives.glob("bucket_*"):
             ours = tmp_path / directory / path.name
@@ -88,15 +88,17 @@ def test_row_ids_and_rows_stay(name: str, tmp_path: Path) -> None:
     plan = compact(
         tmp_path / "t", CompactionKind.MAJOR, ValidWriteIds.parse(table["write_ids"]), table["columns"]
     )
-    found = []
+    merged = []
     for path in (tmp_path / "t" / plan.directories[0]).glob("bucket_*"):
         rows = events(path)
         keys = [(row["originalTransaction"], row["bucket"], row["rowId"]) for row in rows]
         assert keys == sorted(keys)
         assert all(row["currentTransaction"] == row["originalTransaction"] for row in rows)
-        found += keys
+        merged += keys
     ids = [json.loads(row[0]) for row in table["rows_with_id"]]
-    assert sorted(found) == sorted((one["writeid"], one["bucketid"], one["rowid"]) for one in ids)
+    assert sorted(merged) == sorted(
+        (row_id["writeid"], row_id["bucketid"], row_id["rowid"]) for row_id in ids
+    )
 
 
 def write_delta(table: Path, write_id: int, row: dict[str, pa.Scalar], *, attempt: int = 0) -> None:
@@ -108,7 +110,7 @@ def write_delta(table: Path, write_id: int, row: dict[str, pa.Scalar], *, attemp
         "bucket": pa.array([0x20000000], pa.int32()),
         "rowId": [0],
         "currentTransaction": [write_id],
-        "row": pa.StructArray.from_arrays([pa.array([one]) for one in row.values()], names=list(row)),
+        "row": pa.StructArray.from_arrays([pa.array([value]) for value in row.values()], names=list(row)),
     }
     orc.write_table(pa.table(columns), directory / f"bucket_00000_{attempt}", compression="zlib")
 
@@ -148,7 +150,7 @@ def test_codec_and_filters_are_those_of_the_table(tmp_path: Path) -> None:
         filters=BloomFilters(columns=("name",)),
     )
     # On their way to Spark's workers.
-    assert [BucketMerge.from_json(json.loads(json.dumps(one.to_json()))) for one in plan.merges] == [
+    assert [BucketMerge.from_json(json.loads(json.dumps(merge.to_json()))) for merge in plan.merges] == [
         *plan.merges
     ]
     path = tmp_path / plan.directories[0] / "bucket_00000"
@@ -255,16 +257,16 @@ def test_kept_is_what_is_not_deleted(
     # Write ids further apart than 31 bits must not be mixed up.
     move = (2**31 + 1) if far else 1
     ordered = sorted((write_id * move, bucket, row) for write_id, bucket, row in rows)
-    gone = [[(write_id * move, bucket, row) for write_id, bucket, row in some] for some in deleted]
-    mask = kept(keys_of(ordered), [keys_of(sorted(some)) for some in gone])
-    remaining = [key not in {one for some in gone for one in some} for key in ordered]
+    gone = [[(write_id * move, bucket, row) for write_id, bucket, row in keys] for keys in deleted]
+    mask = kept(keys_of(ordered), [keys_of(sorted(keys)) for keys in gone])
+    remaining = [key not in {key for keys in gone for key in keys} for key in ordered]
     assert (list(mask) if mask is not None else [True] * len(ordered)) == remaining
 
 
 @given(rows=st.lists(KEY, min_size=1), key=KEY)
 def test_up_to(rows: list[tuple[int, int, int]], key: tuple[int, int, int]) -> None:
     ordered = sorted(rows)
-    assert keys_of(ordered).up_to(key) == sum(one <= key for one in ordered)
+    assert keys_of(ordered).up_to(key) == sum(other <= key for other in ordered)
 
 
 @given(values=st.lists(KEY, min_size=1), data=st.data())
@@ -274,10 +276,10 @@ def test_keys_are_those_of_the_rows(values: list[tuple[int, int, int]], data: st
     end = data.draw(st.integers(start + 1, len(values)))
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values))))
     left = [value for value, is_left in zip(values, mask, strict=True) if is_left]
-    assert told(keys) == values
-    assert told(keys.part(start, end)) == values[start:end]
-    assert told(keys.where(mask)) == left
-    assert told(joined_keys([keys, keys.where(mask), keys.part(start, end)])) == [
+    assert triples(keys) == values
+    assert triples(keys.part(start, end)) == values[start:end]
+    assert triples(keys.where(mask)) == left
+    assert triples(joined_keys([keys, keys.where(mask), keys.part(start, end)])) == [
         *values,
         *left,
         *values[start:end],
@@ -285,7 +287,7 @@ def test_keys_are_those_of_the_rows(values: list[tuple[int, int, int]], data: st
     assert keys.is_ascending() == (values == sorted(set(values)))
 
 
-def told(keys: Keys) -> list[tuple[int, int, int]]:
+def triples(keys: Keys) -> list[tuple[int, int, int]]:
     return [keys.at(index) for index in range(len(keys))]
 
 
@@ -359,7 +361,7 @@ print(pa.default_memory_pool().max_memory() / 2**20, resident_mb() - before)
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux tells the highest memory")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux reports the highest memory")
 def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, str(tmp_path), "1600000"],

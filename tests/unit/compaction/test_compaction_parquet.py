@@ -24,8 +24,8 @@ EARLY_AS_INT96 = dt.datetime.fromisoformat("1500-03-09T12:00:00")
 
 def merged(location: Path, *tables: pa.Table | tuple[pa.Table, dict[str, Any]]) -> pa.Table:
     """Write files, merge them, and return the rows as microseconds."""
-    for number, one in enumerate(tables):
-        table, settings = one if isinstance(one, tuple) else (one, {})
+    for number, table_part in enumerate(tables):
+        table, settings = table_part if isinstance(table_part, tuple) else (table_part, {})
         parquet.write_table(table, location / f"{number}.parquet", **settings)
     return appended(location, len(tables))
 
@@ -44,9 +44,9 @@ def appended(location: Path, number_of_files: int) -> pa.Table:
     merge = BucketMerge(table=table, bucket=0, inserts=inputs, write_ids="", output=output.name)
     rows, size_bytes = append_parquet(merge, None)
     assert output.stat().st_size == size_bytes
-    found = parquet.ParquetFile(output, coerce_int96_timestamp_unit="us").read()
-    assert found.num_rows == rows
-    return found
+    rows_read = parquet.ParquetFile(output, coerce_int96_timestamp_unit="us").read()
+    assert rows_read.num_rows == rows
+    return rows_read
 
 
 def clocks(values: list[Any], unit: str = "us") -> pa.Table:
@@ -106,7 +106,7 @@ def test_digits_that_microseconds_would_lose(tmp_path: Path) -> None:
         (
             pa.table({"t": pa.array([NEAR], pa.timestamp("us", "UTC"))}),
             {},
-            "has instants, where others have what a clock showed",
+            "has instants, where others have wall-clock times",
         ),
         (
             clocks([NEAR]).replace_schema_metadata({"org.apache.spark.legacyINT96": ""}),

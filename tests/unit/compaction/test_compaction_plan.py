@@ -1,4 +1,4 @@
-"""What a compaction reads and makes."""
+"""The inputs and outputs of a compaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plan(
 
 
 def inputs(merge: BucketMerge) -> tuple[list[str], list[str]]:
-    return [one.path for one in merge.inserts], [one.path for one in merge.deletes]
+    return [file.path for file in merge.inserts], [file.path for file in merge.deletes]
 
 
 BASE = ("base_0000002/bucket_00000", "base_0000002/bucket_00001")
@@ -104,7 +104,7 @@ def test_a_streaming_batch_that_is_half_committed_is_not_hidden(
     ]
     first_committed = ValidWriteIds(table="d.t", high_watermark=high, open_ids=open_ids, aborted_ids=())
     state = acid_state(listing, first_committed, ValidTxns.everything())
-    assert [one.path for one in state.deltas][-1:] == [batch.partition("/")[0]]
+    assert [delta.path for delta in state.deltas][-1:] == [batch.partition("/")[0]]
 
 
 def test_a_batch_below_a_base_is_no_hindrance() -> None:
@@ -144,7 +144,7 @@ def test_raw_files_are_numbered_by_their_directory() -> None:
         "delta_0000004_0000004_0000/bucket_00000_0",
     )
     (merge,) = made.merges
-    assert [(one.raw, one.write_id, one.statement_id) for one in merge.inserts] == [
+    assert [(insert.raw, insert.write_id, insert.statement_id) for insert in merge.inserts] == [
         (True, 0, 0),
         (True, 0, 0),
         (True, 3, 2),
@@ -200,7 +200,7 @@ def test_merges_travel_as_json() -> None:
         assert BucketMerge.from_json(json.loads(json.dumps(merge.to_json()))) == merge
 
 
-def test_staging_directories_tell_their_transaction() -> None:
+def test_staging_directories_name_their_transaction() -> None:
     assert staging_txn(staging_directory(12)) == 12
     assert staging_txn(staging_directory(123456789)) == 123456789
     assert staging_txn("_compaction_vx") is None

@@ -60,25 +60,25 @@ def test_closing_ends_the_generator_where_it_is() -> None:
 
 
 class _Doors:
-    """Tells what was entered and left."""
+    """Records the doors that were entered and left."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.course: list[str] = []
 
     @contextmanager
     def door(self, name: str) -> Iterator[str]:
-        self.told.append(f"in {name}")
+        self.course.append(f"in {name}")
         if name == "locked":
             raise ValueError(name)
         yield name
-        self.told.append(f"out {name}")
+        self.course.append(f"out {name}")
 
 
 def test_the_next_is_entered_before_one_is_yielded_and_each_is_left_before_the_next_is() -> None:
     doors = _Doors()
     for name in entered_ahead((doors.door(name) for name in "abc"), 1):
-        doors.told.append(name)
-    assert doors.told == ["in a", "in b", "a", "out a", "in c", "b", "out b", "c", "out c"]
+        doors.course.append(name)
+    assert doors.course == ["in a", "in b", "a", "out a", "in c", "b", "out b", "c", "out c"]
 
 
 @pytest.mark.parametrize("names", [["a", "locked"], ["a", "b", "locked"]])
@@ -86,12 +86,12 @@ def test_an_error_leaves_none_entered(names: list[str]) -> None:
     doors = _Doors()
     with pytest.raises(ValueError, match="locked"):
         list(entered_ahead((doors.door(name) for name in names), 1))
-    assert "out a" in doors.told
-    assert ("out b" in doors.told) == ("b" in names) == ("in b" in doors.told)
+    assert "out a" in doors.course
+    assert ("out b" in doors.course) == ("b" in names) == ("in b" in doors.course)
 
 
 def test_who_ends_early_leaves_all() -> None:
     doors = _Doors()
     with closing(entered_ahead((doors.door(name) for name in "abc"), 1)) as entered:
         assert next(entered) == "a"
-    assert sorted(doors.told) == ["in a", "in b", "out a", "out b"]
+    assert sorted(doors.course) == ["in a", "in b", "out a", "out b"]

@@ -6,9 +6,12 @@ import json
 from typing import Any
 
 from airflow_hive_federation.demo.local_airflow import DagTestLog
+from airflow_hive_federation.progress.events import Event, FileJob, FilesProcessed, TransactionsOpen
 
 SENSOR = "airflow.task.operators.airflow_hive_federation.sensors.transactions.OpenTransactionsDrainSensor"
 HOOK = "airflow.task.hooks.airflow_hive_federation.hooks.pipeline_submit.PipelineSubmitHook"
+OPEN = TransactionsOpen(database="shop", transactions=(3,))
+COPIED = FilesProcessed(job=FileJob.COPY, files=1, all_files=2, size_bytes=3, all_bytes=4, bytes_per_s=5.0)
 CLOCK = "2026-01-01T00:00:{:02}.5Z"
 
 
@@ -28,19 +31,20 @@ def failing(kind: str, text: str) -> str:
     return entry("Task failed with exception", "task", exception=[{"exc_type": kind, "exc_value": text}])
 
 
-def read(*lines: str) -> tuple[DagTestLog, list[tuple[str, str]]]:
-    heard: list[tuple[str, str]] = []
-    log = DagTestLog(lambda task, text: heard.append((task, text)))
+def read(*lines: str) -> tuple[DagTestLog, list[tuple[str, Event | str]]]:
+    pairs: list[tuple[str, Event | str]] = []
+    log = DagTestLog(lambda task, text: pairs.append((task, text)))
     for line in lines:
         log.read(line)
-    return log, heard
+    return log, pairs
 
 
-def test_what_the_tasks_say() -> None:
-    log, heard = read(
+def test_the_lines_of_the_tasks() -> None:
+    log, lines = read(
         entry("Filling up the DagBag", "airflow.dag_processing"),
         starting("drain", 1),
-        entry("shop: event 7; 1 transaction(s) to wait for: 3", SENSOR),
+        entry("shop: 1 transaction still open: 3", SENSOR, hive_federation_event=OPEN.to_json()),
+        entry("1 difference", SENSOR),
         entry("Pausing task as DEFERRED. ", "task"),
         "no JSON at all\n",
         "[]\n",
@@ -48,13 +52,14 @@ def test_what_the_tasks_say() -> None:
         ending("drain", 6),
         starting("load", 7),
         entry("Spark-Submit cmd: spark-submit …", HOOK),
-        entry("copy-files: 1 of 2 files, 0.0 of 0.0 MB, 0.0 MB/s", HOOK),
+        entry("copied 1 of 2 files", HOOK, hive_federation_event=COPIED.to_json()),
         ending("load", 9),
     )
-    assert heard == [
-        ("drain", "shop: event 7; 1 transaction(s) to wait for: 3"),
+    assert lines == [
+        ("drain", OPEN),
+        ("drain", "1 difference"),
         ("drain", "deferred: Airflow's triggerer waits"),
-        ("load", "copy-files: 1 of 2 files, 0.0 of 0.0 MB, 0.0 MB/s"),
+        ("load", COPIED),
     ]
     assert log.seconds == {"drain": 5.0, "load": 2.0}
     assert log.failure() == ""
@@ -62,8 +67,8 @@ def test_what_the_tasks_say() -> None:
 
 def test_a_failed_task_with_the_first_lines_of_its_error() -> None:
     text = "VerificationError: differs:\n" + "\n".join(f"  table {n}" for n in range(20))
-    log, heard = read(starting("verify", 1), failing("AirflowFailException", text))
-    assert heard == [("verify", "failed")]
+    log, pairs = read(starting("verify", 1), failing("AirflowFailException", text))
+    assert pairs == [("verify", "failed")]
     lines = log.failure().splitlines()
     assert lines[0] == "Task verify failed: VerificationError: differs:"
     assert lines[-1] == "… 9 more lines"

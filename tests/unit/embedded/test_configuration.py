@@ -22,8 +22,8 @@ from airflow_hive_federation.runtime.java import Java
 
 def test_a_site_file_escapes_what_xml_needs_escaped() -> None:
     read = {
-        str(one.findtext("name")): one.findtext("value")
-        for one in ET.fromstring(site_xml({"a": "<&>", "b": 'c "d"'}))
+        str(setting.findtext("name")): setting.findtext("value")
+        for setting in ET.fromstring(site_xml({"a": "<&>", "b": 'c "d"'}))
     }
     assert read == {"a": "<&>", "b": 'c "d"'}
 
@@ -130,7 +130,7 @@ def test_no_child_gets_secrets_that_it_has_no_use_for(name: str, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("log", "said"),
+    ("log", "line"),
     [
         ("noise\nCaused by: A\nat x\nCaused by: B: deepest\n at y\n", "Caused by: B: deepest"),
         (
@@ -142,8 +142,8 @@ def test_no_child_gets_secrets_that_it_has_no_use_for(name: str, monkeypatch: py
         ("", "its log is empty"),
     ],
 )
-def test_the_telling_line_of_a_log(log: str, said: str) -> None:
-    assert telling_line(log) == said
+def test_the_telling_line_of_a_log(log: str, line: str) -> None:
+    assert telling_line(log) == line
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a b", "x" * 65])

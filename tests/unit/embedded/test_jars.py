@@ -1,4 +1,4 @@
-"""How jars are dealt out, and what is said when they do not come."""
+"""The downloaders share the jars; errors name the jars that do not come."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def test_one_big_jar_keeps_one_downloader_busy_while_the_others_take_the_rest() 
     dealt = shares([*rest, big], 3)
     assert [big] in dealt
     assert sorted(len(share) for share in dealt) == [1, 5, 5]
-    assert sorted((one for share in dealt for one in share), key=str) == sorted([big, *rest], key=str)
+    assert sorted((jar for share in dealt for jar in share), key=str) == sorted([big, *rest], key=str)
 
 
 def test_fewer_jars_than_downloaders_leave_no_empty_share() -> None:
     assert shares([artifact("a")], 3) == [[artifact("a")]]
 
 
-def test_no_network_says_what_to_do() -> None:
+def test_no_network_has_a_remedy() -> None:
     error = failure(
         [artifact("a"), artifact("b")], [], "x\n  Server access error at url u (UnknownHostException)"
     )
@@ -42,19 +42,19 @@ def test_no_network_says_what_to_do() -> None:
     assert "connect this machine to the network once" in str(error)
 
 
-def test_an_unknown_authority_says_what_to_do() -> None:
+def test_the_error_of_an_unknown_authority_has_a_remedy() -> None:
     error = failure(
         [artifact("a")], [], "Server access error at url u (SSLHandshakeException: PKIX path building)"
     )
     assert "SSL_CERT_FILE" in str(error)
 
 
-def test_a_full_disk_says_where() -> None:
+def test_a_full_disk_is_an_error_that_names_the_place() -> None:
     error = failure([artifact("a")], [], "impossible to copy: java.io.IOException: No space left on device")
     assert "AIRFLOW_HIVE_FEDERATION_CACHE" in str(error)
 
 
-def test_wrong_bytes_are_told_apart_from_none() -> None:
+def test_wrong_bytes_are_distinguished_from_none() -> None:
     error = failure([], [artifact("a")], "")
     assert "g:a:1@jar differs from the lock" in str(error)
     assert error.artifacts == ["g:a:1@jar"]
@@ -63,8 +63,8 @@ def test_wrong_bytes_are_told_apart_from_none() -> None:
 def test_ivys_module_names_every_artifact_and_nothing_transitive() -> None:
     root = ET.fromstring(module_xml([artifact("a"), artifact("b", classifier="src")]))
     dependencies = root.findall("./dependencies/dependency")
-    assert [one.get("name") for one in dependencies] == ["a", "b"]
-    assert {one.get("transitive") for one in dependencies} == {"false"}
+    assert [dependency.get("name") for dependency in dependencies] == ["a", "b"]
+    assert {dependency.get("transitive") for dependency in dependencies} == {"false"}
     published = root.find("./dependencies/dependency[@name='b']/artifact")
     assert published is not None
     assert published.get("{http://ant.apache.org/ivy/maven}classifier") == "src"

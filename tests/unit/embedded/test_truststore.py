@@ -26,14 +26,14 @@ def test_java_itself_reads_every_authority_of_the_bundle(tmp_path: Path) -> None
     store = tmp_path / "store.jks"
     store.write_bytes(java_key_store(ders))
     keytool = find_java().home / "bin" / "keytool"
-    said = subprocess.run(
+    listing = subprocess.run(
         [keytool, "-J-Duser.language=en", "-list", "-keystore", store, "-storepass", "changeit"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert f"contains {len(ders)} entries" in said.stdout
-    assert said.stdout.count("trustedCertEntry") == len(ders)
+    assert f"contains {len(ders)} entries" in listing.stdout
+    assert listing.stdout.count("trustedCertEntry") == len(ders)
 
 
 def test_a_named_bundle_is_used_and_rewritten_once(tmp_path: Path) -> None:

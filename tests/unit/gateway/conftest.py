@@ -19,7 +19,7 @@ from tests.support.metastore_peers import Peer
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """What has to be closed at the end of a test."""
+    """Yield a stack that is closed at the end of a test."""
     with ExitStack() as stack:
         yield stack
 

@@ -95,8 +95,8 @@ def serving(peer: Peers, stack: ExitStack, tmp_path: Path) -> Serving:
     return made
 
 
-def location(one: Any) -> str:
-    return str(one.sd.location)
+def location(described: Any) -> str:
+    return str(described.sd.location)
 
 
 @pytest.mark.parametrize("scheme", ["thrift", "grpc"])
@@ -104,13 +104,13 @@ def test_copies_are_shown_and_foreign_tables_are_not_written(
     serving: Serving, client: Clients, scheme: str
 ) -> None:
     uri = next(front.uri for front in serving.fronts if front.uri.startswith(scheme))
-    one = client(uri)
-    assert location(one.get_table("d", "t")) == COPY
-    assert [location(found) for found in one.iter_tables("d")] == [COPY]
-    assert [location(found) for found in one.iter_partitions("d", "t")] == [f"{COPY}/p=a"]
+    hms = client(uri)
+    assert location(hms.get_table("d", "t")) == COPY
+    assert [location(table) for table in hms.iter_tables("d")] == [COPY]
+    assert [location(partition) for partition in hms.iter_partitions("d", "t")] == [f"{COPY}/p=a"]
     for write in (
-        lambda: one.alter_table("d", "t", table()),
-        lambda: one.drop_table("d", "t", delete_data=True),
+        lambda: hms.alter_table("d", "t", table()),
+        lambda: hms.drop_table("d", "t", delete_data=True),
     ):
         with pytest.raises(MetastoreServerError, match="is written in its primary cluster, C1"):
             write()
@@ -126,7 +126,7 @@ def test_copies_are_shown_to_foreign_clients(serving: Serving) -> None:
         hives = foreign.call(HIVES, "GetTableReq", db_name="d", tbl_name="t")
         assert hives.table.sd.location == COPY
         (piece,) = foreign.stream("stream_partitions", database="d", table="t")
-        assert [one.sd.location for one in piece.partitions] == [f"{COPY}/p=a"]
+        assert [partition.sd.location for partition in piece.partitions] == [f"{COPY}/p=a"]
         error = refused(lambda: foreign.call(layout.SERVICE, "truncate_table", dbName="d", tableName="t"))
         assert error.code() is grpc.StatusCode.PERMISSION_DENIED
         assert "is written in its primary cluster, C1" in error.details()

@@ -310,8 +310,8 @@ def test_a_call_whose_time_is_over_is_refused_and_the_stream_goes_on(peer: Peers
 def _kinds() -> tuple[Any, Any]:
     pool = DescriptorPool()
     raw_service.RawService().add_to(pool)
-    found = (pool.FindMessageTypeByName(f"{PACKAGE}.{name}") for name in ("Question", "Answer"))
-    question, answer = map(message_factory.GetMessageClass, found)
+    types = (pool.FindMessageTypeByName(f"{PACKAGE}.{name}") for name in ("Question", "Answer"))
+    question, answer = map(message_factory.GetMessageClass, types)
     return question, answer
 
 

@@ -253,21 +253,21 @@ def test_a_reader_may_commit_at_a_remote_that_it_may_not_write(peer: Peers, stac
 # -- definitions ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["a list", "a result"])
-def test_tables_of_several_owners_come_from_each(peer: Peers, stack: ExitStack, whole: bool) -> None:
+@pytest.mark.parametrize("as_request", [False, True], ids=["a list", "a result"])
+def test_tables_of_several_owners_come_from_each(peer: Peers, stack: ExitStack, as_request: bool) -> None:
     both = Both(peer, stack, names=RemoteNames(tables={"sales.rates": "finance.fx"}))
 
     def ask() -> dict[str, Any]:
-        if whole:
+        if as_request:
             request = types.GetTablesRequest(dbName="sales", tblNames=["t", "rates"])
             return both.ask("get_table_objects_by_name_req", req=request)
         return both.ask("get_table_objects_by_name", dbname="sales", tbl_names=["t", "rates"])
 
     success = ask()["success"]
-    tables = success.tables if whole else success
+    tables = success.tables if as_request else success
     assert sorted((table.dbName, table.tableName) for table in tables) == [("sales", "rates"), ("sales", "t")]
     args = both.far.asked[-1][1]
-    names = (args.req.dbName, args.req.tblNames) if whole else (args.dbname, args.tbl_names)
+    names = (args.req.dbName, args.req.tblNames) if as_request else (args.dbname, args.tbl_names)
     assert names == ("finance", ["fx"])
     both.far.fails_with = types.MetaException(message="broken there")
     assert "at metastore far: MetaException: broken there" in str(ask())
@@ -282,8 +282,8 @@ def test_tables_of_one_owner_are_one_call(both: Both) -> None:
 
 def test_names_of_an_owner_that_have_none_here_are_marked(peer: Peers, stack: ExitStack) -> None:
     both = Both(peer, stack, names=RemoteNames(tables={"sales.rates": "finance.fx"}))
-    found = both.ask("get_table_req", req=table_request("sales", "rates"))["success"].table
-    assert (found.dbName, found.tableName) == ("sales", "rates")
+    table = both.ask("get_table_req", req=table_request("sales", "rates"))["success"].table
+    assert (table.dbName, table.tableName) == ("sales", "rates")
     assert both.far.asked[-1][1].req.dbName == "finance"
 
 

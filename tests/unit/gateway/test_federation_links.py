@@ -93,8 +93,8 @@ def linked(peer: Peers, stack: ExitStack) -> Linked:
 def test_a_recorded_database_is_asked_at_its_owner(linked: Linked, name: str) -> None:
     linked.record("linked", "Sales", {name: f"thrift://elsewhere:1, {linked.far_uri}"})
     assert linked.owner_of("linked") == "far sales.t"
-    found = linked.ask("get_table_req", req=table_request("linked"))["success"].table
-    assert (found.dbName, found.tableName) == ("linked", "t")
+    table = linked.ask("get_table_req", req=table_request("linked"))["success"].table
+    assert (table.dbName, table.tableName) == ("linked", "t")
     assert linked.owner_of("sales") == "main sales.t"
 
 
@@ -155,8 +155,8 @@ def test_an_address_behind_hops_is_that_behind_the_same_hops(peer: Peers, stack:
         properties = json.dumps({"hive.metastore.uris": FAR, **route})
         near.recorded[name] = {NAME: "sales", PROPERTIES: properties}
     call = pending()
-    found = federation.links(call, [("direct", None), ("linked", None)])
-    assert [(link.local[0], link.place.owner) for link in found] == [("direct", "direct"), ("linked", "hops")]
+    links = federation.links(call, [("direct", None), ("linked", None)])
+    assert [(link.local[0], link.place.owner) for link in links] == [("direct", "direct"), ("linked", "hops")]
 
 
 def test_uris_of_two_metastores_lead_to_neither(peer: Peers, stack: ExitStack) -> None:

@@ -1,4 +1,4 @@
-"""A metastore of a federation that fails is spared; calls that say nothing about it are not counted."""
+"""A metastore of a federation that fails is spared; calls that do not concern it are not counted."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_caller_in_a_hurry_is_neither_an_answer_nor_a_failure(member: Member, 
     fail(member, "3 times in a row")
 
 
-def test_connections_that_are_all_in_use_say_nothing_of_the_metastore(
+def test_connections_that_are_all_in_use_do_not_count_against_the_metastore(
     member: Member, failing: Failing
 ) -> None:
     for _ in range(2):

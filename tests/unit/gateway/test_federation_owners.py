@@ -94,7 +94,7 @@ def test_patterns_are_hives() -> None:
     assert matches("ours|x", "ours")
     assert not matches("far", "far_sales")
     assert matches(None, "any")
-    # As Hive 4 asks.
+    # As Hive 4 calls.
     assert matches("@hive#!", "any")
     assert matches("@hive#FAR*", "far_sales")
     assert not matches("@hive#far", "any")
@@ -133,7 +133,7 @@ def test_a_transaction_locks_what_its_metastore_owns() -> None:
 
 
 @pytest.mark.parametrize(
-    "one",
+    "component",
     [
         component(types.LockType.SHARED_READ, types.DataOperationType.INSERT),
         component(types.LockType.SHARED_WRITE, types.DataOperationType.UPDATE),
@@ -143,8 +143,8 @@ def test_a_transaction_locks_what_its_metastore_owns() -> None:
     ],
     ids=["insert", "update", "ddl", "dynamic partitions", "an ACID table"],
 )
-def test_a_transaction_over_two_owners_is_refused(one: types.LockComponent) -> None:
-    request = types.LockRequest(component=[one, OWN], txnid=5)
+def test_a_transaction_over_two_owners_is_refused(component: types.LockComponent) -> None:
+    request = types.LockRequest(component=[component, OWN], txnid=5)
     with pytest.raises(GatewayError) as refusal:
         locked(request, [FAR, HERE], "main")
     assert "far_sales.t belongs to far" in str(refusal.value)

@@ -121,8 +121,8 @@ def test_a_caller_with_some_databases_gets_answers_that_are_no_lists(
 ) -> None:
     table = types.Table(dbName="d", tableName="t")
     served = Thrift(lambda *_: types.GetTableResult(table=table))
-    one = raw(gateway(peer(served).uri, rules=Rules((Rule(databases=("d",)),))))
-    assert one.ask("get_table_req", req=types.GetTableRequest(dbName="d", tblName="t")) == {
+    connection = raw(gateway(peer(served).uri, rules=Rules((Rule(databases=("d",)),))))
+    assert connection.ask("get_table_req", req=types.GetTableRequest(dbName="d", tblName="t")) == {
         "success": types.GetTableResult(table=table)
     }
 
@@ -151,17 +151,17 @@ class Scripted:
                 connection.sendall(head_bytes("set_ugi", REPLY, head.sequence_id) + body)
                 continue
             self.calls.append(head.method)
-            data, whole = self.answer(head.method, head.sequence_id)
+            data, is_last = self.answer(head.method, head.sequence_id)
             connection.sendall(data)
-            if not whole:
+            if not is_last:
                 return
 
 
 def test_a_fault_that_is_no_missing_method_is_passed_on(peer: Peers, gateway: Gateways, raw: Raws) -> None:
     served = Scripted(lambda method, number: (application_fault(method, number, 6, "out of memory"), True))
-    one = raw(gateway(peer(served).uri))
+    connection = raw(gateway(peer(served).uri))
     for _ in range(2):
-        answer = one.ask("get_table", dbname="d", tbl_name="t")
+        answer = connection.ask("get_table", dbname="d", tbl_name="t")
         assert (answer["message"], answer["type"]) == ("out of memory", 6)
     # Its newer method was not tried instead.
     assert served.calls == ["get_table", "get_table"]
@@ -199,8 +199,8 @@ def test_an_exception_that_the_newer_method_does_not_declare_is_refused(
         body = field_bytes(9, STRUCT, fault) + bytes([STOP])
         return head_bytes(method, REPLY, number) + body, True
 
-    one = raw(gateway(peer(Scripted(answer)).uri))
-    answer_fields = one.ask("get_table", dbname="d", tbl_name="t")
+    connection = raw(gateway(peer(Scripted(answer)).uri))
+    answer_fields = connection.ask("get_table", dbname="d", tbl_name="t")
     assert "an exception 9 that get_table_req does not have" in str(answer_fields)
 
 

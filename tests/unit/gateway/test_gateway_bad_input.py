@@ -50,8 +50,8 @@ class Dying:
                 sock.sendall(begun + b"\x0f\0\0\x0b\0\0\0\1\0\0\0\1a\0")
             else:
                 self.died = True
-                one = b"\0\0\3\xe8" + b"x" * 1000
-                sock.sendall(begun + b"\x0f\0\0\x0b" + (5000).to_bytes(4, "big") + one * 300)
+                piece = b"\0\0\3\xe8" + b"x" * 1000
+                sock.sendall(begun + b"\x0f\0\0\x0b" + (5000).to_bytes(4, "big") + piece * 300)
                 return
 
 
@@ -63,10 +63,10 @@ def settled(run: Running) -> None:
 
 def test_half_an_answer_is_never_a_whole_one(peer: Peers, gateway: Gateways, raw: Raws) -> None:
     run = gateway(peer(Dying()).uri)
-    one = raw(run)
-    one.sock.sendall(call_bytes("get_all_databases"))
+    connection = raw(run)
+    connection.sock.sendall(call_bytes("get_all_databases"))
     with pytest.raises((EOFError, ConnectionError)):
-        one.message()
+        connection.message()
     settled(run)
     assert run.upstream.open_connections == 0
     assert raw(run).ask("get_all_databases") == {"success": ["a"]}
@@ -97,7 +97,7 @@ def test_tokens_that_are_refused_by_the_front(
         authentication={"service.accounts": str(accounts)},
         upstream={"impersonate": True},
     )
-    make, told = BAD[name]
+    make, message = BAD[name]
     token = make()
     with run.channel() as channel:
         error = refused(lambda: call(channel, token))
@@ -105,7 +105,7 @@ def test_tokens_that_are_refused_by_the_front(
             Code.UNAUTHENTICATED,
             "unauthenticated",
         )
-        assert told in error.details()
+        assert message in error.details()
         assert not token or token not in error.details()
         # Nothing reached the metastore, and the same connection serves who is known.
         assert served.calls == []
@@ -139,14 +139,14 @@ def test_a_metastore_with_a_certificate_for_another_host_is_not_asked(
     far = peer(served, tls=context)
     uri = far.uri.replace("thrift://", "thrift+tls://")
     run = gateway(uri, settings={"tls": TlsSettings(ca_file=authority.ca_file)})
-    one = raw(run)
-    answer = one.ask("get_all_databases")
+    connection = raw(run)
+    answer = connection.ask("get_all_databases")
     assert "Upstream main does not answer" in answer["o1"].message
     assert "certificate" in answer["o1"].message
     assert (served.calls, run.upstream.open_connections) == ([], 0)
     # The metastore gets the right one: the same client, the same connection.
     context.load_cert_chain(*authority.issue("right", hosts=["127.0.0.1"]))
-    assert one.ask("get_all_databases") == {"success": ["a"]}
+    assert connection.ask("get_all_databases") == {"success": ["a"]}
 
 
 MALFORMED: dict[str, Callable[[], bytes]] = {
@@ -183,13 +183,13 @@ def test_malformed_thrift_is_refused_and_the_next_call_works(
 
 
 def received(sock: socket.socket) -> bytes:
-    found = b""
+    received = b""
     try:
         while data := sock.recv(65536):
-            found += data
+            received += data
     except ConnectionError:
         pass
-    return found
+    return received
 
 
 @pytest.mark.parametrize("method", ["get_no_such_thing", "get_index_by_name", "x" * 200])
@@ -197,13 +197,13 @@ def test_unknown_methods_are_refused_on_a_connection_that_goes_on(
     method: str, peer: Peers, gateway: Gateways, raw: Raws
 ) -> None:
     served = Thrift(names)
-    one = raw(gateway(peer(served).uri))
-    one.sock.sendall(head_bytes(method, 1, 5) + b"\0")
-    head, data = one.message()
+    connection = raw(gateway(peer(served).uri))
+    connection.sock.sendall(head_bytes(method, 1, 5) + b"\0")
+    head, data = connection.message()
     assert (head.method, head.kind, head.sequence_id) == (method, 3, 5)
     assert b"Traceback" not in data
     assert served.calls == []
-    assert one.ask("get_all_databases") == {"success": ["a"]}
+    assert connection.ask("get_all_databases") == {"success": ["a"]}
 
 
 def test_a_tls_handshake_that_drips_in_holds_nobody_up(
@@ -217,12 +217,12 @@ def test_a_tls_handshake_that_drips_in_holds_nobody_up(
     for sock in slow:
         sock.sendall(b"\x16\x03\x01\x02\x00")
     tls = TlsSettings(ca_file=authority.ca_file)
-    one = client(run.front.uri, tls=tls)
-    assert one.call("get_all_databases") == ["a"]
+    hms = client(run.front.uri, tls=tls)
+    assert hms.call("get_all_databases") == ["a"]
     for sock in slow:
         received(sock)
         sock.close()
-    assert one.call("get_all_databases") == ["a"]
+    assert hms.call("get_all_databases") == ["a"]
 
 
 def test_an_oversized_answer_of_the_metastore_is_refused(peer: Peers, gateway: Gateways, raw: Raws) -> None:
@@ -233,8 +233,8 @@ def test_an_oversized_answer_of_the_metastore_is_refused(peer: Peers, gateway: G
 
     # For an alias it has to be whole here.
     run = gateway(peer(Thrift(tables)).uri, aliases={"b": "c"}, settings={"max_answer_bytes": 4000})
-    one = raw(run)
-    assert "longer than 4000 bytes" in one.ask("get_all_databases")["o1"].message
+    connection = raw(run)
+    assert "longer than 4000 bytes" in connection.ask("get_all_databases")["o1"].message
     assert run.upstream.open_connections == 0
-    found = one.ask("get_table_req", req=types.GetTableRequest(dbName="d", tblName="t"))
-    assert found["success"].table.tableName == "t"
+    answer = connection.ask("get_table_req", req=types.GetTableRequest(dbName="d", tblName="t"))
+    assert answer["success"].table.tableName == "t"

@@ -84,7 +84,7 @@ sys.stdin.read()
 
 @contextmanager
 def flood(uri: str) -> Iterator[int]:
-    """Hold many connections that say nothing, in a process of their own."""
+    """Hold many silent connections, in a process of their own."""
     port = uri.rpartition(":")[2]
     with subprocess.Popen(
         [sys.executable, "-c", FLOODING, port, str(FLOOD)],
@@ -156,7 +156,7 @@ class Many:
             )
             yield self._success(method, types.GetTableResult(table=table))
         elif method in {"get_partitions", "get_partitions_by_filter"}:
-            asked = [int(one) for one in re.findall(rb"n [<>]= (\d+)", request)]
+            asked = [int(bound) for bound in re.findall(rb"n [<>]= (\d+)", request)]
             yield from self._partitions(*(asked or (FIRST, FIRST + PARTITIONS - 1)))
         else:
             yield self._success(method, {"set_ugi": [], "getStatus": 2}.get(method))
@@ -168,8 +168,8 @@ class Many:
         value = types.Partition(values=["@" * 7], dbName="d", tableName="t", sd=storage)
         before, _, behind = encode(value).partition(b"@" * 7)
         for number in range(first, last + 1, 200):
-            some = range(number, min(number + 200, last + 1))
-            yield b"".join(before + str(one).encode() + behind for one in some)
+            numbers = range(number, min(number + 200, last + 1))
+            yield b"".join(before + str(number).encode() + behind for number in numbers)
         yield b"\0"
 
     @staticmethod
@@ -224,11 +224,11 @@ def test_memory_is_flat_however_many_partitions_pass(
         with MetastoreClient(MetastoreSettings(uris=(uri,))) as client:
             client.get_table("d", "t")
         before = peak_memory_bytes(gateway.pid)
-        found = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", READING, way, uri], capture_output=True, text=True, check=False
         )
-        assert found.returncode == 0, found.stderr
-        amount, of_client = map(int, found.stdout.split())
+        assert process.returncode == 0, process.stderr
+        amount, of_client = map(int, process.stdout.split())
         of_gateway = peak_memory_bytes(gateway.pid) - before
     record_property(
         "growth", f"{way}: gateway {of_gateway >> 20} MB, client {of_client >> 20} MB of {amount}"

@@ -46,9 +46,9 @@ def tables(method: str, args: Any) -> Any:
 def test_calls_pass(peer: Peers, gateway: Gateways, client: Clients) -> None:
     served = Thrift(lambda method, args: ["a", "b"] if method == "get_all_databases" else None)
     run = gateway(peer(served).uri)
-    one = client(run.front.uri, user="alice")
-    assert one.call("get_all_databases") == ["a", "b"]
-    one.call("create_database", types.Database(name="new"))
+    hms = client(run.front.uri, user="alice")
+    assert hms.call("get_all_databases") == ["a", "b"]
+    hms.call("create_database", types.Database(name="new"))
     assert served.calls == ["get_all_databases", "create_database"]
     assert run.upstream.open_connections == 1
     assert run.front.stop(20)
@@ -64,17 +64,17 @@ def test_old_clients_get_what_new_servers_lack(
 ) -> None:
     served = Thrift(tables, lacking)
     run = gateway(peer(served).uri)
-    one = raw(run)
-    assert one.ask("get_table", 7, dbname="d", tbl_name="t") == {"success": TABLE}
-    assert one.ask("get_table", 8, dbname="d", tbl_name="t") == {"success": TABLE}
+    connection = raw(run)
+    assert connection.ask("get_table", 7, dbname="d", tbl_name="t") == {"success": TABLE}
+    assert connection.ask("get_table", 8, dbname="d", tbl_name="t") == {"success": TABLE}
     if lacking:
         # The second time, it is known that the server has no such method.
         assert served.calls == ["get_table_req", "get_table_req"]
-        missing = one.ask("get_table", 9, dbname="d", tbl_name="x")
+        missing = connection.ask("get_table", 9, dbname="d", tbl_name="x")
         assert missing == {"o2": types.NoSuchObjectException(message="no x")}
-        two = one.ask("get_table_objects_by_name", 10, dbname="d", tbl_names=["t"])
+        two = connection.ask("get_table_objects_by_name", 10, dbname="d", tbl_names=["t"])
         assert two == {"success": [TABLE, TABLE]}
-        other = one.ask("get_table_objects_by_name", 10, dbname="@other#d", tbl_names=["t"])
+        other = connection.ask("get_table_objects_by_name", 10, dbname="@other#d", tbl_names=["t"])
         assert other == {"success": [TABLE]}
     else:
         assert served.calls == ["get_table", "get_table"]
@@ -117,7 +117,7 @@ def test_hive_4_never_gets_an_expression_of_an_older_client(
     asking = raw(gateway(peer(served).uri))
     for expression in OF_OLDER_HIVE:
         served.calls.clear()
-        # All of them, and the answer says that they need not match.
+        # All of them, and the answer notes that they need not match.
         assert asking.ask("get_partitions_by_expr", 3, req=by_expression(expression)) == {"success": EVERY}
         # The first two of all would not be the first two that match.
         refused = asking.ask("get_partitions_by_expr", req=by_expression(expression, 2))
@@ -259,18 +259,20 @@ def test_methods_of_indexes_and_unknown_ones_are_refused_and_the_next_call_works
     peer: Peers, gateway: Gateways, raw: Raws
 ) -> None:
     run = gateway(peer(Thrift(tables)).uri)
-    one = raw(run)
-    for method, said in (
+    connection = raw(run)
+    for method, message in (
         ("get_indexes", "no indexes since version 3.0"),
         ("make_coffee", "no method of Hive"),
     ):
-        one.sock.sendall(b"\x80\1\0\1" + len(method).to_bytes(4, "big") + method.encode() + b"\0\0\0\5\0")
-        head, data = one.message()
+        connection.sock.sendall(
+            b"\x80\1\0\1" + len(method).to_bytes(4, "big") + method.encode() + b"\0\0\0\5\0"
+        )
+        head, data = connection.message()
         assert (head.method, head.sequence_id) == (method, 5)
         fault = from_bytes(ApplicationFault, data[head.body :])
         assert fault.type == 1
-        assert said in str(fault.message)
-    assert one.ask("get_table", dbname="d", tbl_name="t") == {"success": TABLE}
+        assert message in str(fault.message)
+    assert connection.ask("get_table", dbname="d", tbl_name="t") == {"success": TABLE}
 
 
 def test_a_call_that_writes_is_not_repeated(peer: Peers, gateway: Gateways, client: Clients) -> None:
@@ -295,11 +297,11 @@ def test_a_connection_that_was_closed_while_idle_is_not_used(
     served = Thrift(lambda _method, _args: None)
     listening = peer(served)
     run = gateway(listening.uri)
-    one = raw(run)
-    assert one.ask("create_database", database=types.Database(name="a")) == {}
+    connection = raw(run)
+    assert connection.ask("create_database", database=types.Database(name="a")) == {}
     listening.hang_up()
     # It would be an unknown outcome if the call went to the closed connection.
-    assert one.ask("create_database", database=types.Database(name="b")) == {}
+    assert connection.ask("create_database", database=types.Database(name="b")) == {}
     assert run.upstream.open_connections == 1
 
 
@@ -326,8 +328,8 @@ def test_users_are_passed_on_where_the_metastore_trusts_the_gateway(
 
 def test_set_ugi_is_answered_as_hive_does(peer: Peers, gateway: Gateways, raw: Raws) -> None:
     run = gateway(peer(Thrift(tables)).uri)
-    one = raw(run)
-    assert one.ask("set_ugi", user_name="u", group_names=["g"]) == {"success": ["g", "u"]}
+    connection = raw(run)
+    assert connection.ask("set_ugi", user_name="u", group_names=["g"]) == {"success": ["g", "u"]}
 
 
 def test_connections_are_limited_and_shared_by_users(peer: Peers, gateway: Gateways, client: Clients) -> None:
@@ -376,10 +378,10 @@ def test_reading_calls_go_to_the_reading_servers(peer: Peers, gateway: Gateways,
     main = Thrift(lambda method, _: ids if method == "get_valid_write_ids" else None)
     reading = Thrift(lambda *_: [])
     run = gateway(peer(main).uri, reading=peer(reading).uri)
-    one = client(run.front.uri)
-    one.call("get_all_databases")
-    one.call("create_database", types.Database(name="x"))
-    one.call("get_valid_write_ids", types.GetValidWriteIdsRequest(fullTableNames=["a.b"]))
+    hms = client(run.front.uri)
+    hms.call("get_all_databases")
+    hms.call("create_database", types.Database(name="x"))
+    hms.call("get_valid_write_ids", types.GetValidWriteIdsRequest(fullTableNames=["a.b"]))
     assert reading.calls == ["get_all_databases"]
     assert main.calls == ["create_database", "get_valid_write_ids"]
 
@@ -415,10 +417,10 @@ def test_a_client_that_gives_up_ends_the_call(peer: Peers, gateway: Gateways) ->
 
 def test_errors_of_the_metastore_are_the_clients(peer: Peers, gateway: Gateways, client: Clients) -> None:
     run = gateway(peer(Thrift(tables, {"get_table"})).uri)
-    one = client(run.front.uri)
+    hms = client(run.front.uri)
     with pytest.raises(NoSuchObjectError, match="no x"):
-        one.call("get_table", "d", "x")
-    assert one.call("get_table", "d", "t") == TABLE
+        hms.call("get_table", "d", "x")
+    assert hms.call("get_table", "d", "t") == TABLE
     with pytest.raises(UnsupportedMethodError):
         client(gateway(peer(Thrift(tables, {"get_all_tables"})).uri).front.uri).call("get_all_tables", "d")
 
@@ -428,8 +430,8 @@ def test_calls_that_would_reach_other_clients_are_never_passed_on(
     peer: Peers, gateway: Gateways, raw: Raws, method: str
 ) -> None:
     served = Thrift(tables)
-    one = raw(gateway(peer(served).uri))
+    connection = raw(gateway(peer(served).uri))
     asked = {"key": "metastore.try.direct.sql", "value": "false"} if method == "setMetaConf" else {}
-    answer = one.ask(method, **asked)
+    answer = connection.ask(method, **asked)
     assert "is never passed on" in (answer["o1"].message if asked else answer["message"])
     assert served.calls == []

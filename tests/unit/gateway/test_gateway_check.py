@@ -35,7 +35,7 @@ def metastore(method: str, args: Any) -> Any:
 
 @pytest.fixture
 def check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
-    """Check what a file says; return the exit code and the lines."""
+    """Check a configuration file; return the exit code and the lines."""
 
     def run(text: str, *options: str) -> tuple[int, list[str]]:
         file = tmp_path / "gateway.toml"

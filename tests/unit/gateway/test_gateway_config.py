@@ -120,10 +120,10 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_is_wrong_is_named(case: str) -> None:
-    text, said = WRONG[case]
+    text, message = WRONG[case]
     with pytest.raises(ConfigurationError) as caught:
         config_of(tomllib.loads(text)).target(nobody)
-    assert re.search(said, str(caught.value), re.DOTALL)
+    assert re.search(message, str(caught.value), re.DOTALL)
 
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "gateway.md").read_text(encoding="utf-8")

@@ -25,8 +25,8 @@ FILE = "/etc/hive-federation/gateway.toml"
 
 
 def line(path: Path, key: str) -> str:
-    (found,) = re.findall(rf"^{key}[ =](.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-    return str(found)
+    (value,) = re.findall(rf"^{key}[ =](.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return str(value)
 
 
 def test_the_units_command_is_one() -> None:
@@ -53,9 +53,9 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     text = UNIT.read_text(encoding="utf-8").replace(shlex.split(line(UNIT, "ExecStart"))[0], sys.executable)
     copy = tmp_path / UNIT.name
     copy.write_text(text, encoding="utf-8")
-    found = subprocess.run([analyze, "verify", str(copy)], capture_output=True, text=True, check=False)
+    process = subprocess.run([analyze, "verify", str(copy)], capture_output=True, text=True, check=False)
     # Keys that it does not know are a warning, and no failure.
-    assert (found.returncode, found.stdout + found.stderr) == (0, "")
+    assert (process.returncode, process.stdout + process.stderr) == (0, "")
 
 
 def test_the_containers_command_is_one() -> None:

@@ -59,7 +59,7 @@ def replaced(text: str, **names: str) -> str:
 
 
 class Metastore42:
-    """A metastore whose log gets one event when somebody follows it."""
+    """A metastore whose log gets one event when a client follows it."""
 
     def __init__(self) -> None:
         self.last_event = 6
@@ -88,7 +88,7 @@ class Metastore42:
 
 @pytest.fixture
 def serve(stack: ExitStack, tmp_path: Path) -> Callable[[str], Serving]:
-    """Serve what a file says."""
+    """Serve the fronts of a configuration file."""
 
     def run(text: str) -> Serving:
         file = tmp_path / "gateway.toml"
@@ -263,6 +263,6 @@ def service_account(directory: Path, name: str) -> Path:
 
 
 def public_key(key_file: Path, file: Path) -> None:
-    """What a gateway keeps of a service account."""
+    """Write the key that a gateway keeps of a service account."""
     key = load_pem_private_key(json.loads(key_file.read_text())["private_key"].encode(), None)
     file.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))

@@ -37,8 +37,8 @@ def test_calls_go_to_the_owner_under_its_own_names(peer: Peers, stack: ExitStack
     both = Federated(peer, stack)
     assert both.ask("get_table_req", req=table_request("sales"))["success"].table.dbName == "sales"
     assert [method for method, _ in both.far.asked] == []
-    found = both.ask("get_table_req", req=table_request("FAR_Sales"))["success"].table
-    assert found.dbName == "far_sales"
+    table = both.ask("get_table_req", req=table_request("FAR_Sales"))["success"].table
+    assert table.dbName == "far_sales"
     assert both.far.asked[0][1].req.dbName == "sales"
     assert both.ask("get_all_tables", db_name="@hive#far_sales") == {"success": ["t"]}
     assert both.far.asked[1][1].db_name == "@hive#sales"
@@ -52,7 +52,7 @@ def test_lists_are_put_together(peer: Peers, stack: ExitStack) -> None:
     assert both.ask("get_all_databases")["success"] == ["default", "far_default", "far_sales", "sales"]
     assert both.ask("get_databases", pattern="*sales|x")["success"] == ["far_sales", "sales"]
     meta = both.ask("get_table_meta", db_patterns="far_*", tbl_patterns="*")["success"]
-    assert [one.dbName for one in meta] == ["far_default", "far_sales"]
+    assert [table.dbName for table in meta] == ["far_default", "far_sales"]
 
 
 def test_a_part_that_hangs_fails_the_list_and_is_named(peer: Peers, stack: ExitStack) -> None:
@@ -93,12 +93,12 @@ def test_a_metastore_that_takes_calls_and_never_answers_disturbs_no_other(
         return outcome(read_head(answer), answer)
 
     waiting = [threading.Thread(target=ask, args=("lost",)) for _ in range(3)]
-    for one in waiting:
-        one.start()
+    for thread in waiting:
+        thread.start()
     assert ask("sales")["success"].table.tableName == "t"
-    for one in waiting:
-        one.join()
-    # Three in a row: it is not even asked for a while.
+    for thread in waiting:
+        thread.join()
+    # Three in a row: it gets no call for a while.
     assert "did not answer 3 times in a row" in ask("lost")["o1"].message
     assert ask("sales")["success"].table.tableName == "t"
 
@@ -144,8 +144,8 @@ def test_writes_go_to_the_owner_where_they_may(peer: Peers, stack: ExitStack) ->
 
 def test_single_tables_have_names_in_local_databases(peer: Peers, stack: ExitStack) -> None:
     both = Federated(peer, stack, names=RemoteNames(tables={"sales.rates": "sales.t"}), writable=True)
-    found = both.ask("get_table_req", req=table_request("sales", "rates"))["success"].table
-    assert (found.dbName, found.tableName) == ("sales", "rates")
+    rows = both.ask("get_table_req", req=table_request("sales", "rates"))["success"].table
+    assert (rows.dbName, rows.tableName) == ("sales", "rates")
     assert both.far.asked[-1][1].req.tblName == "t"
     assert both.ask("get_all_tables", db_name="sales")["success"] == ["rates", "t"]
     assert "local name" in both.ask("drop_table", dbname="sales", name="rates")["o3"].message
@@ -166,9 +166,13 @@ def test_every_list_of_a_database_has_the_single_tables(peer: Peers, stack: Exit
     assert few == ["prices"]
     request = types.GetTablesExtRequest(catalog="hive", database="sales", tableNamePattern="*", limit=3)
     extended = both.ask("get_tables_ext", req=request)["success"]
-    assert [(one.tblName, one.accessType) for one in extended] == [("prices", 8), ("rates", 8), ("t", 8)]
+    assert [(table.tblName, table.accessType) for table in extended] == [
+        ("prices", 8),
+        ("rates", 8),
+        ("t", 8),
+    ]
     request.tableNamePattern, request.limit = "r*", None
-    assert [one.tblName for one in both.ask("get_tables_ext", req=request)["success"]] == ["rates"]
+    assert [table.tblName for table in both.ask("get_tables_ext", req=request)["success"]] == ["rates"]
 
 
 def test_a_list_of_a_database_names_the_part_that_is_missing(peer: Peers, stack: ExitStack) -> None:
@@ -180,7 +184,7 @@ def test_a_list_of_a_database_names_the_part_that_is_missing(peer: Peers, stack:
         "get_table_names_by_filter": {"dbname": "sales", "filter": "f", "max_tables": -1},
     }.items():
         assert "the part of metastore far is missing" in both.ask(method, **arguments)["o1"].message
-    # A database with none of its tables does not ask it.
+    # A database with none of its tables does not call it.
     assert both.ask("get_all_tables", db_name="default")["success"] == ["t"]
 
 
@@ -220,7 +224,7 @@ def test_write_ids_are_the_owners(peer: Peers, stack: ExitStack) -> None:
     both = Federated(peer, stack)
     request = types.GetValidWriteIdsRequest(fullTableNames=["sales.t", "far_sales.t"])
     answer = both.ask("get_valid_write_ids", rqst=request)["success"].tblValidWriteIds
-    assert [one.fullTableName for one in answer] == ["sales.t", "far_sales.t"]
+    assert [write_ids.fullTableName for write_ids in answer] == ["sales.t", "far_sales.t"]
     assert both.far.asked[0][1].rqst.fullTableNames == ["sales.t"]
     # By the near metastore's transactions, a reader would judge the far one's compactions.
     request.validTxnList = "9:9223372036854775807::"
@@ -233,8 +237,8 @@ def test_a_gateway_may_serve_the_transactions_of_another_metastore(peer: Peers, 
     both.ask("lock", rqst=lock("far_sales"))
     assert both.far.asked[-1][1].rqst.component[0].dbname == "sales"
     request = types.GetValidWriteIdsRequest(fullTableNames=["far_sales.t"], validTxnList="9:9::")
-    (found,) = both.ask("get_valid_write_ids", rqst=request)["success"].tblValidWriteIds
-    assert (found.fullTableName, both.far.asked[-1][1].rqst.validTxnList) == ("far_sales.t", "9:9::")
+    (write_ids,) = both.ask("get_valid_write_ids", rqst=request)["success"].tblValidWriteIds
+    assert (write_ids.fullTableName, both.far.asked[-1][1].rqst.validTxnList) == ("far_sales.t", "9:9::")
     both.ask("open_txns", rqst=types.OpenTxnRequest(num_txns=1, user="u", hostname="h"))
     assert both.far.asked[-1][0] == "open_txns"
     both.ask("add_write_ids_to_min_history", txnId=3, writeIds={"far_sales.t": 1})
@@ -270,7 +274,7 @@ def test_events_are_the_owners_and_never_of_two_names(peer: Peers, stack: ExitSt
 
 def test_every_method_has_a_route() -> None:
     assert ROUTES.keys() == ACCESS.keys()
-    named = {one for one in ROUTES if _names(message_types(one)[0])}
-    by_name = {one for one, route in ROUTES.items() if route in BY_NAME}
+    named = {method for method in ROUTES if _names(message_types(method)[0])}
+    by_name = {method for method, route in ROUTES.items() if route in BY_NAME}
     assert named - by_name == set()
     assert by_name - named == set()

@@ -65,7 +65,7 @@ def test_health_checks_follow_each_metastore(peer: Peers, stack: ExitStack) -> N
     stub = health_pb2_grpc.HealthStub(channel)
     watched = stub.Watch(health_pb2.HealthCheckRequest(service="far"), timeout=60)
     stack.callback(watched.cancel)
-    assert State.SERVING in (one.status for one in watched)
+    assert State.SERVING in (answer.status for answer in watched)
     moody.well = False
     assert next(watched).status == State.NOT_SERVING
     # Neither the other metastore nor the gateway is at fault.
@@ -80,7 +80,7 @@ def test_health_checks_follow_each_metastore(peer: Peers, stack: ExitStack) -> N
     assert next(watched).status == State.SERVING
 
 
-def test_connections_that_are_all_in_use_say_nothing_of_the_metastore(
+def test_connections_that_are_all_in_use_do_not_count_against_the_metastore(
     peer: Peers, gateway: Gateways, raw: Raws
 ) -> None:
     asked, go = threading.Event(), threading.Event()
@@ -92,10 +92,12 @@ def test_connections_that_are_all_in_use_say_nothing_of_the_metastore(
     run = gateway(peer(Thrift(wait)).uri, max_connections=1)
     raw(run).sock.sendall(call_bytes("get_all_databases"))
     assert asked.wait(20)
-    told: list[tuple[str, bool]] = []
-    health = Health([run.upstream], HealthSection(timeout_s=0.05), lambda name, up: told.append((name, up)))
+    changes: list[tuple[str, bool]] = []
+    health = Health(
+        [run.upstream], HealthSection(timeout_s=0.05), lambda name, up: changes.append((name, up))
+    )
     health._look(run.upstream)
-    assert told == []
+    assert changes == []
     go.set()
 
 
@@ -107,13 +109,13 @@ def test_a_question_that_hangs_is_given_up_at_the_end(peer: Peers) -> None:
         go.wait(60)
 
     upstream = Upstream("main", MetastoreSettings(uris=(peer(Thrift(hang)).uri,)))
-    told: queue.Queue[Any] = queue.Queue()
-    health = Health([upstream], HealthSection(timeout_s=60), lambda *one: told.put(one)).start()
+    changes: queue.Queue[Any] = queue.Queue()
+    health = Health([upstream], HealthSection(timeout_s=60), lambda *change: changes.put(change)).start()
     assert asked.wait(20)
     health.stop()
     assert not any(thread.is_alive() for thread in health._threads)
     assert upstream.open_connections == 0
-    assert told.empty()
+    assert changes.empty()
     go.set()
 
 
@@ -134,7 +136,7 @@ def test_the_check_shows_each_metastore(peer: Peers) -> None:
         "upstream": {"uris": [peer(Thrift(alive)).uri]},
         "federated": [{"name": "far", "uris": [uri]}],
     }
-    sights = {one.name: one for one in examine(config_of(values), nobody, Caller())}
+    sights = {sight.name: sight for sight in examine(config_of(values), nobody, Caller())}
     assert sights["metastore main"].state == "ok"
     assert sights["metastore main"].detail.startswith("answers (")
     assert sights["metastore far"].state == "error"

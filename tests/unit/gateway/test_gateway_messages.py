@@ -125,9 +125,9 @@ def _drain(reader: MessageReader) -> None:
 def test_fields_are_found_without_being_decoded() -> None:
     table = types.Table(dbName="d", tableName="t", parameters={"a": "b"}, retention=3)
     data = encode(types.GetTableResult(table=table))
-    (found,) = read_fields(data, 0)
-    assert (found.number, data[found.start : found.end]) == (1, encode(table))
-    inner = {field.number: data[field.start : field.end] for field in read_fields(data, found.start)}
+    (outer,) = read_fields(data, 0)
+    assert (outer.number, data[outer.start : outer.end]) == (1, encode(table))
+    inner = {field.number: data[field.start : field.end] for field in read_fields(data, outer.start)}
     assert inner[2] == b"\0\0\0\1d"
     with pytest.raises(MalformedMessage):
         list(read_fields(data[:-3], 0))
@@ -157,10 +157,12 @@ def test_refusals_are_what_clients_know() -> None:
 def test_an_answer_with_another_value_in_place_of_its_list_is_refused() -> None:
     method = "get_next_notification"
     result = message_types(method)[1]
-    whole = head_bytes(method, REPLY, 1) + encode(result(success=types.NotificationEventResponse(events=[])))
-    assert filtered(method, whole, [], lambda *_: True) == whole
-    number = whole.replace(b"\x0f\0\1\x0c\0\0\0\0", b"\x0a\0\1" + bytes(8))
-    assert len(number) > len(whole)
+    message = head_bytes(method, REPLY, 1) + encode(
+        result(success=types.NotificationEventResponse(events=[]))
+    )
+    assert filtered(method, message, [], lambda *_: True) == message
+    number = message.replace(b"\x0f\0\1\x0c\0\0\0\0", b"\x0a\0\1" + bytes(8))
+    assert len(number) > len(message)
     with pytest.raises(MalformedMessage, match="type 10, not 15"):
         filtered(method, number, [], lambda *_: True)
     with pytest.raises(MalformedMessage, match="type 8, not 12"):
@@ -182,11 +184,11 @@ def test_an_answer_with_two_lists_is_refused(twice: str) -> None:
     first, second = answer("open"), answer("secret")
     # The last two bytes end the response and the result, the first three begin the result's field.
     body = first[:-2] + second[3:] if twice == "list" else first[:-1] + second
-    whole = head_bytes(method, REPLY, 1) + body
+    message = head_bytes(method, REPLY, 1) + body
     # Clients read the last of the two.
-    assert [event.dbName for event in outcome(read_head(whole), whole)["success"].events] == ["secret"]
+    assert [event.dbName for event in outcome(read_head(message), message)["success"].events] == ["secret"]
     with pytest.raises(MalformedMessage, match="comes 2 times"):
-        filtered(method, whole, [], lambda database, _: database == "open")
+        filtered(method, message, [], lambda database, _: database == "open")
 
 
 def test_an_element_with_two_names_is_refused() -> None:

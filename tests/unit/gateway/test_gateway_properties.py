@@ -25,7 +25,7 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "gateway.md").read_text(encodin
 
 
 class Counted(GrpcFront):
-    """A server of somebody's own."""
+    """A server class of a user."""
 
     made = 0
 
@@ -128,14 +128,14 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_named(name: str) -> None:
-    properties, sections, told = WRONG[name]
+    properties, sections, message = WRONG[name]
     with pytest.raises(ConfigurationError) as caught:
         config(properties, **sections)
-    assert re.search(told, str(caught.value), re.DOTALL)
+    assert re.search(message, str(caught.value), re.DOTALL)
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("com.example.HiveMetaStoreGrpcServer", "cannot be imported"),
         (f"{__name__}.OURS", "is no class"),
@@ -143,14 +143,14 @@ def test_what_is_wrong_is_named(name: str) -> None:
     ],
     ids=["java", "no_class", "no_server"],
 )
-def test_a_class_that_cannot_serve_is_refused(path: str, told: str) -> None:
+def test_a_class_that_cannot_serve_is_refused(path: str, message: str) -> None:
     made = config({SERVER_CLASS: path, "metastore.grpc.port": 0}, thrift=False)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         start(made, nobody)
 
 
 def test_the_named_class_serves(peer: Peers, stack: ExitStack, client: Clients) -> None:
-    # It is asked for its health (getStatus), too.
+    # Its health is checked (getStatus), too.
     upstream = peer(Thrift(lambda method, _args: ["a"] if method == "get_all_databases" else 2)).uri
     properties = {SERVER_CLASS: f"{__name__}.Counted", "metastore.grpc.port": 0}
     serving = start(config(properties, upstream={"uris": [upstream]}, thrift=False), nobody)

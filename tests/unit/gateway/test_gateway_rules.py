@@ -53,7 +53,7 @@ def test_every_method_either_names_a_database_or_is_known_not_to() -> None:
     without = sorted(
         method
         for method in METHODS
-        if not any(named(method, *one) for one in _samples(method)) and method not in OF_NO_DATABASE
+        if not any(named(method, *sample) for sample in _samples(method)) and method not in OF_NO_DATABASE
     )
     assert "\n".join(without) == (Path(__file__).parent / "methods_of_all_databases.txt").read_text().strip()
 
@@ -86,8 +86,8 @@ def _value(ttype: int, inner: Any, depth: int) -> Any:
 
 
 def named(method: str, arguments: Any) -> list[tuple[str, str | None]]:
-    found = references(encode(arguments), 0, message_types(method)[0])
-    return [(one.database, one.table) for one in found]
+    read = references(encode(arguments), 0, message_types(method)[0])
+    return [(reference.database, reference.table) for reference in read]
 
 
 NAMED = {
@@ -147,13 +147,18 @@ def test_names_are_replaced_and_nothing_else(method: str) -> None:
     kind = message_types(method)[0]
     arguments: Any = NAMED[method][0]
     data = encode(kind(**arguments))
-    found = references(data, 0, kind)
-    assert renamed(data, found, lambda name: name) is data
-    changed = renamed(data, found, lambda name: f"far_{name}")
-    again = [(one.database.removeprefix("far_"), one.table) for one in references(changed, 0, kind)]
+    read = references(data, 0, kind)
+    assert renamed(data, read, lambda name: name) is data
+    changed = renamed(data, read, lambda name: f"far_{name}")
+    again = [
+        (reference.database.removeprefix("far_"), reference.table)
+        for reference in references(changed, 0, kind)
+    ]
     assert again == NAMED[method][1]
     back = renamed(changed, references(changed, 0, kind), lambda name: name.removeprefix("far_"))
-    assert [one.database for one in references(back, 0, kind)] == [one.database for one in found]
+    assert [reference.database for reference in references(back, 0, kind)] == [
+        reference.database for reference in read
+    ]
     assert type(from_bytes(kind, changed)) is kind
 
 
@@ -165,10 +170,12 @@ def test_blanks_around_a_name_get_round_no_rule(name: str, peer: Peers, gateway:
     # The metastore trims names, as Java does.
     served = Thrift(lambda *_: None)
     rules = Rules((Rule(databases=("*", "!payroll")),))
-    one = raw(gateway(peer(served).uri, rules=rules))
-    answer = one.ask("get_table", dbname=name, tbl_name="t")
+    connection = raw(gateway(peer(served).uri, rules=rules))
+    answer = connection.ask("get_table", dbname=name, tbl_name="t")
     assert "payroll" in answer["o1"].message
-    assert one.ask("get_valid_write_ids", rqst=types.GetValidWriteIdsRequest(fullTableNames=["payroll .t"]))
+    assert connection.ask(
+        "get_valid_write_ids", rqst=types.GetValidWriteIdsRequest(fullTableNames=["payroll .t"])
+    )
     assert served.calls == []
     hidden = Rules(exposure=Exposure(tables=("*", "!sales.secret")))
     other = raw(gateway(peer(served).uri, rules=hidden))
@@ -253,10 +260,12 @@ def test_names_that_cannot_be_read_are_refused(case: str) -> None:
 def test_fields_of_other_types_hold_no_names() -> None:
     """As for the metastore, which skips a field whose type is not that of the interface definition."""
     data = field(1, 8, b"\0\0\0\1") + field(9, 11, text(b"x")) + field(1, 11, text(b"d")) + b"\0"
-    assert [one.database for one in references(data, 0, message_types("get_table")[0])] == ["d"]
+    assert [reference.database for reference in references(data, 0, message_types("get_table")[0])] == ["d"]
     numbers = field(1, 15, b"\x08" + text(b"\0\0\0\1", 1))
     view = message_types("create_table")[0](tbl=types.Table(dbName="d", tableName="t"))
-    assert [one.database for one in references(encode(view), 0, message_types("create_table")[0])] == ["d"]
+    assert [
+        reference.database for reference in references(encode(view), 0, message_types("create_table")[0])
+    ] == ["d"]
     assert references(numbers + b"\0", 0, message_types("get_table")[0]) == []
 
 
@@ -337,7 +346,7 @@ def metastore(method: str, args: Any) -> Any:
         "get_all_databases": lambda: ["public", "sales", "secret"],
         "get_all_tables": lambda: ["open_a", "b"],
         "get_materialized_views_for_rewriting": lambda: ["open_a", "b"],
-        "get_tables_ext": lambda: [types.ExtendedTableInfo(tblName=one) for one in ("b", "open_a")],
+        "get_tables_ext": lambda: [types.ExtendedTableInfo(tblName=name) for name in ("b", "open_a")],
         "get_table_meta": lambda: [
             types.TableMeta(dbName=name, tableName="t", tableType="x") for name in ("public", "secret")
         ],
@@ -356,18 +365,18 @@ def metastore(method: str, args: Any) -> Any:
 
 def test_lists_show_what_the_caller_may_see(peer: Peers, gateway: Gateways, raw: Raws) -> None:
     rules = Rules((Rule(databases=("public", "sales")),), Exposure(tables=("*.open_*", "*.t")))
-    one = raw(gateway(peer(Thrift(metastore)).uri, rules=rules))
-    assert one.ask("get_all_databases") == {"success": ["public", "sales"]}
-    assert one.ask("get_all_tables", db_name="sales") == {"success": ["open_a"]}
-    assert one.ask("get_materialized_views_for_rewriting", db_name="sales") == {"success": ["open_a"]}
+    connection = raw(gateway(peer(Thrift(metastore)).uri, rules=rules))
+    assert connection.ask("get_all_databases") == {"success": ["public", "sales"]}
+    assert connection.ask("get_all_tables", db_name="sales") == {"success": ["open_a"]}
+    assert connection.ask("get_materialized_views_for_rewriting", db_name="sales") == {"success": ["open_a"]}
     request = types.GetTablesExtRequest(catalog="hive", database="sales", tableNamePattern="*")
-    extended = one.ask("get_tables_ext", req=request)["success"]
+    extended = connection.ask("get_tables_ext", req=request)["success"]
     assert [item.tblName for item in extended] == ["open_a"]
-    meta = one.ask("get_table_meta", db_patterns="*", tbl_patterns="*")["success"]
+    meta = connection.ask("get_table_meta", db_patterns="*", tbl_patterns="*")["success"]
     assert [item.dbName for item in meta] == ["public"]
-    answer = one.ask("get_next_notification", rqst=types.NotificationEventRequest(lastEvent=0))
+    answer = connection.ask("get_next_notification", rqst=types.NotificationEventRequest(lastEvent=0))
     assert [event.eventId for event in answer["success"].events] == [0]
-    assert "may not read secret" in one.ask("get_all_tables", db_name="secret")["o1"].message
+    assert "may not read secret" in connection.ask("get_all_tables", db_name="secret")["o1"].message
 
 
 def locks(dbname: str, tablename: str | None) -> types.ShowLocksResponseElement:
@@ -440,7 +449,7 @@ TABLES_IN_ANSWERS: dict[str, tuple[Any, Any, Any]] = {
 def test_answers_name_no_hidden_tables(peer: Peers, gateway: Gateways, raw: Raws, method: str) -> None:
     asked, given, shown = TABLES_IN_ANSWERS[method]
     served = Thrift(lambda *_: given)
-    (field,) = (one[1] for one in message_types(method)[0].thrift_spec.values())
+    (field,) = (specification[1] for specification in message_types(method)[0].thrift_spec.values())
     hiding = Exposure(("sales", "public"), ("*.open_*",))
     limited = Rules((Rule(databases=("sales",)),), Exposure(tables=("*.open_*",)))
     for rules in (Rules(exposure=hiding), limited):
@@ -458,13 +467,13 @@ def test_no_answer_of_a_list_of_tables_is_overlooked() -> None:
         sample = _value(result[0], result[2] if len(result) == 4 else None, 0)
         answer = message_types(method)[1](success=sample)
         tables = {table for _, table in _references_of(answer, message_types(method)[1]) if table}
-        asks = {table for one in _samples(method) for _, table in named(method, *one) if table}
+        asks = {table for sample in _samples(method) for _, table in named(method, *sample) if table}
         # The one that names none is for callers who may see everything.
         assert not tables or asks or method == "get_all_materialized_view_objects_for_rewriting", method
 
 
 def _references_of(value: Any, kind: Any) -> list[tuple[str, str | None]]:
-    return [(one.database, one.table) for one in references(encode(value), 0, kind)]
+    return [(reference.database, reference.table) for reference in references(encode(value), 0, kind)]
 
 
 def test_aliases_are_the_clients_names(peer: Peers, gateway: Gateways, raw: Raws, client: Clients) -> None:
@@ -476,12 +485,12 @@ def test_aliases_are_the_clients_names(peer: Peers, gateway: Gateways, raw: Raws
         return metastore(method, args)
 
     run = gateway(peer(Thrift(serve)).uri, aliases={"far": "sales"})
-    one = raw(run)
-    assert one.ask("get_all_databases") == {"success": ["public", "far", "secret"]}
+    connection = raw(run)
+    assert connection.ask("get_all_databases") == {"success": ["public", "far", "secret"]}
     request = types.GetTableRequest(dbName="far", tblName="t")
-    assert one.ask("get_table_req", req=request)["success"].table.dbName == "far"
-    one.ask("add_write_ids_to_min_history", txnId=1, writeIds={"far.t": 7, "secret.t": 8})
+    assert connection.ask("get_table_req", req=request)["success"].table.dbName == "far"
+    connection.ask("add_write_ids_to_min_history", txnId=1, writeIds={"far.t": 7, "secret.t": 8})
     assert noted == [{"sales.t": 7, "secret.t": 8}]
     hidden = types.GetTableRequest(dbName="sales", tblName="t")
-    assert "Call it far" in one.ask("get_table_req", req=hidden)["o1"].message
+    assert "Call it far" in connection.ask("get_table_req", req=hidden)["o1"].message
     assert client(run.front.uri).get_table("far", "t").dbName == "far"

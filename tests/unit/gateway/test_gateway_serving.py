@@ -93,8 +93,8 @@ def test_processes_share_a_port_and_end_together(peer: Peers) -> None:
     with served("--upstream", upstream, "--port", "0", "--workers", "2") as process:
         (uri,) = uris_of(process.stdout, 1)
         for _ in range(8):
-            with MetastoreClient(MetastoreSettings(uris=(uri,))) as one:
-                assert one.call("get_all_databases") == NAMES
+            with MetastoreClient(MetastoreSettings(uris=(uri,))) as client:
+                assert client.call("get_all_databases") == NAMES
         process.send_signal(signal.SIGTERM)
         assert process.wait(180) == 0
 
@@ -118,8 +118,8 @@ def test_processes_share_free_ports_of_all_fronts(peer: Peers) -> None:
         # The kernel chooses the process: each connection is one more draw, until both have answered.
         for uri, front in ((uri, uri.partition(":")[0]) for uri in uris):
             while not all(_answered(where, front) for where in metrics):
-                with MetastoreClient(MetastoreSettings(uris=(uri,))) as one:
-                    assert one.call("get_all_databases") == NAMES
+                with MetastoreClient(MetastoreSettings(uris=(uri,))) as client:
+                    assert client.call("get_all_databases") == NAMES
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert process.stdout.read() == ""
@@ -132,7 +132,7 @@ def _answered(where: str, front: str) -> bool:
 
 def test_ports_that_follow_each_other_are_held_or_none_is() -> None:
     holders, first = reserve_ports("127.0.0.1", 0, 3)
-    assert [one.getsockname()[1] for one in holders] == [first, first + 1, first + 2]
+    assert [holder.getsockname()[1] for holder in holders] == [first, first + 1, first + 2]
     holders[0].close()
     holders[1].close()
     with socket.socket() as taken:
@@ -165,7 +165,7 @@ def _run_until_printed(workers: Workers, out: io.StringIO) -> None:
     workers._stop()
 
 
-def test_what_cannot_start_says_so() -> None:
+def test_a_failing_start_is_an_error() -> None:
     with served("--upstream", "thrift://x:1", "--host", "0.0.0.0", "--port", "0") as process:
         assert process.wait(60) == 1
         assert "0.0.0.0 in plain text" in process.stderr.read()

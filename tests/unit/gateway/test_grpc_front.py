@@ -66,9 +66,9 @@ class Held:
 def test_calls_pass_as_themselves(peer: Peers, fronted: Fronts, client: Clients) -> None:
     served = Thrift(names)
     run = fronted(peer(served).uri, upstream={"impersonate": True})
-    one = client(run.uri, user="alice")
-    assert one.call("get_all_databases") == ["a", "b"]
-    one.call("create_database", types.Database(name="new"))
+    hms = client(run.uri, user="alice")
+    assert hms.call("get_all_databases") == ["a", "b"]
+    hms.call("create_database", types.Database(name="new"))
     assert served.calls == ["get_all_databases", "create_database"]
     assert served.users == ["alice"]
 
@@ -78,11 +78,11 @@ def test_faults_and_unknown_methods_are_the_metastores(peer: Peers, fronted: Fro
         raise types.NoSuchObjectException(message="no such thing")
 
     run = fronted(peer(Thrift(none, {"get_runtime_stats"})).uri)
-    one = client(run.uri)
+    hms = client(run.uri)
     with pytest.raises(NoSuchObjectError, match="no such thing"):
-        one.get_database("d")
+        hms.get_database("d")
     with pytest.raises(UnsupportedMethodError):
-        one.call("get_runtime_stats", types.GetRuntimeStatsRequest(maxWeight=1, maxCreateTime=1))
+        hms.call("get_runtime_stats", types.GetRuntimeStatsRequest(maxWeight=1, maxCreateTime=1))
 
 
 def test_long_answers_come_in_pieces(peer: Peers, fronted: Fronts, client: Clients) -> None:
@@ -90,8 +90,8 @@ def test_long_answers_come_in_pieces(peer: Peers, fronted: Fronts, client: Clien
         return types.GetTablesResult(tables=[BIG] * 20) if method.startswith("get_table_objects") else None
 
     run = fronted(peer(Thrift(tables)).uri, max_answer_bytes=200_000)
-    one = client(run.uri)
-    assert one.get_tables("d", ["t"]) == [BIG] * 20
+    hms = client(run.uri)
+    assert hms.get_tables("d", ["t"]) == [BIG] * 20
     with run.channel() as channel:
         call = channel.unary_stream(f"/{SERVICE}/{CALL_IN_PIECES}")
         request = types.GetTablesRequest(dbName="d", tblNames=["t"])
@@ -110,14 +110,14 @@ def test_a_metastore_that_is_down_is_unavailable_and_another_gateway_is_asked(
         error = refused(lambda: ask(channel, "create_database", database=types.Database(name="d")))
     assert (error.code(), dict(error.trailing_metadata())[STATUS_KEY]) == (Code.UNAVAILABLE, "unavailable")
     for _ in range(4):  # The order is random.
-        with MetastoreClient(MetastoreSettings(uris=(lame.uri, well.uri))) as one:
-            # Also a write: the gateway says that it was not sent.
-            one.call("create_database", types.Database(name="d"))
+        with MetastoreClient(MetastoreSettings(uris=(lame.uri, well.uri))) as client:
+            # Also a write: the gateway answers that it was not sent.
+            client.call("create_database", types.Database(name="d"))
     with (
-        MetastoreClient(MetastoreSettings(uris=(lame.uri,))) as one,
+        MetastoreClient(MetastoreSettings(uris=(lame.uri,))) as client,
         pytest.raises(MetastoreUnreachableError, match=r"main does not answer"),
     ):
-        one.call("get_all_databases")
+        client.call("get_all_databases")
 
 
 @pytest.mark.parametrize("method", ["get_all_databases", "create_database"])
@@ -128,10 +128,10 @@ def test_a_metastore_that_dies_inside_a_call(
         raise HangUp
 
     run = fronted(peer(Thrift(die)).uri)
-    one = client(run.uri)
+    hms = client(run.uri)
     wanted = MetastoreUnreachableError if method == "get_all_databases" else OutcomeUnknownError
     with pytest.raises(wanted):
-        one.call(method, *([types.Database(name="d")] if method == "create_database" else []))
+        hms.call(method, *([types.Database(name="d")] if method == "create_database" else []))
     assert run.upstream.open_connections == 0
 
 
@@ -140,11 +140,11 @@ def test_the_deadline_reaches_the_metastores_connection(
 ) -> None:
     held = Held()
     run = fronted(peer(Thrift(held)).uri)
-    one = client(run.uri, call_timeout_s=0.5)
+    hms = client(run.uri, call_timeout_s=0.5)
     with pytest.raises(MetastoreTimeoutError):
-        one.call("get_all_databases")
+        hms.call("get_all_databases")
     with pytest.raises(OutcomeUnknownError):
-        one.call("create_database", types.Database(name="d"))
+        hms.call("create_database", types.Database(name="d"))
     until(lambda: run.upstream.open_connections == 0)
     held.go.set()
     assert client(run.uri).call("get_all_databases") == ["a"]
@@ -243,12 +243,12 @@ def test_grpcios_own_refusal_is_known_by_its_text() -> None:
 
 def test_connections_are_limited(peer: Peers, fronted: Fronts) -> None:
     run = fronted(peer(Thrift(names)).uri, max_connections=2)
-    with run.channel() as one, run.channel() as two, run.channel() as three:
-        assert ask(one, "get_all_databases") == ask(two, "get_all_databases")
+    with run.channel() as first, run.channel() as two, run.channel() as three:
+        assert ask(first, "get_all_databases") == ask(two, "get_all_databases")
         assert refused(lambda: ask(three, "get_all_databases")).code() is Code.UNAVAILABLE
         # A refused channel goes on connecting by itself and would take the free place.
         three.close()
-        one.close()
+        first.close()
         with run.channel() as four:
             until(lambda: _answers(four))
 
@@ -259,11 +259,11 @@ def test_requests_and_answers_have_a_longest_length(peer: Peers, fronted: Fronts
 
     served = Thrift(tables)
     run = fronted(peer(served).uri, max_request_bytes=100_000)
-    one = client(run.uri)
+    hms = client(run.uri)
     with pytest.raises(MetastoreServerError, match=r"so long a call.*200\d{3} vs\. 100000"):
-        one.create_table(BIG)
+        hms.create_table(BIG)
     assert served.calls == []
-    assert one.get_table("d", "t") == BIG
+    assert hms.get_table("d", "t") == BIG
     small = client(run.uri, max_answer_bytes=50_000)
     with pytest.raises(MetastoreProtocolError, match="larger than max"):
         small.get_table("d", "t")
@@ -330,7 +330,7 @@ def test_a_plug_in_that_fails_is_an_error_without_its_text(peer: Peers, fronted:
     assert (error.code(), error.details()) == (Code.INTERNAL, "The gateway failed; its log says why.")
 
 
-def test_who_is_not_accepted_is_told_so(peer: Peers, fronted: Fronts, client: Clients) -> None:
+def test_a_refused_client_gets_an_error(peer: Peers, fronted: Fronts, client: Clients) -> None:
     class Nobody:
         def authenticate(self, _evidence: Any) -> Any:
             raise unauthenticated("it is closed")
@@ -341,7 +341,7 @@ def test_who_is_not_accepted_is_told_so(peer: Peers, fronted: Fronts, client: Cl
 
 
 @pytest.mark.parametrize(
-    ("told", "local"),
+    ("peer", "local"),
     [
         ("ipv4:127.0.0.1:5", True),
         ("ipv4:127.8.0.1:5", True),
@@ -352,8 +352,8 @@ def test_who_is_not_accepted_is_told_so(peer: Peers, fronted: Fronts, client: Cl
         ("", False),
     ],
 )
-def test_peers_of_this_machine(told: str, local: bool) -> None:
-    assert is_local(told) is local
+def test_peers_of_this_machine(peer: str, local: bool) -> None:
+    assert is_local(peer) is local
 
 
 def test_health_and_reflection(peer: Peers, fronted: Fronts) -> None:
@@ -365,10 +365,10 @@ def test_health_and_reflection(peer: Peers, fronted: Fronts) -> None:
         kind = reflection_pb2.ServerReflectionRequest
         asked = [kind(list_services=""), kind(file_containing_symbol=SERVICE)]
         listed, described = list(stub.ServerReflectionInfo(iter(asked), timeout=20))
-    services = {one.name for one in listed.list_services_response.service}
+    services = {service.name for service in listed.list_services_response.service}
     assert services == {SERVICE, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
     files = described.file_descriptor_response.file_descriptor_proto
-    assert any(b"BytesValue" in one for one in files)
+    assert any(b"BytesValue" in file for file in files)
 
 
 def test_it_drains(peer: Peers, fronted: Fronts) -> None:
@@ -376,19 +376,19 @@ def test_it_drains(peer: Peers, fronted: Fronts) -> None:
     run, other = fronted(peer(Thrift(held)).uri), fronted(peer(Thrift(names)).uri)
     with (
         run.channel() as channel,
-        MetastoreClient(MetastoreSettings(uris=(run.uri,))) as one,
+        MetastoreClient(MetastoreSettings(uris=(run.uri,))) as client,
     ):
-        one.connect()
+        client.connect()
         # The next server that it knows.
-        one._endpoints.append(MetastoreSettings(uris=(other.uri,)).endpoints()[0])
+        client._endpoints.append(MetastoreSettings(uris=(other.uri,)).endpoints()[0])
         first = raw(channel).future(wrap(call_bytes("get_all_databases")), timeout=60)
         assert held.asked.acquire(timeout=20)
         stopping = threading.Thread(target=run.front.stop, args=(60,))
         stopping.start()
         # A client that is connected goes on at another gateway, writes included.
-        until(lambda: one._connection is not None and one._connection.is_stale())
-        one.call("create_database", types.Database(name="d"))
-        assert one.uri == other.uri
+        until(lambda: client._connection is not None and client._connection.is_stale())
+        client.call("create_database", types.Database(name="d"))
+        assert client.uri == other.uri
         held.go.set()
         assert first.result()
         stopping.join(60)
@@ -399,7 +399,11 @@ def test_no_thread_is_left(peer: Peers, fronted: Fronts, client: Clients) -> Non
     run = fronted(peer(Thrift(names)).uri)
     client(run.uri).call("get_all_databases")
     run.front.stop(0)
-    left = [one.name for one in threading.enumerate() if one.name.startswith(("grpc-front", "grpc-pieces"))]
+    left = [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith(("grpc-front", "grpc-pieces"))
+    ]
     assert left == []
 
 
@@ -412,9 +416,9 @@ def test_what_speaks_no_grpc_is_no_gateway(peer: Peers, fronted: Fronts, client:
         peer(say_goodbye, scheme="grpc").uri,
         fronted(peer(Thrift(names)).uri).uri.replace("grpc://", "thrift://"),
     ):
-        one = client(uri, connect_timeout_s=3, call_timeout_s=3)
+        hms = client(uri, connect_timeout_s=3, call_timeout_s=3)
         with pytest.raises((MetastoreProtocolError, MetastoreUnreachableError)):
-            one.call("get_all_databases")
+            hms.call("get_all_databases")
 
 
 def test_slow_handshakes_end(peer: Peers, fronted: Fronts) -> None:

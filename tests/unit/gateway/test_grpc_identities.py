@@ -1,4 +1,4 @@
-"""Whose tokens and names the gRPC front believes, and which keys it takes."""
+"""The gRPC front believes these tokens and names, and takes these keys."""
 
 from __future__ import annotations
 

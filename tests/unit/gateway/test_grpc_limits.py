@@ -86,7 +86,7 @@ def test_a_connection_has_as_many_streams_as_there_may_be_calls(peer: Peers, fro
         assert b"a" in unwrap(second.result())
 
 
-def test_health_says_that_it_drains_while_calls_go_on(peer: Peers, fronted: Fronts) -> None:
+def test_health_reports_a_drain_while_calls_go_on(peer: Peers, fronted: Fronts) -> None:
     held = Held()
     run = fronted(peer(Thrift(held)).uri)
     with run.channel() as channel:

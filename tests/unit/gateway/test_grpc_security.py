@@ -1,4 +1,4 @@
-"""Who may call by gRPC, and over what: TLS, certificates, bearer tokens."""
+"""Access by gRPC needs TLS, certificates or bearer tokens."""
 
 from __future__ import annotations
 
@@ -79,15 +79,15 @@ def server_tls(authority: Authority, *, mutual: bool = False, host: str = "127.0
 
 def test_tls(authority: Authority, peer: Peers, fronted: Fronts, client: Clients, tmp_path: Path) -> None:
     run = fronted(peer(Thrift(names)).uri, tls=server_tls(authority))
-    one = client(run.uri, tls=TlsSettings(ca_file=authority.ca_file))
-    assert one.call("get_all_databases") == ["a"]
+    hms = client(run.uri, tls=TlsSettings(ca_file=authority.ca_file))
+    assert hms.call("get_all_databases") == ["a"]
     strange = Authority(tmp_path / "strange")
     for other in (TlsSettings(ca_file=strange.ca_file), TlsSettings()):
         with pytest.raises(MetastoreError, match="handshake failed"):
             client(run.uri, tls=other, connect_timeout_s=5).call("get_all_databases")
     with pytest.raises(MetastoreError):
         client(run.uri, connect_timeout_s=3).call("get_all_databases")  # in plain text
-    assert one.call("get_all_databases") == ["a"]
+    assert hms.call("get_all_databases") == ["a"]
 
 
 def test_a_certificate_for_another_host_is_refused(
@@ -98,7 +98,7 @@ def test_a_certificate_for_another_host_is_refused(
         client(run.uri, tls=TlsSettings(ca_file=authority.ca_file), connect_timeout_s=5).connect()
 
 
-def test_mutual_tls_says_who_calls(
+def test_mutual_tls_identifies_the_caller(
     authority: Authority, peer: Peers, fronted: Fronts, client: Clients, tmp_path: Path
 ) -> None:
     served = Thrift(names)
@@ -141,7 +141,7 @@ def test_changed_certificates_are_served(
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"host": "0.0.0.0"}, "in plain text"),
         ({"host": "0.0.0.0", "allow_plain": True}, "no authentication is set"),
@@ -155,9 +155,9 @@ def test_changed_certificates_are_served(
     ids=["plain", "unknown_callers", "no_class", "other_class", "unknown_setting", "no_files", "no_address"],
 )  # fmt: skip
 def test_a_front_that_would_be_open_or_lame_does_not_start(
-    settings: dict[str, Any], told: str, fronted: Fronts
+    settings: dict[str, Any], message: str, fronted: Fronts
 ) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         fronted("thrift://127.0.0.1:1", **settings)
 
 
@@ -212,13 +212,13 @@ def private(key: Any) -> str:
 
 
 def key_file(path: Path, key: Any, account: str = ACCOUNT) -> Path:
-    told = {
+    keys = {
         "type": "service_account",
         "client_email": account,
         "private_key_id": "k1",
         "private_key": private(key),
     }
-    path.write_text(json.dumps(told), encoding="utf-8")
+    path.write_text(json.dumps(keys), encoding="utf-8")
     return path
 
 
@@ -254,9 +254,9 @@ def test_a_service_accounts_key_file(
 @pytest.mark.parametrize("name", BAD)
 def test_tokens_that_are_refused(name: str, accounts: Path) -> None:
     verifier = tokens.BearerTokens({"service.accounts": str(accounts)})
-    make, told = BAD[name]
+    make, message = BAD[name]
     token = make()
-    with pytest.raises(GatewayError, match=told) as caught:
+    with pytest.raises(GatewayError, match=message) as caught:
         verifier.authenticate(evidence(token))
     assert caught.value.facts["status"] == "unauthenticated"
     assert not token or token not in str(caught.value)
@@ -276,15 +276,15 @@ def test_a_token_is_verified_once_until_it_expires_or_the_keys_change(
     accounts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verifier = tokens.BearerTokens({"service.accounts": str(accounts)})
-    one, other = evidence(sign()), evidence(sign(exp=int(time.time()) + 7200))
+    first, other = evidence(sign()), evidence(sign(exp=int(time.time()) + 7200))
     for _ in range(3):
-        assert verifier.authenticate(one).user == verifier.authenticate(other).user == ACCOUNT
+        assert verifier.authenticate(first).user == verifier.authenticate(other).user == ACCOUNT
     assert verifier._verified.cache_info().misses == 2
     with monkeypatch.context() as patch:
         late = time.time() + 661
         patch.setattr(tokens.time, "time", lambda: late)
         with pytest.raises(GatewayError, match="expired"):
-            verifier.authenticate(one)
+            verifier.authenticate(first)
         assert verifier.authenticate(other).user == ACCOUNT
     (accounts / f"{ACCOUNT}.pem").write_bytes(public(OTHER_RSA))
     with pytest.raises(GatewayError, match="none of the known keys"):
@@ -293,8 +293,8 @@ def test_a_token_is_verified_once_until_it_expires_or_the_keys_change(
 
 def test_an_identity_provider(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
-    told = [jwt.algorithms.RSAAlgorithm.to_jwk(one.public_key(), as_dict=True) for one in (OTHER_RSA, RSA)]
-    path.write_text(json.dumps({"keys": [{**one, "kid": str(n)} for n, one in enumerate(told)]}))
+    keys = [jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key(), as_dict=True) for key in (OTHER_RSA, RSA)]
+    path.write_text(json.dumps({"keys": [{**key, "kid": str(n)} for n, key in enumerate(keys)]}))
     settings = {"jwks": str(path), "issuer": "https://idp", "user.claim": "email", "strip.domain": "true"}
     verifier = tokens.BearerTokens(settings)
 
@@ -350,7 +350,7 @@ def test_keys_stay_in_use_while_their_directory_cannot_be_read(accounts: Path) -
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({}, "whose tokens"),
         ({"jwks": "x"}, "whose tokens"),
@@ -363,13 +363,13 @@ def test_keys_stay_in_use_while_their_directory_cannot_be_read(accounts: Path) -
     ids=["nothing", "no_issuer", "no_directory", "empty", "private", "skew", "unknown"],
 )
 def test_settings_of_tokens_that_cannot_be(
-    settings: dict[str, str], told: str, accounts: Path, tmp_path: Path
+    settings: dict[str, str], message: str, accounts: Path, tmp_path: Path
 ) -> None:
     places = {"accounts": accounts, "empty": tmp_path / "empty", "private": tmp_path / "private"}
     places["empty"].mkdir()
     places["private"].mkdir()
     (places["private"] / "a.pem").write_text(private(RSA), encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=told) as caught:
+    with pytest.raises(ConfigurationError, match=message) as caught:
         tokens.BearerTokens({name: value.format(**places) for name, value in settings.items()})
     assert "PRIVATE KEY" not in str(caught.value)
 
@@ -383,8 +383,8 @@ def test_a_token_is_made_anew_in_time(tmp_path: Path) -> None:
     now[0] += 1
     second = made.token()
     assert second != first
-    told = jwt.decode(second, options={"verify_signature": False})
-    assert told == {
+    payload = jwt.decode(second, options={"verify_signature": False})
+    assert payload == {
         "iss": ACCOUNT,
         "sub": ACCOUNT,
         "aud": "gw",
@@ -406,17 +406,17 @@ def test_a_token_that_was_refused_is_replaced_once(
     )
     file = tmp_path / "token"
     file.write_text(sign(), encoding="utf-8")
-    one = client(run.uri, grpc=GrpcSettings(token_file=str(file)))
-    assert one.call("get_all_databases") == ["a"]
+    hms = client(run.uri, grpc=GrpcSettings(token_file=str(file)))
+    assert hms.call("get_all_databases") == ["a"]
     file.write_text(sign(exp=int(time.time()) - 600), encoding="utf-8")
     with pytest.raises(MetastoreAuthenticationError, match="has expired"):
-        one.call("get_all_databases")
+        hms.call("get_all_databases")
     file.write_text(f"{sign()}\n", encoding="utf-8")
-    assert one.call("get_all_databases") == ["a"]
+    assert hms.call("get_all_databases") == ["a"]
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (None, "cannot be read"),
         ("{}", "no key file"),
@@ -426,15 +426,15 @@ def test_a_token_that_was_refused_is_replaced_once(
     ],
     ids=["missing", "empty", "list", "no_key", "no_json"],
 )
-def test_key_files_that_are_none(content: str | None, told: str, tmp_path: Path) -> None:
+def test_key_files_that_are_none(content: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "key.json"
     if content is not None:
         path.write_text(content, encoding="utf-8")
     settings = MetastoreSettings(
         uris=("grpc://127.0.0.1:1",), grpc=GrpcSettings(service_account_keyfile=str(path))
     )
-    with MetastoreClient(settings) as one, pytest.raises(ConfigurationError, match=told) as caught:
-        one.connect()
+    with MetastoreClient(settings) as client, pytest.raises(ConfigurationError, match=message) as caught:
+        client.connect()
     assert "s3cret" not in str(caught.value)
 
 
@@ -448,11 +448,11 @@ def test_tokens_are_not_shown_or_logged(
         authentication={"service.accounts": str(accounts)},
     )
     with caplog.at_level(logging.DEBUG):
-        one = client(run.uri, grpc=GrpcSettings(token=good))
-        one.call("get_all_databases")
+        hms = client(run.uri, grpc=GrpcSettings(token=good))
+        hms.call("get_all_databases")
         with pytest.raises(MetastoreAuthenticationError) as caught:
             client(run.uri, grpc=GrpcSettings(token=bad)).connect()
-    shown = caplog.text + str(caught.value) + repr(one.settings) + repr(evidence(good))
+    shown = caplog.text + str(caught.value) + repr(hms.settings) + repr(evidence(good))
     assert good not in shown
     assert bad not in shown
 

@@ -58,11 +58,11 @@ def test_a_client_that_leaves_ends_its_call(
 ) -> None:
     served = Watched()
     run = gateway(peer(served).uri, max_connections=1)
-    one = raw(run)
-    one.sock.sendall(wrap(call_bytes(method)))
+    connection = raw(run)
+    connection.sock.sendall(wrap(call_bytes(method)))
     assert served.asked.acquire(timeout=20)
     assert run.upstream.open_connections == 1
-    one.close()
+    connection.close()
     assert served.left.acquire(timeout=20)
     # The connection was thrown away, and not kept for the next call.
     with run.front._lock:
@@ -111,8 +111,8 @@ def test_draining_is_no_leaving(peer: Peers, gateway: Gateways, raw: Raws) -> No
         return ["a"] if go.wait(30) else None
 
     run = gateway(peer(Thrift(wait)).uri)
-    one = raw(run)
-    one.sock.sendall(call_bytes("get_all_databases"))
+    first = raw(run)
+    first.sock.sendall(call_bytes("get_all_databases"))
     assert asked.wait(20)
     stopped: list[bool] = []
     thread = threading.Thread(target=lambda: stopped.append(run.front.stop(30)))
@@ -120,7 +120,7 @@ def test_draining_is_no_leaving(peer: Peers, gateway: Gateways, raw: Raws) -> No
     (connection,) = run.front._connections
     until(lambda: connection._draining)
     go.set()
-    assert outcome(*one.message()) == {"success": ["a"]}
+    assert outcome(*first.message()) == {"success": ["a"]}
     thread.join(30)
     assert stopped == [True]
 

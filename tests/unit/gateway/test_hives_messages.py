@@ -38,13 +38,13 @@ def kind_of(name: str) -> Any:
 def bridged() -> list[tuple[str, str]]:
     """Messages and structs of the same name, which are most."""
     names = hives().service(SERVICE).file
-    return sorted((one, one) for one in names.message_types_by_name if hasattr(types, one))
+    return sorted((name, name) for name in names.message_types_by_name if hasattr(types, name))
 
 
 PAIRS = bridged()
 
 
-@pytest.mark.parametrize(("message", "struct"), PAIRS, ids=[one for one, _ in PAIRS])
+@pytest.mark.parametrize(("message", "struct"), PAIRS, ids=[pair for pair, _ in PAIRS])
 def test_a_message_written_and_read_is_the_same_message(message: str, struct: str) -> None:
     made, kind = bridge(kind_of(message).DESCRIPTOR, getattr(types, struct)), kind_of(message)
     rng = random.Random(f"{message} 20261125")
@@ -69,10 +69,10 @@ def test_every_rpc_reads_its_request_and_writes_its_answer(name: str) -> None:
 
 
 def test_few_fields_are_lost_and_these() -> None:
-    found = {
+    lost = {
         name: match(kind_of(name).DESCRIPTOR, getattr(types, name).thrift_spec).only_struct for name in LOST
     }
-    assert found == LOST
+    assert lost == LOST
 
 
 def test_the_names_that_are_written_otherwise_are_needed() -> None:
@@ -95,9 +95,9 @@ def test_enums_are_matched_by_name() -> None:
 
 
 def test_a_boolean_that_is_true_by_default_is_sent_when_it_is_false() -> None:
-    found = rpc("DropDatabaseReq")
-    assert found is not None
-    arguments: Any = found.read(b"")
+    drop = rpc("DropDatabaseReq")
+    assert drop is not None
+    arguments: Any = drop.read(b"")
     assert arguments.req.deleteManagedDir is False
     assert arguments.req.softDelete is None
 

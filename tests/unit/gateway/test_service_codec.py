@@ -29,11 +29,11 @@ from airflow_hive_federation.metastore.wire import from_bytes
 ROOT = Path(__file__).parents[3]
 STRUCTS = sorted(
     (
-        one
-        for one in vars(types).values()
-        if isinstance(one, type) and issubclass(one, Struct) and one.thrift_spec
+        struct
+        for struct in vars(types).values()
+        if isinstance(struct, type) and issubclass(struct, Struct) and struct.thrift_spec
     ),
-    key=lambda one: one.__name__,
+    key=lambda struct: struct.__name__,
 )
 INTEGERS = {layout.BYTE: 7, layout.I16: 15, layout.I32: 31, layout.I64: 63}
 #: Text that is no UTF-8 is bytes in a struct that was read.
@@ -46,11 +46,11 @@ def values(ttype: int, inner: Any, depth: int) -> st.SearchStrategy[Any]:
     if ttype in {layout.LIST, layout.SET}:
         return st.lists(part(inner, depth), max_size=2)
     if ttype == layout.MAP:
-        key = part(inner[0], depth).map(lambda one: tuple(one) if isinstance(one, list) else one)
+        key = part(inner[0], depth).map(lambda value: tuple(value) if isinstance(value, list) else value)
         return st.dictionaries(key, part(inner[1], depth), max_size=3)
     if ttype in INTEGERS:
         if inner is not None:
-            return st.sampled_from([one.value for one in inner])
+            return st.sampled_from([value.value for value in inner])
         bound = 1 << INTEGERS[ttype]
         return st.integers(-bound, bound - 1)
     return {

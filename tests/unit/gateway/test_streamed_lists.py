@@ -23,12 +23,12 @@ def test_our_client_reads_tables(serve: Serve, streams: bool) -> None:
         asked.append(method)
         if method == "get_all_tables":
             return names
-        found = [types.Table(dbName="d", tableName=name) for name in args.req.tblNames if name != "gone"]
-        return types.GetTablesResult(tables=found)
+        table = [types.Table(dbName="d", tableName=name) for name in args.req.tblNames if name != "gone"]
+        return types.GetTablesResult(tables=table)
 
     with ours(serve(answer, streams=streams)) as client:
-        assert [one.tableName for one in client.iter_tables("d")] == names
-        assert [one.tableName for one in client.get_tables("d", [*names, "gone"])] == names
+        assert [table.tableName for table in client.iter_tables("d")] == names
+        assert [table.tableName for table in client.get_tables("d", [*names, "gone"])] == names
         assert asked == ["get_all_tables", *["get_table_objects_by_name_req"] * 6]
         assert client._unsupported == (set() if streams else {TABLES})
 
@@ -48,7 +48,7 @@ def test_our_client_reads_each_table_once_where_a_stream_breaks(serve: Serve) ->
         )
 
     with ours(serve(answer)) as client:
-        assert [one.tableName for one in client.iter_tables("d")] == names
+        assert [table.tableName for table in client.iter_tables("d")] == names
     # A hundred had come by the stream.
     assert asked == [100, 100, 100, 50]
 
@@ -80,13 +80,13 @@ def test_our_client_reads_events(serve: Serve, streams: bool) -> None:
     asked: list[str] = []
     with ours(serve(Growing(2500, asked), streams=streams)) as client:
         # What fits into one answer needs no stream.
-        assert [one.eventId for one in client.iter_notification_events(9, up_to=10)] == [10]
+        assert [event.eventId for event in client.iter_notification_events(9, up_to=10)] == [10]
         assert asked == ["get_next_notification"]
-        assert [one.eventId for one in client.iter_notification_events(2)] == wanted
+        assert [event.eventId for event in client.iter_notification_events(2)] == wanted
         # The log's end is a question of streams alone.
         assert ("get_current_notificationEventId" in asked) == streams
         bounded = client.iter_notification_events(2, up_to=2000)
-        assert [one.eventId for one in bounded] == [one for one in wanted if one <= 2000]
+        assert [event.eventId for event in bounded] == [number for number in wanted if number <= 2000]
         assert client._unsupported == (set() if streams else {EVENTS})
 
 

@@ -44,11 +44,11 @@ def test_a_one_way_call_has_no_answer_and_reaches_nobody(
 ) -> None:
     served = Thrift(databases)
     run = gateway(peer(served).uri)
-    one = raw(run)
-    one.sock.sendall(wrap(of_kind(ONEWAY, "shutdown")) + wrap(call_bytes("get_all_databases", 9)))
+    connection = raw(run)
+    connection.sock.sendall(wrap(of_kind(ONEWAY, "shutdown")) + wrap(call_bytes("get_all_databases", 9)))
     if wrap is framed:
-        one.reader.take(4)
-    head, data = one.message()
+        connection.reader.take(4)
+    head, data = connection.message()
     # The first answer is the second call's.
     assert (head.sequence_id, outcome(head, data)) == (9, {"success": NAMES})
     assert served.calls == ["get_all_databases"]
@@ -61,9 +61,9 @@ def test_what_is_no_call_ends_the_connection(
     peer: Peers, gateway: Gateways, raw: Raws, wrap: Callable[[bytes], bytes], kind: int
 ) -> None:
     served = Thrift(databases)
-    one = raw(gateway(peer(served).uri))
-    one.sock.sendall(wrap(of_kind(kind, "get_all_databases")))
-    assert one.sock.recv(1) == b""
+    connection = raw(gateway(peer(served).uri))
+    connection.sock.sendall(wrap(of_kind(kind, "get_all_databases")))
+    assert connection.sock.recv(1) == b""
     assert served.calls == []
 
 
@@ -79,16 +79,16 @@ def test_a_call_ends_at_its_deadline(
         return None if writes else NAMES
 
     run = gateway(peer(Thrift(wait)).uri, front={"call_timeout_s": 0.3})
-    one = raw(run)
+    connection = raw(run)
     call = (
         call_bytes("create_database", database=types.Database(name="d"))
         if writes
         else call_bytes("get_all_databases")
     )
-    one.sock.sendall(wrap(call))
+    connection.sock.sendall(wrap(call))
     if wrap is framed:
-        one.reader.take(4)
-    (fault,) = outcome(*one.message()).values()
+        connection.reader.take(4)
+    (fault,) = outcome(*connection.message()).values()
     assert "no complete answer within 0.3 s" in fault.message
     assert ("may have been carried out or not" in fault.message) is writes
     # The metastore's connection went with the call, and the client's did not.
@@ -112,29 +112,29 @@ def test_a_client_that_takes_an_answer_slowly_is_held_to_the_deadline_of_its_cal
 
 def test_a_framed_answer_is_one_frame_however_long(peer: Peers, gateway: Gateways, raw: Raws) -> None:
     long = [f"database_{number:0100}" for number in range(5_000)]
-    one = raw(gateway(peer(Thrift(lambda *_: long)).uri))
-    one.sock.sendall(framed(call_bytes("get_all_databases")))
-    size = int.from_bytes(one.reader.take(4), "big")
-    head, data = one.message()
+    connection = raw(gateway(peer(Thrift(lambda *_: long)).uri))
+    connection.sock.sendall(framed(call_bytes("get_all_databases")))
+    size = int.from_bytes(connection.reader.take(4), "big")
+    head, data = connection.message()
     assert len(data) == size > 500_000
     assert outcome(head, data) == {"success": long}
 
 
 def test_a_call_that_began_behind_another_may_not_drip_in(peer: Peers, gateway: Gateways, raw: Raws) -> None:
     run = gateway(peer(Thrift(databases)).uri, front={"request_timeout_s": 0.3, "idle_timeout_s": 600})
-    one = raw(run)
+    connection = raw(run)
     call = call_bytes("get_all_databases")
-    one.sock.sendall(call + call[:7])
-    assert outcome(*one.message()) == {"success": NAMES}
-    one.sock.settimeout(60)
-    assert one.sock.recv(1) == b""
+    connection.sock.sendall(call + call[:7])
+    assert outcome(*connection.message()) == {"success": NAMES}
+    connection.sock.settimeout(60)
+    assert connection.sock.recv(1) == b""
 
 
 def test_set_ugi_without_a_name_is_nobody(peer: Peers, gateway: Gateways, raw: Raws) -> None:
     served = Thrift(databases)
-    one = raw(gateway(peer(served).uri, impersonate=True, settings={"user": "gate"}))
-    assert one.ask("set_ugi", group_names=["g"]) == {"success": ["g", ""]}
-    assert one.ask("get_all_databases") == {"success": NAMES}
+    connection = raw(gateway(peer(served).uri, impersonate=True, settings={"user": "gate"}))
+    assert connection.ask("set_ugi", group_names=["g"]) == {"success": ["g", ""]}
+    assert connection.ask("get_all_databases") == {"success": NAMES}
     assert served.users == ["gate"]
 
 

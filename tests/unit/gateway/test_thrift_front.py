@@ -1,4 +1,4 @@
-"""What the Thrift front bears: plain text, certificates, slow and silent clients, floods, an end."""
+"""The Thrift front survives plain text, certificates, slow and silent clients, floods, and an end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def databases(method: str, _args: Any) -> Any:
 
 
 def ended(sock: socket.socket) -> bool:
-    """Whether the other side has closed; waits for it."""
+    """Return whether the other side has closed; waits for it."""
     sock.settimeout(20)
     try:
         while sock.recv(65536):
@@ -60,14 +60,16 @@ def test_tls(peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path) ->
     assert run.front.uri.startswith("thrift+tls://")
     tls = TlsSettings(ca_file=authority.ca_file)
     assert client(run.front.uri, tls=tls).call("get_all_databases") == NAMES
-    # One who speaks plainly is let go, and harms nobody.
+    # A client that speaks plainly is let go, and harms no other.
     with socket.create_connection(run.front.address) as plain:
         plain.sendall(call_bytes("get_all_databases"))
         assert ended(plain)
     assert client(run.front.uri, tls=tls).call("get_all_databases") == NAMES
 
 
-def test_mutual_tls_says_who_calls(peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path) -> None:
+def test_mutual_tls_identifies_the_caller(
+    peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
+) -> None:
     authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
     cert, key = authority.issue("server", hosts=["127.0.0.1"])
     tls = ServerTls(cert_file=cert, key_file=key, client_ca_file=authority.ca_file)
@@ -103,22 +105,22 @@ def test_certificates_are_read_again(tmp_path: Path) -> None:
 
 
 def test_framed_clients_are_answered_in_frames(peer: Peers, gateway: Gateways, raw: Raws) -> None:
-    one = raw(gateway(peer(Thrift(databases)).uri))
+    connection = raw(gateway(peer(Thrift(databases)).uri))
     for _ in range(2):
         call = call_bytes("get_all_databases")
-        one.sock.sendall(len(call).to_bytes(4, "big") + call)
-        size = int.from_bytes(one.reader.take(4), "big")
-        head, data = one.message()
+        connection.sock.sendall(len(call).to_bytes(4, "big") + call)
+        size = int.from_bytes(connection.reader.take(4), "big")
+        head, data = connection.message()
         assert len(data) == size
         assert outcome(head, data) == {"success": NAMES}
-    one.sock.sendall((1 << 30).to_bytes(4, "big"))
-    assert ended(one.sock)
+    connection.sock.sendall((1 << 30).to_bytes(4, "big"))
+    assert ended(connection.sock)
 
 
 def test_calls_may_be_sent_ahead(peer: Peers, gateway: Gateways, raw: Raws) -> None:
-    one = raw(gateway(peer(Thrift(databases)).uri))
-    one.sock.sendall(b"".join(call_bytes("get_all_databases", number) for number in range(5)))
-    assert [one.message()[0].sequence_id for _ in range(5)] == [0, 1, 2, 3, 4]
+    connection = raw(gateway(peer(Thrift(databases)).uri))
+    connection.sock.sendall(b"".join(call_bytes("get_all_databases", number) for number in range(5)))
+    assert [connection.message()[0].sequence_id for _ in range(5)] == [0, 1, 2, 3, 4]
 
 
 def test_what_is_no_thrift_gets_an_answer_and_is_let_go(peer: Peers, gateway: Gateways, raw: Raws) -> None:
@@ -165,7 +167,7 @@ def test_a_client_that_never_reads_holds_nothing(peer: Peers, gateway: Gateways,
 def test_connections_beyond_the_limit_are_closed(peer: Peers, gateway: Gateways, raw: Raws) -> None:
     run = gateway(peer(Thrift(databases)).uri, front={"max_connections": 3})
     kept = [raw(run) for _ in range(3)]
-    assert [one.ask("get_all_databases") for one in kept] == [{"success": NAMES}] * 3
+    assert [connection.ask("get_all_databases") for connection in kept] == [{"success": NAMES}] * 3
     threads = threading.active_count()
     with ExitStack() as stack:
         for _ in range(200):
@@ -173,7 +175,7 @@ def test_connections_beyond_the_limit_are_closed(peer: Peers, gateway: Gateways,
             assert ended(sock)
     assert run.front.refused == 200
     assert threading.active_count() <= threads
-    assert [one.ask("get_all_databases") for one in kept] == [{"success": NAMES}] * 3
+    assert [connection.ask("get_all_databases") for connection in kept] == [{"success": NAMES}] * 3
     kept[0].close()
     until(lambda: run.front.connections == 2)
     assert raw(run).ask("get_all_databases") == {"success": NAMES}
@@ -190,8 +192,8 @@ def test_a_metastore_that_dies_in_the_middle_of_an_answer(peer: Peers, gateway: 
         sock.sendall(head_bytes("get_all_databases", REPLY, head.sequence_id) + b"\x0f\0\0\x0b\0\0")
 
     run = gateway(peer(half).uri)
-    one = raw(run)
-    answer = one.ask("get_all_databases")
+    connection = raw(run)
+    answer = connection.ask("get_all_databases")
     assert "upstream main" in answer["o1"].message
     assert run.upstream.open_connections == 0
 
@@ -204,16 +206,16 @@ def test_a_defect_is_no_text_for_clients(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run = gateway(peer(Thrift(databases)).uri)
-    one, other = raw(run), raw(run)
+    first, other = raw(run), raw(run)
     with monkeypatch.context() as patch:
 
         def fail(*_: Any, **__: Any) -> None:
             raise RuntimeError("s3cret")
 
         patch.setattr(run.handler, "relay", fail)
-        answer = one.ask("get_all_databases")
+        answer = first.ask("get_all_databases")
         assert answer["o1"].message == "The gateway failed; its log says why."
-        assert ended(one.sock)
+        assert ended(first.sock)
     assert "s3cret" in caplog.text
     assert other.ask("get_all_databases") == {"success": NAMES}
 
@@ -233,9 +235,9 @@ def test_names_that_are_none_are_no_reason_to_fail(
             sock.sendall(head_bytes(head.method, REPLY, head.sequence_id) + body)
 
     run = gateway(peer(odd).uri, aliases={"x": "y"})
-    one = raw(run)
-    one.sock.sendall(call_bytes("get_all_databases"))
-    head, data = one.message()
+    connection = raw(run)
+    connection.sock.sendall(call_bytes("get_all_databases"))
+    head, data = connection.message()
     if b"\x97" in names:
         assert data.endswith(names)
     else:
@@ -257,7 +259,7 @@ def test_no_client_is_taken_while_it_stops(gateway: Gateways) -> None:
     theirs.close()
 
 
-def test_only_this_machine_is_believed_unless_the_settings_say_so(gateway: Gateways) -> None:
+def test_only_this_machine_is_believed_unless_the_settings_name_others(gateway: Gateways) -> None:
     strict = gateway("thrift://x:1").front
     assert [strict._believes(peer) for peer in ("127.0.0.1", "::1", "10.0.0.1")] == [True, True, False]
     assert gateway("thrift://x:1", front={"believe_set_ugi": True}).front._believes("10.0.0.1")

@@ -50,13 +50,13 @@ def tables(method: str, args: Any) -> Any:
 
 
 def trailers(error: Any) -> dict[str, Any]:
-    return {one.key: one.value for one in error.trailing_metadata() or ()}
+    return {item.key: item.value for item in error.trailing_metadata() or ()}
 
 
 def test_a_table_comes_with_all_that_it_has(serve: Serve) -> None:
     client = serve(tables)
-    found = client.call(layout.SERVICE, "get_table_req", req={"dbName": "d", "tblName": "t"}).success.table
-    assert (found.owner, list(found.empty_), found.HasField("retention")) == ("alice", [9], False)
+    table = client.call(layout.SERVICE, "get_table_req", req={"dbName": "d", "tblName": "t"}).success.table
+    assert (table.owner, list(table.empty_), table.HasField("retention")) == ("alice", [9], False)
     hives = client.call(HIVES, "GetTableReq", db_name="d", tbl_name="t").table
     assert (hives.table_name, hives.partition_keys[0].name) == ("t", "n")
 
@@ -92,10 +92,10 @@ def test_an_exception_is_a_status_with_its_name_and_message(
     client = serve(tables)
     error = refused(lambda: client.call(service, name, **fields))
     assert (error.code(), error.details()) == (grpc.StatusCode.NOT_FOUND, "no Straße x")
-    told = trailers(error)
-    assert told["hive-exception"] == "NoSuchObjectException"
-    assert told["hive-message-bin"].decode() == "no Straße x"
-    detail = told["grpc-status-details-bin"]
+    metadata = trailers(error)
+    assert metadata["hive-exception"] == "NoSuchObjectException"
+    assert metadata["hive-message-bin"].decode() == "no Straße x"
+    detail = metadata["grpc-status-details-bin"]
     kind = message_factory.GetMessageClass(
         client.pool.FindMessageTypeByName(f"{layout.PACKAGE}.NoSuchObjectException")
     )
@@ -138,7 +138,7 @@ def test_a_wrong_enum_and_a_field_without_counterpart_are_refused(serve: Serve) 
     assert hives.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_a_text_that_hives_proto_cannot_hold_is_said(serve: Serve) -> None:
+def test_a_text_that_hives_proto_cannot_hold_is_an_error(serve: Serve) -> None:
     client = serve(tables)
     error = refused(lambda: client.call(HIVES, "GetFunction", db_name="d", func_name="f"))
     assert error.code() is grpc.StatusCode.DATA_LOSS
@@ -165,8 +165,8 @@ def test_an_answer_without_a_result_is_no_empty_message(serve: Serve, service: s
 
 def test_a_caller_cannot_take_another_name(serve: Serve) -> None:
     client = serve(tables)
-    found = client.call(layout.SERVICE, "set_ugi", user_name="root", group_names=["wheel"])
-    assert "root" not in found.success
+    answer = client.call(layout.SERVICE, "set_ugi", user_name="root", group_names=["wheel"])
+    assert "root" not in answer.success
 
 
 def test_reflection_shows_the_services(serve: Serve) -> None:
@@ -183,7 +183,7 @@ def test_reflection_shows_the_services(serve: Serve) -> None:
 def test_the_documentations_client_reads_a_table(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     text = (Path(__file__).parents[3] / "docs" / "grpc-services.md").read_text(encoding="utf-8")
     examples = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    (code,) = (one for one in examples if "import grpc\n" in one)
+    (code,) = (code_block for code_block in examples if "import grpc\n" in code_block)
     client = serve(tables)
     exec(code.replace("127.0.0.1:9084", client.uri.removeprefix("grpc://")), {})
     assert json.loads(capsys.readouterr().out)["owner"] == "alice"
@@ -226,9 +226,9 @@ def partitions(count: int, asked: list[str]) -> Callable[[str, Any], Any]:
 @pytest.mark.parametrize("count", [0, 5, 2500])
 def test_partitions_come_in_pieces_each_once(serve: Serve, count: int) -> None:
     client = serve(partitions(count, []))
-    found = list(client.stream("stream_partitions", database="d", table="t", chunk_bytes=20_000))
-    assert all(one.ByteSize() <= 20_000 for one in found)
-    values = [int(one.values[0]) for piece in found for one in piece.partitions]
+    pieces = list(client.stream("stream_partitions", database="d", table="t", chunk_bytes=20_000))
+    assert all(piece.ByteSize() <= 20_000 for piece in pieces)
+    values = [int(partition.values[0]) for piece in pieces for partition in piece.partitions]
     assert sorted(values) == list(range(count))
 
 
@@ -245,9 +245,9 @@ def test_partitions_are_asked_for_as_they_are_taken(serve: Serve) -> None:
 def test_partitions_of_names_and_of_a_filter(serve: Serve) -> None:
     client = serve(partitions(50, []))
     (named,) = client.stream("stream_partitions", database="d", table="t", names=["n=3", "n=4"])
-    assert [one.values[0] for one in named.partitions] == ["3", "4"]
-    (some,) = client.stream("stream_partitions", database="d", table="t", filter="n >= 3 and n <= 5")
-    assert len(some.partitions) == 3
+    assert [partition.values[0] for partition in named.partitions] == ["3", "4"]
+    (answer,) = client.stream("stream_partitions", database="d", table="t", filter="n >= 3 and n <= 5")
+    assert len(answer.partitions) == 3
     both = refused(
         lambda: list(client.stream("stream_partitions", database="d", table="t", names=["n=3"], filter="x"))
     )
@@ -264,7 +264,7 @@ def test_a_stream_ends_with_the_metastores_exception(serve: Serve) -> None:
 
 
 def read(client: MetastoreClient) -> list[int]:
-    return sorted(int((one.values or [""])[0]) for one in client.iter_partitions("d", "t"))
+    return sorted(int((partition.values or [""])[0]) for partition in client.iter_partitions("d", "t"))
 
 
 def test_our_client_reads_partitions_as_a_stream(serve: Serve) -> None:
@@ -318,11 +318,15 @@ def test_tables_and_their_names(serve: Serve) -> None:
         )
 
     client = serve(answer)
-    found = [one.tableName for piece in client.stream("stream_tables", database="d") for one in piece.tables]
-    names = [
-        one for piece in client.stream("stream_tables", database="d", names_only=True) for one in piece.names
+    tables = [
+        table.tableName for piece in client.stream("stream_tables", database="d") for table in piece.tables
     ]
-    assert found == names == [f"t{number}" for number in range(250)]
+    names = [
+        name
+        for piece in client.stream("stream_tables", database="d", names_only=True)
+        for name in piece.names
+    ]
+    assert tables == names == [f"t{number}" for number in range(250)]
 
 
 class Log:
@@ -350,19 +354,19 @@ class Log:
 def test_events_up_to_the_logs_end(serve: Serve) -> None:
     client = serve(Log(*range(1, 6)))
     (piece,) = client.stream("stream_events", after_event_id=2, databases=["D"])
-    assert ([one.eventId for one in piece.events], piece.last_event_id) == ([3, 5], 5)
+    assert ([event.eventId for event in piece.events], piece.last_event_id) == ([3, 5], 5)
 
 
 def test_a_gap_is_named(serve: Serve) -> None:
     client = serve(Log(1, 2, 6))
     stream = client.stream("stream_events", after_event_id=0)
-    assert [one.eventId for one in next(stream).events] == [1, 2]
+    assert [event.eventId for event in next(stream).events] == [1, 2]
     error = refused(lambda: next(stream))
     assert error.code() is grpc.StatusCode.DATA_LOSS
     assert "Events 3 to 5 are missing" in error.details()
     (piece,) = client.stream("stream_events", after_event_id=0, skip_gaps=True)
-    assert [(one.first_missing, one.last_missing) for one in piece.gaps] == [(3, 5)]
-    assert [one.eventId for one in piece.events] == [1, 2, 6]
+    assert [(gap.first_missing, gap.last_missing) for gap in piece.gaps] == [(3, 5)]
+    assert [event.eventId for event in piece.events] == [1, 2, 6]
 
 
 def test_a_log_that_was_emptied_is_a_gap_and_another_log_is_refused(serve: Serve) -> None:
@@ -376,7 +380,7 @@ def test_a_subscription_follows_the_log_until_it_is_cancelled(serve: Serve) -> N
     client = serve(Log(1, 2, 3, ends=(1, 1, 2, 2, 3)))
     stream = client.stream("follow_events", timeout=60)
     assert next(stream).last_event_id == 1
-    assert [one.eventId for _ in range(2) for one in next(stream).events] == [2, 3]
+    assert [event.eventId for _ in range(2) for event in next(stream).events] == [2, 3]
     stream.cancel()
     assert refused(lambda: next(stream)).code() is grpc.StatusCode.CANCELLED
     assert client.call(layout.SERVICE, "get_current_notificationEventId").success.eventId == 3

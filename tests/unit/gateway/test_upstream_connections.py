@@ -71,8 +71,8 @@ def exchange(upstream: Upstream, in_pieces: bool, method: str = METHOD, **argume
     """Make a call whose number is that of all others, as different clients do."""
     message, parts = call_bytes(method, 1, **arguments), list[bytes]()
     emit = parts.append if in_pieces else None
-    whole = upstream.exchange(method, message, Caller(), Deadline(20), emit=emit)
-    data = b"".join(parts) if in_pieces else whole
+    exchange = upstream.exchange(method, message, Caller(), Deadline(20), emit=emit)
+    data = b"".join(parts) if in_pieces else exchange
     return outcome(read_head(data), data)
 
 
@@ -114,7 +114,7 @@ def test_what_comes_between_two_calls_is_no_answer_to_the_second(
 
 
 @WAYS
-def test_a_late_answer_to_a_call_before_is_told_apart_by_its_number(
+def test_a_late_answer_to_a_call_before_is_recognized_by_its_number(
     upstream: Callable[[Scripted], Upstream], in_pieces: bool
 ) -> None:
     """The clients' own numbers are alike; those of the connection are not."""
@@ -261,7 +261,7 @@ def test_a_call_that_broke_is_made_at_the_next_server(peer: Peers, stack: Any) -
     uris = (peer(broken).uri, peer(well).uri)
     way = Upstream("main", MetastoreSettings(uris=uris))
     stack.callback(way.close)
-    way._endpoints.sort(key=lambda one: str(one) != uris[0])
+    way._endpoints.sort(key=lambda endpoint: str(endpoint) != uris[0])
     assert exchange(way, in_pieces=False) == {"success": ["a"]}
     assert (broken.calls, well.calls) == ([METHOD], [METHOD])
     # The one that broke is the last one now.
@@ -283,7 +283,7 @@ def test_a_write_that_was_not_sent_is_sent_again(peer: Peers, stack: Any) -> Non
     assert served.calls == ["create_database"] * 2
 
 
-def test_a_write_whose_caller_gave_up_says_so(peer: Peers, stack: Any) -> None:
+def test_a_write_whose_caller_gave_up_is_an_error(peer: Peers, stack: Any) -> None:
     asked, go = threading.Event(), threading.Event()
 
     def wait(_method: str, _args: Any) -> Any:
@@ -307,7 +307,7 @@ def test_a_write_whose_caller_gave_up_says_so(peer: Peers, stack: Any) -> None:
     cancellation.cancel()
     thread.join(20)
     go.set()
-    assert [str(one) for one in errors] == [
+    assert [str(error) for error in errors] == [
         "create_database: the client gave up. Remedy: A call that writes may have been done."
     ]
 

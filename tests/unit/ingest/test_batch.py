@@ -101,7 +101,7 @@ def test_a_partition_without_a_row_is_not_created(builder: Builders, metastore: 
         connection.write(b"bad,a")
     assert len(letters) == 1
     assert metastore.partitions["d", "parted"] == {}
-    # A transaction without a row tells nobody of files.
+    # A transaction without a row makes no event of files.
     assert not {method for method in metastore.calls if "notification" in method}
 
 

@@ -68,12 +68,12 @@ def main(path: str) -> None:
 def test_short_lines_come_in_pieces(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"lines.{suffix}"
     write(path, KINDS[suffix], b"a\n", 4)
-    found = [
+    sizes = [
         len(records)
         for records, _ in text_records(Position(uri=f"file:{path}", offset=0), None, header=False)
     ]
-    assert sum(found) == 4 << 20
-    assert max(found) <= _CHUNK // 2 + 1
+    assert sum(sizes) == 4 << 20
+    assert max(sizes) <= _CHUNK // 2 + 1
 
 
 @pytest.mark.parametrize("suffix", KINDS)
@@ -81,8 +81,8 @@ def test_short_lines_come_in_pieces(suffix: str, tmp_path: Path) -> None:
 def test_half_a_file_is_an_error_that_names_it(suffix: str, kept: float, tmp_path: Path) -> None:
     path = tmp_path / f"lines.{suffix}"
     write(path, KINDS[suffix], b"some text\n", 1)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * kept)])
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * kept)])
     with pytest.raises(StorageError, match=f"lines.{suffix} cannot be decompressed"):
         list(text_records(Position(uri=f"file:{path}", offset=0), None, header=False))
 

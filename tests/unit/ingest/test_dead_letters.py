@@ -1,4 +1,4 @@
-"""Dead letters: written when they are told to be, appended to whatever is there."""
+"""Dead letters are written on request, and appended to an existing file."""
 
 from __future__ import annotations
 

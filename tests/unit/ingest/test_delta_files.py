@@ -26,7 +26,9 @@ LAYOUT = TableLayout(
 
 
 def rows(*ids: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"id": pa.array(ids, pa.int32()), "c": [f"{one:<3}" for one in ids]})
+    return pa.RecordBatch.from_pydict(
+        {"id": pa.array(ids, pa.int32()), "c": [f"{row_id:<3}" for row_id in ids]}
+    )
 
 
 @pytest.fixture(params=[True, False], ids=["optimized", "thorough"])
@@ -44,9 +46,9 @@ def file(tmp_path: Path, optimized: bool) -> DeltaFile:
 
 @pytest.fixture
 def add(file: DeltaFile, optimized: bool) -> Add:
-    def added(write_id: int, some: pa.RecordBatch) -> None:
+    def added(write_id: int, batch: pa.RecordBatch) -> None:
         stripes = encoded(
-            some,
+            batch,
             bucket=3,
             write_id=write_id,
             first_row_id=file.next_row_id,
@@ -63,7 +65,7 @@ def compression(optimized: bool) -> str:
 
 
 def readable(tmp_path: Path) -> list[tuple[int, int, int]]:
-    """What a reader that obeys the flushed length sees: write id, row id, id."""
+    """Return the rows of a reader that obeys the flushed length: write id, row id, id."""
     place = tmp_path / "delta_0000001_0000004"
     side = place / "bucket_00003_flush_length"
     if not (place / "bucket_00003").exists():
@@ -91,7 +93,7 @@ def test_each_commit_can_be_read_while_the_file_grows(file: DeltaFile, add: Add,
     file.close()
     assert readable(tmp_path) == expected
     place = tmp_path / "delta_0000001_0000004"
-    assert sorted(one.name for one in place.iterdir()) == ["_orc_acid_version", "bucket_00003"]
+    assert sorted(path.name for path in place.iterdir()) == ["_orc_acid_version", "bucket_00003"]
     with (place / "bucket_00003").open("rb") as opened:
         tail = read_tail(opened, "file")
     assert tail.user_metadata["hive.acid.stats"] == b"9,0,0"
@@ -159,9 +161,9 @@ def test_rows_added_between_two_attempts_to_commit_count(file: DeltaFile, add: A
 
 def test_a_file_in_the_making_holds_nothing_of_its_rows(file: DeltaFile, add: Add) -> None:
     """Thousands may be open: one for each bucket of each partition."""
-    some = rows(*range(50_000))
+    batch = rows(*range(50_000))
     before = pa.total_allocated_bytes()
-    add(1, some)
+    add(1, batch)
     assert pa.total_allocated_bytes() == before
 
 
@@ -176,6 +178,6 @@ def test_quick_files_have_neither_indexes_nor_compression_nor_dictionaries(
     content = (tmp_path / "delta_0000001_0000004" / "bucket_00003").read_bytes()
     tail = read_tail(io.BytesIO(content), "file")
     assert tail.compression == compression(optimized)
-    assert any(one.index_bytes for one in tail.stripes) is not optimized
+    assert any(stripe.index_bytes for stripe in tail.stripes) is not optimized
     # A dictionary holds a text once; without one, each value is there as it is.
     assert (content.count(b"1  ") >= 5000 - 10) is optimized

@@ -1,4 +1,4 @@
-"""Which rows go to which partition and bucket."""
+"""Rows go to the partition and bucket that Hive chooses."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def test_one_place() -> None:
 def test_hives_buckets() -> None:
     """The bucket numbers are those of facts that were measured on Hive: ids 0 to 12 in 5 buckets."""
     rows = pa.RecordBatch.from_pydict({"id": pa.array(range(13), pa.int32())})
-    found = cut(layout(buckets=5), rows, ())
-    by_id = {one: bucket for _, bucket, ids in found for one in ids}
-    assert [by_id[one] for one in range(13)] == [1, 0, 4, 2, 1, 1, 4, 3, 0, 3, 4, 1, 3]
-    assert all(ids == sorted(ids) for _, _, ids in found)
+    groups = cut(layout(buckets=5), rows, ())
+    by_id = {row_id: bucket for _, bucket, ids in groups for row_id in ids}
+    assert [by_id[number] for number in range(13)] == [1, 0, 4, 2, 1, 1, 4, 3, 0, 3, 4, 1, 3]
+    assert all(ids == sorted(ids) for _, _, ids in groups)
 
 
 def test_dynamic_partitions() -> None:
@@ -61,19 +61,19 @@ def test_dynamic_partitions() -> None:
             "n": pa.array([1, 1, None, 2, 1], pa.int32()),
         }
     )
-    found = {values: ids for values, _, ids in cut(layout(keys=keys), rows, None)}
-    assert found == {("b", "1"): [0, 4], ("a", "1"): [1], (DEFAULT, DEFAULT): [2], (DEFAULT, "2"): [3]}
+    groups = {values: ids for values, _, ids in cut(layout(keys=keys), rows, None)}
+    assert groups == {("b", "1"): [0, 4], ("a", "1"): [1], (DEFAULT, DEFAULT): [2], (DEFAULT, "2"): [3]}
 
 
 def test_many_partitions_and_buckets_lose_nothing() -> None:
     count = 50_000
     rows = pa.RecordBatch.from_pydict(
-        {"id": pa.array(range(count), pa.int32()), "p": [f"{one % 3001}" for one in range(count)]}
+        {"id": pa.array(range(count), pa.int32()), "p": [f"{number % 3001}" for number in range(count)]}
     )
-    found = cut(layout(buckets=4, keys=(Column.of("p", "string"),)), rows, None)
-    assert sorted(one for _, _, ids in found for one in ids) == list(range(count))
-    assert all({one % 3001 for one in ids} == {int(values[0])} for values, _, ids in found)
-    assert len({(values, bucket) for values, bucket, _ in found}) == len(found)
+    groups = cut(layout(buckets=4, keys=(Column.of("p", "string"),)), rows, None)
+    assert sorted(row_id for _, _, ids in groups for row_id in ids) == list(range(count))
+    assert all({row_id % 3001 for row_id in ids} == {int(values[0])} for values, _, ids in groups)
+    assert len({(values, bucket) for values, bucket, _ in groups}) == len(groups)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ SITE = """<?xml version="1.0"?>
 
 
 def test_kerberos_tls_and_timeout() -> None:
-    found = metastore_settings(
+    settings = metastore_settings(
         {
             "hive.metastore.uris": "thrift://older:1",
             "metastore.thrift.uris": "thrift://h:1,thrift://i:2",
@@ -32,17 +32,17 @@ def test_kerberos_tls_and_timeout() -> None:
             "hive.metastore.client.socket.timeout": "5 min",
         }
     )
-    assert found.uris == ("thrift://h:1", "thrift://i:2")
-    assert found.authentication == KerberosSettings(server_principal="hive/_HOST@EXAMPLE.COM")
-    assert found.tls == TlsSettings(ca_file="/etc/ca.pem")
-    assert found.call_timeout_s == 300
+    assert settings.uris == ("thrift://h:1", "thrift://i:2")
+    assert settings.authentication == KerberosSettings(server_principal="hive/_HOST@EXAMPLE.COM")
+    assert settings.tls == TlsSettings(ca_file="/etc/ca.pem")
+    assert settings.call_timeout_s == 300
 
 
 def test_nothing_but_uris() -> None:
-    found = metastore_settings(
+    settings = metastore_settings(
         {"hive.metastore.uris": "thrift://h:1", "hive.metastore.sasl.enabled": "false"}
     )
-    assert (found.authentication, found.tls) == (None, None)
+    assert (settings.authentication, settings.tls) == (None, None)
 
 
 @pytest.mark.parametrize(

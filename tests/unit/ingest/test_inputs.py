@@ -30,10 +30,12 @@ def test_files_are_in_the_order_of_their_names(tmp_path: Path) -> None:
     for name in ("b.csv", "a.csv", ".hidden", "_begun", "below/c.csv"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("1\n")
-    found = [Path(one.uri).name for one in find_inputs([str(tmp_path)])]
-    assert found == ["a.csv", "b.csv", "c.csv"]
-    found = [Path(one.uri).name for one in find_inputs([f"{tmp_path}/b*.csv", f"{tmp_path}/a.csv"])]
-    assert found == ["a.csv", "b.csv"]
+    names = [Path(input_file.uri).name for input_file in find_inputs([str(tmp_path)])]
+    assert names == ["a.csv", "b.csv", "c.csv"]
+    names = [
+        Path(input_file.uri).name for input_file in find_inputs([f"{tmp_path}/b*.csv", f"{tmp_path}/a.csv"])
+    ]
+    assert names == ["a.csv", "b.csv"]
     with pytest.raises(FileVanishedError):
         find_inputs([f"{tmp_path}/absent"])
 
@@ -68,10 +70,12 @@ def test_text_is_read_on_from_any_position(
     (tmp_path / name).write_bytes(gzip.compress(content, mtime=0) if name.endswith("gz") else content)
     start = Position(uri=str(tmp_path / name), offset=0)
     pieces = list(text_records(start, None, header=True))
-    assert [one for records, _ in pieces for one in records] == lines[1:]
+    assert [record for records, _ in pieces for record in records] == lines[1:]
     for place in range(0, len(pieces), 17):
-        again = [one for records, _ in text_records(pieces[place][1], None, header=True) for one in records]
-        assert again == [one for records, _ in pieces[place + 1 :] for one in records]
+        again = [
+            record for records, _ in text_records(pieces[place][1], None, header=True) for record in records
+        ]
+        assert again == [record for records, _ in pieces[place + 1 :] for record in records]
     assert pieces[-1][1].line == len(lines)
 
 
@@ -81,7 +85,7 @@ def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"id,msg\n1,a\n", gzip.compress(b"1,a\n" * 9_999, mtime=0)[:-40]])
-def test_what_is_damaged_or_cut_off_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_or_truncated_input_is_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f.gz").write_bytes(content)
     with pytest.raises(StorageError, match=r"f\.gz cannot be decompressed.*provide the whole file"):
         list(text_records(Position(uri=str(tmp_path / "f.gz"), offset=0), None, header=False))
@@ -112,7 +116,7 @@ def test_a_delimiter_that_is_no_escape() -> None:
 def test_parquet_is_read_on(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": range(1000)}), tmp_path / "f.parquet", row_group_size=300)
     pieces = list(parquet_batches(Position(uri=str(tmp_path / "f.parquet"), offset=450)))
-    assert [one for batch, _ in pieces for one in batch.column(0).to_pylist()] == list(range(450, 1000))
+    assert [value for batch, _ in pieces for value in batch.column(0).to_pylist()] == list(range(450, 1000))
     (tmp_path / "no.parquet").write_text("no")
     with pytest.raises(ConfigurationError, match="Parquet"):
         list(parquet_batches(Position(uri=str(tmp_path / "no.parquet"), offset=0)))

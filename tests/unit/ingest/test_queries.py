@@ -43,16 +43,16 @@ def test_every_row_is_in_exactly_one_run(seed: int) -> None:
     database = sqlite3.connect(":memory:")
     database.execute("CREATE TABLE t (a INTEGER, b TEXT, c INTEGER)")
     database.executemany("INSERT INTO t VALUES (?, ?, ?)", list(rows))
-    found: list[tuple[Any, ...]] = []
+    fetched: list[tuple[Any, ...]] = []
     last = None
     while True:
         query, parameters = keyset_query("SELECT * FROM t;", ("a", "b", "c"), last, "?")
-        some = database.execute(query, parameters).fetchmany(chance.randint(1, 7))
-        if not some:
+        page = database.execute(query, parameters).fetchmany(chance.randint(1, 7))
+        if not page:
             break
-        found += some
-        last = key(*some[-1])
-    assert found == sorted(rows)
+        fetched += page
+        last = key(*page[-1])
+    assert fetched == sorted(rows)
     database.close()
 
 

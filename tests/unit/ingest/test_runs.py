@@ -63,7 +63,7 @@ def test_targets_that_are_refused(changes: dict[str, Any], reason: str) -> None:
 @pytest.mark.parametrize(
     "bound",
     [{"commit_records": 2}, {"commit_bytes": 6}, {"commit_interval_s": 1e-9}],
-    ids=lambda one: next(iter(one)),
+    ids=lambda settings: next(iter(settings)),
 )
 def test_a_transaction_is_due_at_each_of_its_bounds(opened: Any, bound: dict[str, Any]) -> None:
     _, run = opened(**bound)

@@ -1,4 +1,4 @@
-"""Which calls are legal when, drawn from the table."""
+"""The transition table decides which calls are legal in each state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operator and command line say what a request can say, with the same defaults."""
+"""Operator and command line have the settings of a request, with the same defaults."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_requests_that_make_no_sense(wrong: dict[str, object], reason: str) -> N
         ingest_files(NOWHERE, request)
 
 
-def test_a_connection_says_what_is_missing() -> None:
+def test_a_connection_names_the_missing_setting() -> None:
     with pytest.raises(InvalidConnection, match="with_table, with_record_writer, with_conf") as caught:
         StreamingConnectionBuilder().with_database("d").connect()
     assert not caught.value.retryable
@@ -128,7 +128,7 @@ def test_settings_of_the_specification_that_are_given_otherwise_are_logged(
         "my.own": "1",
     }
     made = StreamingConnectionBuilder().with_conf(conf)._description
-    assert [one.getMessage().partition(" is ignored")[0] for one in caplog.records] == [
+    assert [record.getMessage().partition(" is ignored")[0] for record in caplog.records] == [
         "hive.support.concurrency=false",
         "hive.exec.orc.delta.streaming.optimizations.enabled=false",
     ]

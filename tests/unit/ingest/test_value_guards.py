@@ -66,7 +66,7 @@ def test_json_of_another_shape_is_a_bad_record(kind: str, value: bytes, reason: 
     writer = StrictJsonWriter.new_builder().build()
     writer.bind([Column.of("a", kind)])
     parsed = writer.parse([b'{"a":' + value + b"}", b"{}"])
-    assert [(one.index, one.column) for one in parsed.bad] == [(0, "a")]
+    assert [(bad.index, bad.column) for bad in parsed.bad] == [(0, "a")]
     assert reason in parsed.bad[0].reason
 
 
@@ -108,7 +108,7 @@ def test_bad_records_are_raised_or_handed_over_up_to_a_limit() -> None:
     taken: list[DeadLetter] = []
     with pytest.raises(DeadLetterLimitExceeded) as exceeded:
         BadRecords(taken.append, 2).deal_with(records, bad, 10)
-    assert [one.record_number for one in taken] == [11, 12]
+    assert [bad.record_number for bad in taken] == [11, 12]
     assert (exceeded.value.facts["limit"], exceeded.value.facts["record_number"]) == (2, 13)
 
 

@@ -99,10 +99,10 @@ def test_names(body: bytes, match: str) -> None:
 def test_an_unknown_error_of_a_call_without_result_is_no_success() -> None:
     # Passed over, the transaction would be taken for aborted.
     with thrift(field(STRUCT, 9, STOP) + STOP, "abort_txn") as uri:
-        told = refused(
+        message = refused(
             uri, lambda client: client.call("abort_txn", types.AbortTxnRequest(txnid=1)), "field 9"
         )
-    assert "may have been carried out" in told
+    assert "may have been carried out" in message
 
 
 def test_a_call_without_result_has_none() -> None:

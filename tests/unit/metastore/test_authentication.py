@@ -1,4 +1,4 @@
-"""Who we are to a metastore: what is refused before anything is sent, and SASL against a server of bytes."""
+"""Identities for a metastore: settings refused before a byte is sent, and SASL against a server of bytes."""
 
 from __future__ import annotations
 

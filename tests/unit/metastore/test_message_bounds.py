@@ -64,10 +64,10 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_refused(what: str) -> None:
+@pytest.mark.parametrize("case", BROKEN)
+def test_refused(case: str) -> None:
     with pytest.raises(MalformedMessage):
-        decode(Bytes(BROKEN[what] + STOP), types.StorageDescriptor())
+        decode(Bytes(BROKEN[case] + STOP), types.StorageDescriptor())
 
 
 def test_more_values_than_their_bytes_allow() -> None:
@@ -75,9 +75,9 @@ def test_more_values_than_their_bytes_allow() -> None:
     size = 2 * FREE_VALUES
     with pytest.raises(MalformedMessage, match=f"{size} values"):
         decode(Bytes(field(LIST, 1, listing(STRUCT, size, STOP * size)) + STOP), types.StorageDescriptor())
-    found = types.StorageDescriptor()
-    decode(Bytes(field(LIST, 1, listing(STRUCT, 1000, STOP * 1000)) + STOP), found)
-    assert found.cols == [types.FieldSchema()] * 1000
+    descriptor = types.StorageDescriptor()
+    decode(Bytes(field(LIST, 1, listing(STRUCT, 1000, STOP * 1000)) + STOP), descriptor)
+    assert descriptor.cols == [types.FieldSchema()] * 1000
 
 
 def test_nesting_up_to_the_bound_is_skipped() -> None:
@@ -88,16 +88,16 @@ def test_nesting_up_to_the_bound_is_skipped() -> None:
 
 
 def test_empty_containers_of_any_type_are_empty() -> None:
-    found = types.StorageDescriptor()
-    decode(Bytes(field(LIST, 8, listing(0, 0)) + field(MAP, 10, mapping(0, 0, 0)) + STOP), found)
-    assert (found.bucketCols, found.parameters) == ([], {})
+    descriptor = types.StorageDescriptor()
+    decode(Bytes(field(LIST, 8, listing(0, 0)) + field(MAP, 10, mapping(0, 0, 0)) + STOP), descriptor)
+    assert (descriptor.bucketCols, descriptor.parameters) == ([], {})
 
 
 def test_a_known_field_of_another_type_is_unset() -> None:
     # As in every implementation of Thrift: a newer server may have changed it.
-    found = types.StorageDescriptor()
-    decode(Bytes(field(I32, 2, b"\0\0\0\1") + field(STRING, 4, text(b"f")) + STOP), found)
-    assert found == types.StorageDescriptor(outputFormat="f")
+    descriptor = types.StorageDescriptor()
+    decode(Bytes(field(I32, 2, b"\0\0\0\1") + field(STRING, 4, text(b"f")) + STOP), descriptor)
+    assert descriptor == types.StorageDescriptor(outputFormat="f")
 
 
 REPEATED = field(STRING, 2, text(b"first")) + field(STRING, 2, text(b"last")) + field(I32, 2, b"\0\0\0\1")
@@ -108,10 +108,10 @@ BY_LISTS = field(STRUCT, 11, field(MAP, 3, mapping(LIST, STRING, 1, listing(STRI
 @pytest.mark.parametrize("others", [b"", BY_LISTS], ids=["compiled", "python"])
 def test_the_last_of_repeated_fields_counts(others: bytes) -> None:
     """Both decoders agree, so that no check reads another value than its caller."""
-    found = types.StorageDescriptor()
-    decode(Bytes(REPEATED + others + STOP), found)
-    assert found.location == "last"
-    assert (found.skewedInfo is not None) == bool(others)
+    descriptor = types.StorageDescriptor()
+    decode(Bytes(REPEATED + others + STOP), descriptor)
+    assert descriptor.location == "last"
+    assert (descriptor.skewedInfo is not None) == bool(others)
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -143,9 +143,9 @@ def table() -> types.Table:
 @pytest.mark.parametrize("piece", [1, 7, 1 << 16])
 def test_a_message_may_come_in_pieces(piece: int) -> None:
     value = answer(table())
-    found = type(value)()
-    decode_reply(Bytes(reply(value), piece), METHOD, 7, found)
-    assert found == value
+    decoded = type(value)()
+    decode_reply(Bytes(reply(value), piece), METHOD, 7, decoded)
+    assert decoded == value
 
 
 @pytest.mark.parametrize(
@@ -175,18 +175,18 @@ def test_a_fault_is_bounded_too() -> None:
 def test_damaged_answers_are_refused_or_read(seed: int) -> None:
     """Whatever is changed in an answer: a value comes out, or the error for a message that is none."""
     chance = random.Random(seed)
-    whole = reply(answer(table()))
+    message = reply(answer(table()))
     outcomes = set()
     for _ in range(100):
-        damaged = bytearray(whole)
+        damaged = bytearray(message)
         for _ in range(chance.randrange(1, 4)):
             at = chance.randrange(12 + len(METHOD), len(damaged))
             damaged[at : at + chance.randrange(2)] = chance.choice(
                 [b"\xff", b"\x7f\xff\xff\xff", b"\0", b"\x0f", b"\x0d", chance.randbytes(3)]
             )
-        found = type(answer(types.Table()))()
+        decoded = type(answer(types.Table()))()
         try:
-            decode_reply(Bytes(bytes(damaged), chance.choice([1, 16, 1 << 16])), METHOD, 7, found)
+            decode_reply(Bytes(bytes(damaged), chance.choice([1, 16, 1 << 16])), METHOD, 7, decoded)
             outcomes.add("read")
         except (MalformedMessage, EOFError, Fault) as error:
             outcomes.add(type(error).__name__)

@@ -1,4 +1,4 @@
-"""The generated bindings against what real Hive classes say, and what importing them costs."""
+"""The generated bindings agree with real Hive classes, and cost little to import."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SCALARS = {2: "bool", 3: "i8", 4: "double", 6: "i16", 8: "i32", 10: "i64", 11: "
 
 def listed(kind: str) -> Iterator[tuple[str, list[str]]]:
     for line in LISTING.read_text(encoding="utf-8").splitlines():
-        words = line.split()
-        if words[0] == kind:
-            yield words[1], words[2:]
+        tokens = line.split()
+        if tokens[0] == kind:
+            yield tokens[1], tokens[2:]
 
 
 def wire_type(ttype: int, inner: Any) -> str:
@@ -30,8 +30,8 @@ def wire_type(ttype: int, inner: Any) -> str:
     if ttype in SCALARS:
         return SCALARS[ttype]
     parts = inner if ttype == 13 else (inner,)
-    told = [wire_type(*part) if isinstance(part, tuple) else wire_type(part, None) for part in parts]
-    return f"{ {13: 'map', 14: 'set', 15: 'list'}[ttype] }<{','.join(told)}>".replace(" ", "")
+    names = [wire_type(*part) if isinstance(part, tuple) else wire_type(part, None) for part in parts]
+    return f"{ {13: 'map', 14: 'set', 15: 'list'}[ttype] }<{','.join(names)}>".replace(" ", "")
 
 
 def fields(spec: dict[int, tuple[Any, ...]]) -> set[str]:
@@ -42,7 +42,7 @@ def fields(spec: dict[int, tuple[Any, ...]]) -> set[str]:
 
 
 def missing(name: str, expected: list[str], spec: dict[int, tuple[Any, ...]]) -> list[str]:
-    # Hive's class tells of one field only that it is a list of structs.
+    # Hive's class only has of one field that it is a list of structs.
     ours = fields(spec) | {"7:sourceTables:list<struct>"} & set(expected)
     return [f"{name} {field}" for field in expected if field not in ours]
 

@@ -108,7 +108,7 @@ class TestAnswers:
             client.get_catalogs()
         assert client.list_databases() == ["a", "b"]
 
-    def test_an_old_server_is_asked_in_its_own_words(self, peers: Peers, client_of: Clients) -> None:
+    def test_an_old_server_gets_calls_of_its_own_version(self, peers: Peers, client_of: Clients) -> None:
         def old(method: str, args: Any) -> Any:
             return types.Table(dbName=args.dbname, tableName=args.tbl_name)
 
@@ -132,9 +132,9 @@ class TestAnswers:
             )
 
         client = client_of(peers(Thrift(tables)).uri)
-        found = client.get_tables("d", [f"t{i}" for i in range(150)])
-        assert [table.tableName for table in found] == [f"t{i}" for i in range(150)]
-        assert found[99].sd.skewedInfo.skewedColValueLocationMaps == {("1", "a"): "x", ("2", "b"): "y"}
+        read = client.get_tables("d", [f"t{i}" for i in range(150)])
+        assert [table.tableName for table in read] == [f"t{i}" for i in range(150)]
+        assert read[99].sd.skewedInfo.skewedColValueLocationMaps == {("1", "a"): "x", ("2", "b"): "y"}
         assert client.list_databases() == ["still in step"]
 
     def test_a_value_of_the_wrong_type_never_leaves(self, peers: Peers, client_of: Clients) -> None:

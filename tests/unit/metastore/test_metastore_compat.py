@@ -44,9 +44,9 @@ def test_constraints_a_version_does_not_know_are_none() -> None:
         get_check_constraints=lacking,
     )
     request = types.AllTableConstraintsRequest(dbName="d", tblName="t", catName="hive")
-    found = FALLBACKS["get_all_table_constraints"](server, (request,)).allTableConstraints
-    assert [key.pk_name for key in found.primaryKeys] == ["pk"]
-    assert found.checkConstraints == []
+    constraints = FALLBACKS["get_all_table_constraints"](server, (request,)).allTableConstraints
+    assert [key.pk_name for key in constraints.primaryKeys] == ["pk"]
+    assert constraints.checkConstraints == []
 
 
 def test_a_table_with_constraints_is_created_with_them() -> None:

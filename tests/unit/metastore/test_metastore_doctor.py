@@ -1,4 +1,4 @@
-"""What the doctor makes of what a metastore says."""
+"""The doctor's findings from a metastore's answers."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_what_is_wrong_is_named(facts: Facts, name: str, state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told", "state"),
+    ("version", "value", "state"),
     [
         ("4.2.1", None, "warning"),
         ("5.0.0", None, "warning"),
@@ -99,15 +99,15 @@ def test_what_is_wrong_is_named(facts: Facts, name: str, state: str) -> None:
         ("fb303", "false", "ok"),
     ],
 )
-def test_the_cleaner_by_version_and_setting(version: str, told: str | None, state: str) -> None:
+def test_the_cleaner_by_version_and_setting(version: str, value: str | None, state: str) -> None:
     keys = ("hive.txn.use.minhistorywriteid", "hive.compactor.clean.aborts.using.cleaner")
-    settings = {} if told is None else dict.fromkeys(keys, told)
-    found = {one.name: one for one in assess(Facts(version=version, settings=settings))}
-    assert found["cleaner beside transactions"].state == state
-    assert found["cleaner beside aborts"].state == state
+    settings = {} if value is None else dict.fromkeys(keys, value)
+    checks = {check.name: check for check in assess(Facts(version=version, settings=settings))}
+    assert checks["cleaner beside transactions"].state == state
+    assert checks["cleaner beside aborts"].state == state
 
 
-def test_what_is_not_told_is_unknown() -> None:
+def test_missing_settings_are_unknown() -> None:
     states = {finding.name: finding.state for finding in assess(replace(SOUND, settings={}))}
     assert {name for name, state in states.items() if state == "unknown"} == {
         "notification listener",

@@ -1,4 +1,4 @@
-"""Which methods are made twice: looked at one by one."""
+"""Each method that is repeated after an error is examined by itself."""
 
 from __future__ import annotations
 

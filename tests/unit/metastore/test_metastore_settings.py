@@ -20,7 +20,7 @@ from airflow_hive_federation.metastore.grpc_settings import GrpcSettings, grpc_p
 
 
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "endpoint"),
     [
         ("thrift://h", "thrift://h:9083"),
         ("thrift://h:1", "thrift://h:1"),
@@ -32,8 +32,8 @@ from airflow_hive_federation.metastore.grpc_settings import GrpcSettings, grpc_p
         ("grpc+tls://[::1]:9", "grpc+tls://[::1]:9"),
     ],
 )
-def test_uris(uri: str, told: str) -> None:
-    assert str(MetastoreSettings(uris=(uri,)).endpoints()[0]) == told
+def test_uris(uri: str, endpoint: str) -> None:
+    assert str(MetastoreSettings(uris=(uri,)).endpoints()[0]) == endpoint
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_grpc_means_tls_except_on_this_machine(uri: str, others: dict[str, Any],
 
 
 @pytest.mark.parametrize(
-    ("others", "told"),
+    ("others", "message"),
     [
         ({"uris": ("thrift://h",), "grpc": GrpcSettings(audience="x")}, "no URI is grpc://"),
         ({"tls": TlsSettings(), "grpc": GrpcSettings(plaintext=True)}, "do without TLS"),
@@ -99,8 +99,8 @@ def test_grpc_means_tls_except_on_this_machine(uri: str, others: dict[str, Any],
     ],
     ids=["no_uri", "tls_and_plain", "no_verification", "token_in_plain", "kerberos"],
 )
-def test_what_grpc_does_not_carry_is_refused(others: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told) as caught:
+def test_what_grpc_does_not_carry_is_refused(others: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
         MetastoreSettings(**{"uris": ("grpc://h",), **others})
     assert "s3cret" not in str(caught.value)
 

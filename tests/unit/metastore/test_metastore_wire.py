@@ -125,8 +125,8 @@ def test_text_that_is_no_utf_8_survives() -> None:
 
 
 def test_not_a_number_has_a_name() -> None:
-    told = to_json(types.DoubleColumnStatsData(lowValue=float("nan"), highValue=float("inf")))
-    assert told == {"lowValue": "NaN", "highValue": "Infinity"}
+    document = to_json(types.DoubleColumnStatsData(lowValue=float("nan"), highValue=float("inf")))
+    assert document == {"lowValue": "NaN", "highValue": "Infinity"}
 
 
 def test_fields_of_a_newer_server_are_skipped() -> None:
@@ -136,9 +136,9 @@ def test_fields_of_a_newer_server_are_skipped() -> None:
 
 @pytest.mark.parametrize("cut", range(0, 40, 3))
 def test_bytes_cut_short_are_refused(cut: int) -> None:
-    whole = to_bytes(types.FieldSchema(name="a name", type="string", comment="a comment"))
+    encoded = to_bytes(types.FieldSchema(name="a name", type="string", comment="a comment"))
     with pytest.raises(WireFormatError, match="no whole FieldSchema"):
-        from_bytes(types.FieldSchema, whole[:cut])
+        from_bytes(types.FieldSchema, encoded[:cut])
 
 
 @pytest.mark.parametrize(

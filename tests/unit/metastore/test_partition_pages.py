@@ -17,7 +17,7 @@ from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, partitio
 
 
 def held(page: Page, names: list[str], read: Callable[[str], object]) -> list[str]:
-    """What a metastore answers that orders values as ``read`` makes them."""
+    """Return the answer of a metastore that orders values as ``read`` makes them."""
     match = re.fullmatch(r"(\w+) >= (\S+) and \1 <= (\S+)", page.condition)
     assert match
     key, low, high = match[1], read(match[2].strip("'")), read(match[3].strip("'"))
@@ -34,18 +34,18 @@ def test_a_page_has_what_its_condition_holds_for(kind: str, read: Callable[[str]
     rng = random.Random(3)
     names = [f"year={rng.randrange(3)}/n={rng.randrange(-500, 500)}" for _ in range(3000)]
     names = list(dict.fromkeys(names))
-    found = list(pages([("year", "int"), ("n", kind)], names, 100))
-    assert sorted(name for page in found for name in page.names) == sorted(names)
-    assert all(len(page.names) <= 100 for page in found)
-    assert len(found) < len(names) / 80
-    for page in found:
+    made = list(pages([("year", "int"), ("n", kind)], names, 100))
+    assert sorted(name for page in made for name in page.names) == sorted(names)
+    assert all(len(page.names) <= 100 for page in made)
+    assert len(made) < len(names) / 80
+    for page in made:
         assert sorted(held(page, names, read)) == sorted(page.names)
 
 
 def test_more_than_a_page_of_one_value_stay_together() -> None:
     names = [f"a=x/b={number}" for number in range(10)] + ["a=y/b=1"]
-    found = list(pages([("a", "string"), ("b", "decimal(3,0)")], names, 4))
-    assert [(len(page.names), page.condition) for page in found] == [
+    made = list(pages([("a", "string"), ("b", "decimal(3,0)")], names, 4))
+    assert [(len(page.names), page.condition) for page in made] == [
         (10, "a >= 'x' and a <= 'x'"),
         (1, "a >= 'y' and a <= 'y'"),
     ]
@@ -58,7 +58,7 @@ def test_equal_numbers_are_in_one_page_however_they_are_written() -> None:
 
 @pytest.mark.parametrize("value", [DEFAULT_PARTITION, "it's", 'say "x"', "back\\slash", "tab\t"])
 def test_values_that_no_condition_can_name_go_by_name(value: str) -> None:
-    names = [partition_name(["a"], [one]) for one in ("x", value, "y")]
+    names = [partition_name(["a"], [text]) for text in ("x", value, "y")]
     assert list(pages([("a", "string")], names, 2)) == [
         Page(names=[names[0], names[2]], condition="a >= 'x' and a <= 'y'"),
         Page(names=[names[1]]),

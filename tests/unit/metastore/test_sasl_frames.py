@@ -62,10 +62,10 @@ NEGOTIATIONS = {
 }
 
 
-@pytest.mark.parametrize("what", NEGOTIATIONS)
-def test_a_negotiation(what: str) -> None:
+@pytest.mark.parametrize("case", NEGOTIATIONS)
+def test_a_negotiation(case: str) -> None:
     with pytest.raises(ForeignProtocol) as caught:
-        channel(NEGOTIATIONS[what])
+        channel(NEGOTIATIONS[case])
     assert PASSWORD not in str(caught.value)
 
 
@@ -150,11 +150,11 @@ def test_a_refusal_is_a_line_without_our_password(status: int) -> None:
     text = f"no\x1b[2J\n{PASSWORD} is wrong".encode() + b"\xff" + b"x" * 100_000
     with pytest.raises(MetastoreAuthenticationError) as caught:
         channel(message(status, text))
-    said = str(caught.value)
-    assert "*** is wrong" in said
-    assert PASSWORD not in said
-    assert said.isprintable()
-    assert len(said) < 1000
+    shown = str(caught.value)
+    assert "*** is wrong" in shown
+    assert PASSWORD not in shown
+    assert shown.isprintable()
+    assert len(shown) < 1000
 
 
 def test_random_bytes_are_typed_errors() -> None:
@@ -163,12 +163,12 @@ def test_random_bytes_are_typed_errors() -> None:
     chance = random.Random(seed)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(3000):
-        whole = bytearray(message(2, b"challenge") + COMPLETE + frame(b"answer") + frame(b"more"))
+        conversation = bytearray(message(2, b"challenge") + COMPLETE + frame(b"answer") + frame(b"more"))
         for _ in range(chance.randrange(1, 6)):
-            at = chance.randrange(len(whole))
-            whole[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(5))
+            at = chance.randrange(len(conversation))
+            conversation[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(5))
         try:
-            made = channel(bytes(whole))
+            made = channel(bytes(conversation))
             for _ in range(20):
                 made.receive(7, Deadline(60))
         except (ForeignProtocol, MetastoreAuthenticationError, ConnectionError):

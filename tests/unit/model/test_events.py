@@ -46,10 +46,10 @@ def parse_event(raw: Any) -> ev.Event:
 
 
 def of_type(kind: str) -> list[ev.Event]:
-    return [parse_event(wire(one)) for one in CAPTURED if one["eventType"] == kind]
+    return [parse_event(wire(event)) for event in CAPTURED if event["eventType"] == kind]
 
 
-@pytest.mark.parametrize("values", CAPTURED, ids=lambda one: f"{one['eventId']}-{one['eventType']}")
+@pytest.mark.parametrize("values", CAPTURED, ids=lambda event: f"{event['eventId']}-{event['eventType']}")
 def test_every_captured_event_is_known_in_both_formats(values: dict[str, Any]) -> None:
     event = parse_event(wire(values))
     assert not isinstance(event, ev.UnknownEvent)
@@ -57,7 +57,7 @@ def test_every_captured_event_is_known_in_both_formats(values: dict[str, Any]) -
     assert parse_event(wire(values, zipped=True)) == event
 
 
-def test_renames_and_truncations_are_told_from_other_alterations() -> None:
+def test_renames_and_truncations_are_distinguished_from_other_alterations() -> None:
     altered = [event for event in of_type("ALTER_TABLE") if isinstance(event, ev.TableAltered)]
     renamed = [event for event in altered if event.renamed]
     assert [(event.old_table, event.table) for event in renamed] == [("t", "t2")]
@@ -82,6 +82,38 @@ def test_partitions_that_are_gone_are_named() -> None:
     assert altered.gone == ("k=a b/l=c%3Dd",)
 
 
+def test_partitions_that_were_changed_are_named() -> None:
+    changed = [
+        event
+        for event_type in ("ADD_PARTITION", "ALTER_PARTITIONS", "ALTER_PARTITION", "DROP_PARTITION")
+        for event in of_type(event_type)
+        if isinstance(event, ev.PartitionsChanged)
+    ]
+    assert [event.named for event in changed] == [
+        ("d=b", "d=a"),
+        ("d=a", "d=b"),
+        ("d=a",),
+        ("d=c", "d=e"),
+        ("d=e",),
+    ]
+    unnamed = parse_event(made("ALTER_PARTITIONS", {}))
+    assert isinstance(unnamed, ev.PartitionsChanged)
+    assert unnamed.named is None
+
+
+def test_statistics_name_their_partition() -> None:
+    (described,) = of_type("UPDATE_PART_COL_STAT_EVENT")
+    (of_table,) = of_type("UPDATE_TBL_COL_STAT_EVENT")
+    deleted = parse_event(made("DELETE_PART_COL_STAT_EVENT", {}))
+    assert isinstance(described, ev.StatisticsChanged)
+    assert isinstance(of_table, ev.StatisticsChanged)
+    assert isinstance(deleted, ev.StatisticsChanged)
+    assert (described.named, of_table.named, deleted.named) == (("d=b",), (), None)
+    without = parse_event(made("UPDATE_PART_COL_STAT_EVENT", {"partVals": ["b"]}))
+    assert isinstance(without, ev.StatisticsChanged)
+    assert without.named is None
+
+
 @pytest.mark.parametrize(("flag", "truncated"), [("true", ("k=a b/l=c",)), ("false", ())])
 def test_partitions_that_were_truncated_are_named(flag: str, truncated: tuple[str, ...]) -> None:
     message = {"partitions": [{"k": "a b", "L": "c"}], "isTruncateOp": flag}
@@ -89,9 +121,9 @@ def test_partitions_that_were_truncated_are_named(flag: str, truncated: tuple[st
     assert isinstance(event, ev.PartitionsChanged)
     assert (event.truncated, event.gone) == (truncated, ())
     partition = json.dumps({"1": {"lst": ["str", 2, "a b", "c"]}})
-    one = {"keyValues": {"k": "a b", "L": "c"}, "isTruncateOp": flag}
+    common = {"keyValues": {"k": "a b", "L": "c"}, "isTruncateOp": flag}
     both = {"partitionObjBeforeJson": partition, "partitionObjAfterJson": partition}
-    event = parse_event(made("ALTER_PARTITION", {**one, **both}))
+    event = parse_event(made("ALTER_PARTITION", {**common, **both}))
     assert isinstance(event, ev.PartitionsChanged)
     assert (event.truncated, event.gone) == (truncated, ())
 
@@ -128,8 +160,8 @@ def test_a_foreign_key_belongs_to_the_table_that_has_it() -> None:
 
 
 def test_functions_by_either_message() -> None:
-    found = [*of_type("CREATE_FUNCTION"), *of_type("DROP_FUNCTION")]
-    assert {event.function for event in found if isinstance(event, ev.FunctionEvent)} == {"shout"}
+    events = [*of_type("CREATE_FUNCTION"), *of_type("DROP_FUNCTION")]
+    assert {event.function for event in events if isinstance(event, ev.FunctionEvent)} == {"shout"}
 
 
 def test_types_that_no_statement_wrote_here() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.acid.markers import _says_compacted
+from airflow_hive_federation.acid.markers import _is_marked_compacted
 from airflow_hive_federation.errors import (
     AcidFormatError,
     ConfigurationError,
@@ -81,7 +81,7 @@ ASKED: dict[str, tuple[type[HiveFederationError], Callable[[Path], Any]]] = {
     ),
     "a marker of Hive's": (
         AcidFormatError,
-        of_file("_metadata_acid", lambda uri: _says_compacted(f"{uri}/_metadata_acid", None)),
+        of_file("_metadata_acid", lambda uri: _is_marked_compacted(f"{uri}/_metadata_acid", None)),
     ),
     "a fence's ticket": (DumpCorruptError, of_file(TICKET, lambda uri: fence_of(f"{uri}/plan"))),
     "a copy plan": (
@@ -95,9 +95,9 @@ ASKED: dict[str, tuple[type[HiveFederationError], Callable[[Path], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("what", ASKED)
-def test_is_a_typed_error(what: str, tmp_path: Path) -> None:
-    kind, ask = ASKED[what]
+@pytest.mark.parametrize("case", ASKED)
+def test_is_a_typed_error(case: str, tmp_path: Path) -> None:
+    kind, ask = ASKED[case]
     with pytest.raises(kind):
         ask(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Guards of readers that say what is wrong, where a later fault would say something else or nothing."""
+"""Guards of readers name the fault, where a later error would name another one or none."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _WHOLE = gzip.compress(b'{"table":"t"}' * 100, mtime=0)
     ],
     ids=["list", "string", "no Base64", "no gzip", "cut off", "damaged"],
 )
-def test_a_message_that_cannot_be_unpacked_says_why(message: str, packing: str, why: str) -> None:
+def test_a_message_that_cannot_be_unpacked_has_a_reason(message: str, packing: str, why: str) -> None:
     raw = NotificationEvent(
         eventId=7, eventTime=0, eventType="CREATE_TABLE", dbName="d", tableName="t", message=message
     )
     raw.messageFormat = packing
-    found: Any = events.read_event(raw)
-    assert isinstance(found, events.UnreadableEvent)
-    assert why in found.reason
+    event: Any = events.read_event(raw)
+    assert isinstance(event, events.UnreadableEvent)
+    assert why in event.reason
 
 
 @pytest.mark.parametrize("end", [b"", b"\x03ORC\x03", b"PAR1", b"\x08\x01OXC\x05", b"ORC\xff"])

@@ -66,9 +66,9 @@ def crossed(made: Any) -> list[str]:
         if isinstance(value, dict):
             return [
                 *filter(is_side_parameter, value),
-                *(one for part in value.values() for one in walk(part)),
+                *(key for part in value.values() for key in walk(part)),
             ]
-        return [one for part in value for one in walk(part)] if isinstance(value, list) else []
+        return [key for part in value for key in walk(part)] if isinstance(value, list) else []
 
     return walk(to_json(made))
 

@@ -27,18 +27,18 @@ VALUES = st.recursive(
 
 
 def written(value: Any, space: str = "") -> str:
-    """What ``TJSONProtocol`` writes."""
+    """Return the text that ``TJSONProtocol`` writes."""
     if isinstance(value, dict):
-        pairs = (f"{written(key, space)}{space}:{written(one, space)}" for key, one in value.items())
+        pairs = (f"{written(key, space)}{space}:{written(member, space)}" for key, member in value.items())
         return "{" + space + f"{space},".join(pairs) + space + "}"
     if isinstance(value, list | tuple):
-        return "[" + space + f",{space}".join(written(one, space) for one in value) + space + "]"
+        return "[" + space + f",{space}".join(written(element, space) for element in value) + space + "]"
     return json.dumps(value)
 
 
 def test_keys_that_are_lists_become_tuples() -> None:
-    found = thrift_json.loads(SKEWED)["3"]["map"][3]
-    assert found == {
+    decoded = thrift_json.loads(SKEWED)["3"]["map"][3]
+    assert decoded == {
         ("str", 2, "1", "b"): "file:/w/p/d=x/k=1/v=b",
         ("str", 2, "484", "a"): "file:/w/p/d=x/k=484/v=a",
     }

@@ -215,13 +215,13 @@ def view(expanded: str, original: str | None = None, **parameters: str) -> types
 
 
 def test_of_hive_the_original_text_follows_or_is_replaced() -> None:
-    one = view("SELECT `t`.`1a` FROM `sales`.`t`", "SELECT 1a FROM sales.t")
-    rewrite_view(one, THERE)
-    assert one.viewOriginalText == "SELECT 1a FROM far.t"
+    definition = view("SELECT `t`.`1a` FROM `sales`.`t`", "SELECT 1a FROM sales.t")
+    rewrite_view(definition, THERE)
+    assert definition.viewOriginalText == "SELECT 1a FROM far.t"
     # Hive takes the quotes away that this one needs.
-    one = view("SELECT `t`.`2` FROM `sales`.`2`", "SELECT t.2 FROM sales.2")
-    rewrite_view(one, THERE)
-    assert one.viewOriginalText == one.viewExpandedText == "SELECT `t`.`2` FROM `far`.`2`"
+    definition = view("SELECT `t`.`2` FROM `sales`.`2`", "SELECT t.2 FROM sales.2")
+    rewrite_view(definition, THERE)
+    assert definition.viewOriginalText == definition.viewExpandedText == "SELECT `t`.`2` FROM `far`.`2`"
 
 
 def sparks(text: str, database: str = "sales", **more: str) -> types.Table:
@@ -245,10 +245,12 @@ def test_names_that_a_view_of_spark_reads_are_those_of_a_text_that_is_certain() 
 
 
 def test_of_spark_the_namespace_follows() -> None:
-    one = sparks("select t.a from t join sales.u using (a)")
-    rewrite_view(one, THERE)
-    assert one.viewExpandedText == one.viewOriginalText == "select t.a from t join far.u using (a)"
-    assert one.parameters["view.catalogAndNamespace.part.1"] == "far"
+    definition = sparks("select t.a from t join sales.u using (a)")
+    rewrite_view(definition, THERE)
+    assert (
+        definition.viewExpandedText == definition.viewOriginalText == "select t.a from t join far.u using (a)"
+    )
+    assert definition.parameters["view.catalogAndNamespace.part.1"] == "far"
     elsewhere = sparks("select a from orders join sales.orders o using (a)", "other")
     rewrite_view(elsewhere, THERE)
     assert elsewhere.viewExpandedText == "select a from orders join far.new o using (a)"
@@ -259,7 +261,7 @@ def test_of_spark_the_namespace_follows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "reason"),
+    ("definition", "reason"),
     [
         (sparks("select a from identifier('sales.t')"), "names of strings"),
         (sparks('select "a" from t', **{
@@ -267,10 +269,10 @@ def test_of_spark_the_namespace_follows() -> None:
         (view("select 1", **{"view.catalogAndNamespace.numParts": "2"}), "incomplete"),
     ],
 )  # fmt: skip
-def test_of_spark_what_is_not_certain_stays_out(one: Any, reason: str) -> None:
-    assert reason in (reason_to_leave_out(one, THERE) or "")
+def test_of_spark_what_is_not_certain_stays_out(definition: Any, reason: str) -> None:
+    assert reason in (reason_to_leave_out(definition, THERE) or "")
     with pytest.raises(DumpCorruptError, match=reason):
-        rewrite_view(one, THERE)
+        rewrite_view(definition, THERE)
 
 
 def trinos(**definition: Any) -> types.Table:
@@ -278,25 +280,29 @@ def trinos(**definition: Any) -> types.Table:
     return view("/* Presto View */", f"/* Presto View: {encoded} */", presto_view="true")
 
 
-def decoded(one: Any) -> Any:
-    return json.loads(base64.b64decode(one.viewOriginalText.split(" ")[3]))
+def decoded(definition: Any) -> Any:
+    return json.loads(base64.b64decode(definition.viewOriginalText.split(" ")[3]))
 
 
 def test_of_trino_the_encoded_definition_follows() -> None:
     path = [{"catalogName": "hive", "schemaName": "sales"}, {"catalogName": "tpch", "schemaName": "sales"}]
-    one = trinos(originalSql='SELECT "ä" FROM orders', catalog="hive", schema="sales", path=path, columns=[])
-    before = one.viewOriginalText
-    rewrite_view(one, THERE)
-    assert decoded(one) == {
+    definition = trinos(
+        originalSql='SELECT "ä" FROM orders', catalog="hive", schema="sales", path=path, columns=[]
+    )
+    before = definition.viewOriginalText
+    rewrite_view(definition, THERE)
+    assert decoded(definition) == {
         "originalSql": 'SELECT "ä" FROM new "orders"',
         "catalog": "hive",
         "schema": "far",
         "path": [{"catalogName": "hive", "schemaName": "far"}, path[1]],
         "columns": [],
     }
-    assert one.viewExpandedText == "/* Presto View */"
-    rewrite_view(one, BACK)
-    assert text_claim(one) == text_claim(types.Table(viewOriginalText=before, parameters=one.parameters))
+    assert definition.viewExpandedText == "/* Presto View */"
+    rewrite_view(definition, BACK)
+    assert text_claim(definition) == text_claim(
+        types.Table(viewOriginalText=before, parameters=definition.parameters)
+    )
     elsewhere = trinos(originalSql="SELECT 1 FROM nation", catalog="tpch", schema="tiny")
     before = elsewhere.viewOriginalText
     rewrite_view(elsewhere, THERE)
@@ -304,7 +310,7 @@ def test_of_trino_the_encoded_definition_follows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "reason"),
+    ("definition", "reason"),
     [
         (view("", "/* Presto View: !! */", presto_view="true"), "not a view as Trino encodes it"),
         (view("", "/* Presto Materialized View: e30= */", presto_view="true"), "materialized"),
@@ -314,8 +320,8 @@ def test_of_trino_the_encoded_definition_follows() -> None:
         (trinos(originalSql="SELECT (1 FROM sales.t", catalog="hive", schema="sales"), "cannot be parsed"),
     ],
 )
-def test_of_trino_what_is_not_certain_stays_out(one: Any, reason: str) -> None:
-    assert reason in (reason_to_leave_out(one, THERE) or "")
+def test_of_trino_what_is_not_certain_stays_out(definition: Any, reason: str) -> None:
+    assert reason in (reason_to_leave_out(definition, THERE) or "")
 
 
 def test_quotes_and_case_make_no_difference_between_views() -> None:
@@ -368,20 +374,20 @@ def lines_run(sql: str) -> int:
 
 
 def test_a_call_below_many_dots_is_named() -> None:
-    found = view_text.names_read("SELECT x" + ".a" * 3000 + ", sales.f(1) FROM sales.t", HIVE)
-    assert found.functions == {("sales", "f")}
-    assert found.tables == {("sales", "t")}
+    names = view_text.names_read("SELECT x" + ".a" * 3000 + ", sales.f(1) FROM sales.t", HIVE)
+    assert names.functions == {("sales", "f")}
+    assert names.tables == {("sales", "t")}
 
 
 def test_names_of_another_catalog_stay_where_they_were() -> None:
     """A view that Spark made while another catalog was current means that by names of two parts."""
     where = {"numParts": "2", "part.0": "lake", "part.1": "sales"}
-    found = types.Table(
+    table = types.Table(
         tableName="v",
         tableType="VIRTUAL_VIEW",
         parameters={f"view.catalogAndNamespace.{key}": value for key, value in where.items()},
         viewExpandedText="SELECT 1 FROM sales.t",
         viewOriginalText="SELECT 1 FROM sales.t",
     )
-    assert "lake.sales" in (reason_to_leave_out(found, THERE) or "")
-    assert read_by_view(found).elsewhere == {("lake", "t")}
+    assert "lake.sales" in (reason_to_leave_out(table, THERE) or "")
+    assert read_by_view(table).elsewhere == {("lake", "t")}

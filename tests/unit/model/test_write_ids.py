@@ -31,7 +31,7 @@ def test_malformed_text_is_refused(text: str) -> None:
 
 
 def test_what_the_metastore_sends() -> None:
-    # Bit i, lowest bit of the first byte first, tells that invalid id i is aborted.
+    # Bit i, lowest bit of the first byte first, marks invalid id i as aborted.
     ids = ValidWriteIds.of(
         "db.t", high_watermark=20, invalid_ids=[2, 4, 6, 8, 10, 12, 14, 16, 18], aborted_bits=b"\x05\x01"
     )
@@ -42,7 +42,7 @@ def test_what_the_metastore_sends() -> None:
 
 def test_visibility() -> None:
     ids = ValidWriteIds.parse("db.t:9:7:7:2,5")
-    assert [one for one in range(1, 12) if ids.is_valid(one)] == [1, 3, 4, 6, 8, 9]
+    assert [write_id for write_id in range(1, 12) if ids.is_valid(write_id)] == [1, 3, 4, 6, 8, 9]
     assert ids.range_state(3, 4) is RangeState.ALL
     assert ids.range_state(4, 6) is RangeState.SOME
     assert ids.range_state(7, 7) is RangeState.NONE
@@ -57,7 +57,7 @@ def test_cut() -> None:
     ids = ValidWriteIds.parse("db.t:9:7:7:2,8")
     assert ids.cut(6).text() == f"db.t:6:{UNBOUNDED}::2"
     assert ids.cut(7).text() == "db.t:7:7:7:2"
-    with pytest.raises(ConfigurationError, match="says nothing about 10"):
+    with pytest.raises(ConfigurationError, match="does not cover 10"):
         ids.cut(10)
 
 
@@ -78,16 +78,16 @@ def test_a_compactor_stops_below_the_lowest_open_id() -> None:
 def test_ranges_agree_with_single_ids(
     top: int, open_ids: set[int], aborted: set[int], low: int, width: int
 ) -> None:
-    open_ids = {one for one in open_ids - aborted if one <= top}
+    open_ids = {open_id for open_id in open_ids - aborted if open_id <= top}
     ids = ValidWriteIds(
         high_watermark=top,
         open_ids=tuple(sorted(open_ids)),
-        aborted_ids=tuple(sorted(one for one in aborted if one <= top)),
+        aborted_ids=tuple(sorted(aborted_id for aborted_id in aborted if aborted_id <= top)),
         min_open_id=min(open_ids, default=None),
         table="d.t",
     )
     assert ValidWriteIds.parse(ids.text()) == ids
-    valid = [ids.is_valid(one) for one in range(low, low + width + 1)]
+    valid = [ids.is_valid(write_id) for write_id in range(low, low + width + 1)]
     expected = RangeState.ALL if all(valid) else RangeState.SOME if any(valid) else RangeState.NONE
     # Hive's shortcut: with the first exception above the range, what is above the watermark counts as valid.
     if not (low <= top and ids.invalid_ids and ids.invalid_ids[0] > low + width):

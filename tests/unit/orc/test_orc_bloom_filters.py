@@ -78,14 +78,14 @@ def test_delete_events_and_columns_of_others_get_none() -> None:
 
 @pytest.mark.parametrize("compression", ["zlib", "uncompressed"])
 def test_each_row_group_has_a_filter_with_all_of_its_values(compression: str) -> None:
-    """What pyarrow writes for the same columns alone, in files that its reader and ours read."""
+    """pyarrow writes the same filters for the same columns alone, in files that its reader and ours read."""
     count = 25_000
     numbers = np.random.default_rng(7).integers(-(2**40), 2**40, count)
     rows = pa.table(
         {
             "x": pa.array([[1]] * count),
             "id": numbers,
-            "name": pa.array([None if one % 9 == 0 else f"ä{one}" for one in numbers]),
+            "name": pa.array([None if number % 9 == 0 else f"ä{number}" for number in numbers]),
             "z": numbers // 2,
         }
     )
@@ -100,34 +100,34 @@ def test_each_row_group_has_a_filter_with_all_of_its_values(compression: str) ->
 
     codec = compression
     streams = Streams.of(stripe.body, stripe.lengths, lambda footer: inflated(footer, codec))
-    found = {one.column: one for one in streams.streams if one.kind == BLOOM_FILTER}
-    assert sorted(found) == [3, 4]
+    by_column = {stream.column: stream for stream in streams.streams if stream.kind == BLOOM_FILTER}
+    assert sorted(by_column) == [3, 4]
     # They lie in the stripe's index, behind the row index of their column.
-    kinds = [one.kind for one in streams.streams]
+    kinds = [stream.kind for stream in streams.streams]
     assert [kinds[kinds.index(BLOOM_FILTER) - 1], kinds.count(BLOOM_FILTER)] == [ROW_INDEX, 2]
-    in_index = [one for one in streams.streams if one.kind in {ROW_INDEX, BLOOM_FILTER}]
+    in_index = [stream for stream in streams.streams if stream.kind in {ROW_INDEX, BLOOM_FILTER}]
     assert in_index == streams.streams[: len(in_index)]
-    assert sum(len(one.content) for one in in_index) == stripe.lengths[0]
-    assert [number_of(fields_of(one), 3) for one in streams.encodings] == [0, 0, 0, 1, 1, 0]
-    by_hash = _filters(inflated(bytes(found[3].content), codec))
+    assert sum(len(stream.content) for stream in in_index) == stripe.lengths[0]
+    assert [number_of(fields_of(encoding), 3) for encoding in streams.encodings] == [0, 0, 0, 1, 1, 0]
+    by_hash = _filters(inflated(bytes(by_column[3].content), codec))
     assert len(by_hash) == 3
     for group, (functions, bits) in enumerate(by_hash):
-        values = [int(one) for one in numbers[group * 10_000 : (group + 1) * 10_000]]
-        assert all(_has(bits, functions, _hash_of_long(one)) for one in values)
+        values = [int(number) for number in numbers[group * 10_000 : (group + 1) * 10_000]]
+        assert all(_has(bits, functions, _hash_of_long(value)) for value in values)
         others = np.random.default_rng(8).integers(2**41, 2**42, 2_000)
-        assert sum(_has(bits, functions, _hash_of_long(int(one))) for one in others) < 200
+        assert sum(_has(bits, functions, _hash_of_long(int(number))) for number in others) < 200
 
 
 def _filters(stream: bytes) -> Sequence[tuple[int, bytes]]:
-    messages = [fields_of(one) for one in all_of(fields_of(stream), 1)]
-    return [(number_of(one, 1), all_of(one, 3)[0]) for one in messages]
+    messages = [fields_of(message) for message in all_of(fields_of(stream), 1)]
+    return [(number_of(message, 1), all_of(message, 3)[0]) for message in messages]
 
 
 def _hash_of_long(value: int) -> int:
     """``BloomFilter.getLongHash`` of Java's ORC, in signed arithmetic of 64 bits."""
 
-    def signed(one: int) -> int:
-        return (one + 2**63) % 2**64 - 2**63
+    def signed(number: int) -> int:
+        return (number + 2**63) % 2**64 - 2**63
 
     key = signed(~value + (value << 21))
     key ^= key >> 24

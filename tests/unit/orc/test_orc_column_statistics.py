@@ -24,16 +24,16 @@ _DOUBLES, _STRINGS, _DECIMALS, _TIMESTAMPS = 3, 4, 6, 9
 
 def column(count: int, kind: int, *fields: tuple[int, int, Any]) -> bytes:
     """A ``ColumnStatistics``; of no kind without fields."""
-    told = [(kind, BYTES, message_of(list(fields)))] if fields else []
-    return message_of([(1, VARINT, count), *told, (10, VARINT, 0)])
+    typed = [(kind, BYTES, message_of(list(fields)))] if fields else []
+    return message_of([(1, VARINT, count), *typed, (10, VARINT, 0)])
 
 
 def merged(kind: int, *parts: bytes) -> list[Any] | None:
-    """What the merged statistics say of a kind."""
-    (one,) = merged_statistics([[part] for part in parts])
-    assert number_of(fields_of(one), 1) == sum(number_of(fields_of(part), 1) for part in parts)
-    found = all_of(fields_of(one), kind)
-    return fields_of(found[0]) if found else None
+    """Return the fields of a kind in the merged statistics."""
+    (statistics,) = merged_statistics([[part] for part in parts])
+    assert number_of(fields_of(statistics), 1) == sum(number_of(fields_of(part), 1) for part in parts)
+    fields = all_of(fields_of(statistics), kind)
+    return fields_of(fields[0]) if fields else None
 
 
 def doubles(low: float | None, high: float | None, total: float) -> list[tuple[int, int, bytes]]:
@@ -48,7 +48,7 @@ def timestamps(low: int, high: int) -> list[tuple[int, int, int]]:
 
 def texts(low: bytes | None, high: bytes | None) -> list[tuple[int, int, Any]]:
     ends: list[tuple[int, int, Any]] = [(1, BYTES, low), (2, BYTES, high), (3, VARINT, zigzag(4))]
-    return [one for one in ends if one[2] is not None]
+    return [value for value in ends if value[2] is not None]
 
 
 def test_a_part_without_a_kind_leaves_it_out() -> None:
@@ -62,12 +62,12 @@ def test_a_part_without_a_kind_leaves_it_out() -> None:
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_part_without_bounds_leaves_them_out(order: int) -> None:
     nan = float("nan")
-    one, other = column(2, _DOUBLES, *doubles(None, None, nan)), column(2, _DOUBLES, *doubles(1, 2, 3))
-    assert [field[0] for field in merged(_DOUBLES, *[one, other][::order]) or ()] == [3]
-    one, other = column(2, _STRINGS, *texts(None, None)), column(2, _STRINGS, *texts(b"a", b"b"))
-    assert [field[0] for field in merged(_STRINGS, *[one, other][::order]) or ()] == [3]
-    one, other = column(2, _STRINGS, *texts(b"a", None)), column(2, _STRINGS, *texts(b"a", b"b"))
-    assert [field[0] for field in merged(_STRINGS, *[one, other][::order]) or ()] == [3]
+    first, other = column(2, _DOUBLES, *doubles(None, None, nan)), column(2, _DOUBLES, *doubles(1, 2, 3))
+    assert [field[0] for field in merged(_DOUBLES, *[first, other][::order]) or ()] == [3]
+    first, other = column(2, _STRINGS, *texts(None, None)), column(2, _STRINGS, *texts(b"a", b"b"))
+    assert [field[0] for field in merged(_STRINGS, *[first, other][::order]) or ()] == [3]
+    first, other = column(2, _STRINGS, *texts(b"a", None)), column(2, _STRINGS, *texts(b"a", b"b"))
+    assert [field[0] for field in merged(_STRINGS, *[first, other][::order]) or ()] == [3]
 
 
 def test_also_step_by_step() -> None:
@@ -86,4 +86,4 @@ def test_sums_of_decimals_are_exact_or_left_out() -> None:
         merged(_DECIMALS, decimals(value), decimals(value)) or ()
     )
     greatest = b"9" * 38
-    assert [one[0] for one in merged(_DECIMALS, decimals(greatest), decimals(greatest)) or ()] == [1, 2]
+    assert [field[0] for field in merged(_DECIMALS, decimals(greatest), decimals(greatest)) or ()] == [1, 2]

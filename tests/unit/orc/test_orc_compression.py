@@ -29,12 +29,15 @@ def values(chance: np.random.Generator, count: int) -> dict[str, pa.Array]:
     numbers = chance.integers(-(2**31), 2**31 - 1, count)
     # Few of them are long: these are left to pyarrow, others are made (test_orc_whole_numbers.py).
     skewed = np.where(numbers % 50 == 0, numbers, numbers % 100)
-    few = [f"v{one}" for one in chance.integers(0, 500, count)]
-    texts = [f"v{one}" * 3 for one in chance.integers(0, 10**9, count)]
-    prices = [Decimal(int(one)) / 100 for one in chance.integers(-(10**15), 10**15, count)]
-    lists = [[int(one)] * (one % 4) for one in numbers]
-    maps = [[(f"k{one}", int(one))] * (one % 2) for one in numbers]
-    structs = [{"a": int(one) if one % 3 else None, "b": None if one % 7 else {"c": "x"}} for one in numbers]
+    few = [f"v{number}" for number in chance.integers(0, 500, count)]
+    texts = [f"v{number}" * 3 for number in chance.integers(0, 10**9, count)]
+    prices = [Decimal(int(number)) / 100 for number in chance.integers(-(10**15), 10**15, count)]
+    lists = [[int(number)] * (number % 4) for number in numbers]
+    maps = [[(f"k{number}", int(number))] * (number % 2) for number in numbers]
+    structs = [
+        {"a": int(number) if number % 3 else None, "b": None if number % 7 else {"c": "x"}}
+        for number in numbers
+    ]
     return {
         "boolean": pa.array(numbers % 2 == 0),
         "tinyint": pa.array(numbers % 100, pa.int8()),
@@ -102,8 +105,8 @@ def by_arrow(rows: pa.Table, codec: str) -> bytes:
 @pytest.mark.parametrize("count", [500, 10_000, 45_001])
 def test_they_are_pyarrows_byte_for_byte(codec: str, count: int) -> None:
     rows = left_to_pyarrow(table(count, count))
-    whole = {"boolean", "tinyint", "smallint", "int", "bigint", "string", "date", "timestamp", "local", "map"}
-    assert whole | {f"{name} 0.2" for name in whole} < set(rows.column_names)
+    plain = {"boolean", "tinyint", "smallint", "int", "bigint", "string", "date", "timestamp", "local", "map"}
+    assert plain | {f"{name} 0.2" for name in plain} < set(rows.column_names)
     (stripe,) = encode(rows, codec)
     # Without what is hidden in nulls.
     assert stripe.body == by_arrow(whole_nested(rows), codec)
@@ -146,7 +149,7 @@ def test_places_of_bytes() -> None:
     # What does not shrink stays as it is.
     assert int.from_bytes(pieces[1], "little") == BLOCK_BYTES << 1 | 1
     assert stream.length == second + 3 + BLOCK_BYTES
-    assert [stream.place(one) for one in (0, 5, BLOCK_BYTES - 1)] == [(0, 0), (0, 5), (0, BLOCK_BYTES - 1)]
+    assert [stream.place(byte) for byte in (0, 5, BLOCK_BYTES - 1)] == [(0, 0), (0, 5), (0, BLOCK_BYTES - 1)]
     assert [stream.place(BLOCK_BYTES), stream.place(BLOCK_BYTES + 7)] == [(second, 0), (second, 7)]
     assert stream.place(2 * BLOCK_BYTES) == (second, BLOCK_BYTES)
     assert CompressedStream(b"", bytes).place(0) == (0, 0)

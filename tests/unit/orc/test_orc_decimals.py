@@ -41,10 +41,10 @@ def column(shape: tuple[tuple[int, int], int, float, int]) -> pa.ChunkedArray:
     valid = chance.random(count) >= nulls
     # Columns of nulls only are pyarrow's.
     valid[-1] = True
-    some = [int(value) if ok else None for value, ok in zip(values, valid, strict=True)]
-    whole = array(some, digits, scale)
+    unscaled = [int(value) if ok else None for value, ok in zip(values, valid, strict=True)]
+    numbers = array(unscaled, digits, scale)
     cut = int(chance.integers(0, count))
-    return pa.chunked_array([whole[:cut], whole[cut:]])
+    return pa.chunked_array([numbers[:cut], numbers[cut:]])
 
 
 def array(values: list[int | None], digits: int, scale: int) -> pa.Array:
@@ -86,7 +86,7 @@ def test_they_are_encoded_and_described_as_by_pyarrow(shape: tuple[tuple[int, in
     for number in (2, 5, 7, 8):
         assert contents(streams, number)[DATA] == contents(their_streams, number)[DATA]
         groups, expected = row_groups(streams, number), row_groups(their_streams, number)
-        assert [one for _, one in groups] == [one for _, one in expected]
+        assert [group for _, group in groups] == [group for _, group in expected]
         # Those of nulls are others: their runs are.
         assert [places[-3:] for places, _ in groups] == [places[-3:] for places, _ in expected]
         judge_presence(rows.column("amount"), contents(streams, number), [places for places, _ in groups])
@@ -96,7 +96,7 @@ def judge_presence(amounts: pa.ChunkedArray, made: dict[int, bytes], places: lis
     """The places of nulls are of the byte that has the row group's first."""
     assert (PRESENT in made) == (amounts.null_count > 0)
     if not amounts.null_count:
-        assert {len(one) for one in places} == {3}
+        assert {len(place) for place in places} == {3}
         return
     octets = np.packbits(amounts.is_valid().to_numpy())
     for group, (offset, skipped, bits, *_) in enumerate(places):
@@ -117,19 +117,19 @@ def judge_presence(amounts: pa.ChunkedArray, made: dict[int, bytes], places: lis
     ],
 )
 def test_statistics(values: list[int | None], scale: int, texts: list[bytes]) -> None:
-    found = Decimals.of(pa.chunked_array([array(values, 18, scale)]))
-    assert found is not None
+    decimals = Decimals.of(pa.chunked_array([array(values, 18, scale)]))
+    assert decimals is not None
     bounds = [(field, 2, text) for field, text in enumerate(texts, 1)]
-    assert bare_statistics(found.encoded(1, 10_000).statistics) == [(1, len(values)), (6, bounds), (10, 0)]
+    assert bare_statistics(decimals.encoded(1, 10_000).statistics) == [(1, len(values)), (6, bounds), (10, 0)]
 
 
 def test_parts_are_stripes_of_their_own() -> None:
     nulls = pa.nulls(11_000, pa.decimal128(5, 1))
-    some = array([one * 7 % 100_000 - 3 for one in range(30_000)], 5, 1)
+    amounts = array([number * 7 % 100_000 - 3 for number in range(30_000)], 5, 1)
     texts = pa.array(np.arange(41_000)).cast(pa.string())
-    rows = pa.table({"id": texts, "amount": pa.chunked_array([nulls, some])})
-    left, found = extract_columns(rows)
-    judge_parts(rows, left, found[2])
+    rows = pa.table({"id": texts, "amount": pa.chunked_array([nulls, amounts])})
+    left, extracted = extract_columns(rows)
+    judge_parts(rows, left, extracted[2])
 
 
 @pytest.mark.parametrize(
@@ -150,16 +150,16 @@ def test_fields_of_structs_with_nulls_are_left_to_pyarrow() -> None:
     kind = pa.struct([("id", pa.string()), ("amount", pa.decimal128(5, 1))])
     rows = pa.table({"row": pa.array([{"id": "a", "amount": Decimal(1)}, None], kind)})
     assert extract_columns(rows) == (rows, {})
-    whole = rows.slice(0, 1)
-    left, found = extract_columns(whole)
+    row = rows.slice(0, 1)
+    left, extracted = extract_columns(row)
     assert left.column("row").to_pylist() == [{"id": "a"}]
-    assert list(found) == [3]
+    assert list(extracted) == [3]
 
 
 def test_structs_may_be_empty_afterwards() -> None:
     rows = pa.table({"row": pa.array([{"amount": Decimal(1)}, {"amount": Decimal(2)}])})
-    left, found = extract_columns(rows)
+    left, extracted = extract_columns(rows)
     assert left.to_pylist() == [{"row": {}}, {"row": {}}]
-    assert list(found) == [2]
+    assert list(extracted) == [2]
     (stripe,) = encode(rows, "zlib")
     assert read_stripe(stripe, rows, "zlib").equals(rows)

@@ -32,12 +32,12 @@ def read_back(rows: pa.Table, hive_type: str, compression: str = "zlib") -> pa.T
 
 def instants(rng: random.Random, count: int) -> list[int | None]:
     """Nanoseconds of many kinds; none in the last second before 1970."""
-    found: list[int | None] = []
+    timestamps: list[int | None] = []
     for _ in range(count):
         second = rng.choice([-9_000_000_000, -86_400, -2, 0, 1, 1_700_000_000])
         fraction = rng.choice([0, 1, 999_999, 1_000_000, 500_000_000, 999_999_999, rng.randrange(10**9)])
-        found.append(rng.choice([None, second * SECOND + fraction, second * SECOND + fraction]))
-    return found
+        timestamps.append(rng.choice([None, second * SECOND + fraction, second * SECOND + fraction]))
+    return timestamps
 
 
 @pytest.mark.parametrize("compression", ["zlib", "uncompressed", "zstd", "snappy", "lz4"])
@@ -48,26 +48,26 @@ def test_they_come_back(compression: str) -> None:
         {
             "id": pa.array(range(len(times)), pa.int64()),
             "t": pa.array(times, NS),
-            "late": pa.array([abs(one) if one else one for one in times], NS),
+            "late": pa.array([abs(time) if time else time for time in times], NS),
         }
     )
-    found = read_back(rows, "struct<id:bigint,t:timestamp,late:timestamp>", compression)
-    assert found.column("t").cast(pa.int64()).to_pylist() == times
-    assert found.column("late").equals(rows.column("late"))
-    assert found.column("id").equals(rows.column("id"))
+    rows_read = read_back(rows, "struct<id:bigint,t:timestamp,late:timestamp>", compression)
+    assert rows_read.column("t").cast(pa.int64()).to_pylist() == times
+    assert rows_read.column("late").equals(rows.column("late"))
+    assert rows_read.column("id").equals(rows.column("id"))
 
 
 def test_in_structs_and_arrays_with_nulls_and_of_slices() -> None:
     rng = random.Random(3)
     inner = pa.struct([("x", pa.int32()), ("t", NS)])
     values = [
-        rng.choice([None, {"x": index, "t": one}, {"x": index, "t": one}])
-        for index, one in enumerate(instants(rng, 2_000))
+        rng.choice([None, {"x": index, "t": instant}, {"x": index, "t": instant}])
+        for index, instant in enumerate(instants(rng, 2_000))
     ]
     lists = [rng.choice([None, [], instants(rng, rng.randrange(4))]) for _ in values]
     rows = pa.table({"s": pa.array(values, inner), "l": pa.array(lists, pa.list_(NS))}).slice(11, 1_500)
-    found = read_back(rows, "struct<s:struct<x:int,t:timestamp>,l:array<timestamp>>")
-    assert found.to_pylist() == rows.to_pylist()
+    rows_read = read_back(rows, "struct<s:struct<x:int,t:timestamp>,l:array<timestamp>>")
+    assert rows_read.to_pylist() == rows.to_pylist()
 
 
 def test_behind_a_map() -> None:
@@ -78,7 +78,7 @@ def test_behind_a_map() -> None:
         {
             "m": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int32())),
             "t": pa.array(times, NS),
-            "s": pa.array([{"m": [("k", 1)], "t": one} for one in times], inner),
+            "s": pa.array([{"m": [("k", 1)], "t": time} for time in times], inner),
         }
     )
     types = "struct<m:map<string,int>,t:timestamp,s:struct<m:map<string,int>,t:timestamp>>"
@@ -90,8 +90,8 @@ def test_other_units(unit: str) -> None:
     per_second = {"ms": 1000, "us": 10**6}[unit]
     times = [-9_000_000_000 * per_second + 5, -3 * per_second + 1, -3 * per_second, None, 7]
     rows = pa.table({"t": pa.array(times, pa.timestamp(unit))})
-    found = read_back(rows, "struct<t:timestamp>").column("t").cast(pa.timestamp(unit))
-    assert found.to_pylist() == rows.column("t").to_pylist()
+    read = read_back(rows, "struct<t:timestamp>").column("t").cast(pa.timestamp(unit))
+    assert read.to_pylist() == rows.column("t").to_pylist()
 
 
 def test_behind_later_ones_in_a_file_written_batch_by_batch(tmp_path: Path) -> None:
@@ -124,5 +124,5 @@ def test_the_last_second_before_1970_is_refused(nanoseconds: int) -> None:
 
 def test_in_maps() -> None:
     maps = pa.array([[("k", -2 * SECOND + 5), ("l", None)], None, [], [("m", 7)]], pa.map_(pa.string(), NS))
-    found = read_back(pa.table({"m": maps}), "struct<m:map<string,timestamp>>")
-    assert found.column("m").to_pylist() == maps.to_pylist()
+    rows_read = read_back(pa.table({"m": maps}), "struct<m:map<string,timestamp>>")
+    assert rows_read.column("m").to_pylist() == maps.to_pylist()

@@ -45,11 +45,11 @@ def table(shape: _Shape) -> pa.Table:
     is_null = chance.random(count) < nulls
     # Columns of nulls only are pyarrow's.
     is_null[-1] = False
-    whole = pa.array(numbers, mask=is_null).cast(kind)
+    floats = pa.array(numbers, mask=is_null).cast(kind)
     cut = int(chance.integers(0, count))
-    row = pa.StructArray.from_arrays([whole], ["number"])
+    row = pa.StructArray.from_arrays([floats], ["number"])
     return pa.table(
-        {"number": pa.chunked_array([whole[:cut], whole[cut:]]), "row": row, "id": np.arange(count)}
+        {"number": pa.chunked_array([floats[:cut], floats[cut:]]), "row": row, "id": np.arange(count)}
     )
 
 
@@ -77,33 +77,37 @@ def test_they_are_encoded_and_described_as_by_pyarrow(shape: _Shape) -> None:
         )
         assert contents(streams, number)[DATA] == contents(their_streams, number)[DATA]
         groups, expected = row_groups(streams, number), row_groups(their_streams, number)
-        assert [numbers_of(one) for _, one in groups] == [numbers_of(one) for _, one in expected]
+        assert [numbers_of(group) for _, group in groups] == [numbers_of(group) for _, group in expected]
         assert [places[-1] for places, _ in groups] == [places[-1] for places, _ in expected]
     assert stripe.columns[2][:2] == theirs[2][:2]
 
 
 def numbers_of(statistics: list[Any]) -> list[Any]:
-    """What they say; of sums, which depend on the order, the first digits."""
+    """Return the values of statistics; of sums, which depend on the order, the first digits."""
     (bounds,) = (value for field, value in statistics if field == 3)
-    found = [(field, struct.unpack("<d", value)[0]) for field, _, value in bounds]
-    sums = [pytest.approx(value, rel=1e-9) for field, value in found if field == 3]
-    return [[one for one in statistics if one[0] != 3], [one for one in found if one[0] != 3], sums]
+    numbers = [(field, struct.unpack("<d", value)[0]) for field, _, value in bounds]
+    sums = [pytest.approx(value, rel=1e-9) for field, value in numbers if field == 3]
+    return [
+        [field for field in statistics if field[0] != 3],
+        [field for field in numbers if field[0] != 3],
+        sums,
+    ]
 
 
 def test_parts_are_stripes_of_their_own() -> None:
     numbers = pa.chunked_array([pa.nulls(11_000, pa.float64()), np.arange(1.0, 30_001.0)])
     rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "number": numbers})
-    left, found = extract_columns(rows)
-    judge_parts(rows, left, found[2])
+    left, extracted = extract_columns(rows)
+    judge_parts(rows, left, extracted[2])
 
 
 @pytest.mark.parametrize("values", [[-1.0, -0.0, 0.0], [0.0, -0.0, 1.0], [-1.0, 0.0, -0.0], [-0.0, 0.0, 1.0]])
 def test_both_zeros_lie_between_the_bounds(values: list[float]) -> None:
-    found = Floats.of(pa.chunked_array([values]))
-    assert found is not None
-    (bounds,) = all_of(fields_of(found.encoded(1, 10_000).statistics), 3)
+    floats = Floats.of(pa.chunked_array([values]))
+    assert floats is not None
+    (bounds,) = all_of(fields_of(floats.encoded(1, 10_000).statistics), 3)
     low, high = (
-        struct.unpack("<d", one)[0] for number in (1, 2) for one in all_of(fields_of(bounds), number)
+        struct.unpack("<d", bound)[0] for number in (1, 2) for bound in all_of(fields_of(bounds), number)
     )
     assert math.copysign(1, low) == -1
     assert math.copysign(1, high) == 1

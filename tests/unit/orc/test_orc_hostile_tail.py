@@ -48,8 +48,8 @@ def zstd_stream(content: bytes) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, "zstd") as made:
         made.write(content)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    file: bytes = sink.getvalue().to_pybytes()
+    return file
 
 
 def zstd_frame(*, window_log: int = 0, size_bytes: int = 0) -> bytes:
@@ -59,7 +59,7 @@ def zstd_frame(*, window_log: int = 0, size_bytes: int = 0) -> bytes:
 
 
 def lz4_block(zeros: int) -> bytes:
-    """A block that says it holds so many bytes (LZ4 Block Format Description)."""
+    """A block whose head claims this number of bytes (LZ4 Block Format Description)."""
     more, last = divmod(zeros, 255)
     return b"\x1f\0\x01\0" + b"\xff" * more + bytes([last]) + b"\x10\0"
 
@@ -74,7 +74,9 @@ def with_types(
         parts: list[Field] = [(1, VARINT, kind), *((2, VARINT, child) for child in children)]
         parts += [(3, BYTES, b"c%d" % child) for child in children if kind == 12]
         fields.append((4, BYTES, message_of(parts)))
-    fields += [(3, BYTES, message_of([(n, VARINT, v) for n, v in enumerate(one, 1)])) for one in stripes]
+    fields += [
+        (3, BYTES, message_of([(n, VARINT, v) for n, v in enumerate(stripe, 1)])) for stripe in stripes
+    ]
     return with_tail(message_of(fields), 0)
 
 
@@ -125,10 +127,10 @@ def hostile() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("what", hostile())
-def test_is_refused(what: str) -> None:
+@pytest.mark.parametrize("case", hostile())
+def test_is_refused(case: str) -> None:
     with pytest.raises(AcidFormatError, match="delta_1/bucket_0"):
-        read_tail(io.BytesIO(hostile()[what]), "delta_1/bucket_0")
+        read_tail(io.BytesIO(hostile()[case]), "delta_1/bucket_0")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_is_refused_before_pyarrow_reads_it() -> None:
 
 
 def open_all() -> None:
-    """What the child process of the test runs."""
+    """Run in the child process of the test."""
     with tempfile.TemporaryDirectory() as folder:
         for number, (name, content) in enumerate(hostile().items()):
             path = Path(folder, f"bucket_{number}")
@@ -211,7 +213,7 @@ def open_all() -> None:
 
 
 def main() -> None:
-    """What the child process of the test runs."""
+    """Run in the child process of the test."""
     files = hostile()
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (700 << 20), used + (700 << 20)))
@@ -230,10 +232,10 @@ def test_damaged_tails_are_refused_or_read(codec: str) -> None:
     chance = random.Random(seed)
     sink = io.BytesIO()
     orc.write_table(pa.table({"a": list(range(100)), "b": ["x"] * 100}), sink, compression=codec)
-    whole = sink.getvalue()
+    content = sink.getvalue()
     refused = 0
     for _ in range(500):
-        damaged = bytearray(whole)
+        damaged = bytearray(content)
         for _ in range(chance.randrange(1, 4)):
             at = chance.randrange(max(0, len(damaged) - 400), len(damaged))
             damaged[at : at + 1] = chance.choice(

@@ -45,17 +45,17 @@ def column(shape: _Shape) -> pa.ChunkedArray:
     # Seconds that are seldom the same, of which pyarrow makes other runs.
     multiple = min(multiple, 1000 * _PER_SECOND[kind.unit])
     values = chance.integers(0, _SECONDS * _PER_SECOND[kind.unit], count) // multiple * multiple
-    whole = pa.array(values, pa.int64(), mask=chance.random(count) < nulls).cast(kind)
+    array = pa.array(values, pa.int64(), mask=chance.random(count) < nulls).cast(kind)
     cut = int(chance.integers(0, count))
-    return pa.chunked_array([whole[:cut], whole[cut:]])
+    return pa.chunked_array([array[:cut], array[cut:]])
 
 
 def table(shape: _Shape) -> pa.Table:
     """A table with the column, beside texts for pyarrow and in a struct."""
-    some = column(shape)
-    texts = pa.array(np.arange(len(some))).cast(pa.string())
-    row = pa.StructArray.from_arrays([some.combine_chunks(), texts], ["at", "text"])
-    return pa.table({"id": texts, "at": some, "row": row})
+    instants = column(shape)
+    texts = pa.array(np.arange(len(instants))).cast(pa.string())
+    row = pa.StructArray.from_arrays([instants.combine_chunks(), texts], ["at", "text"])
+    return pa.table({"id": texts, "at": instants, "row": row})
 
 
 @examples(25)
@@ -65,9 +65,9 @@ def test_they_are_read_as_they_were(shape: _Shape, codec: str) -> None:
     (stripe,) = encode(rows, codec)
     kind = pa.timestamp("ns", shape[0].tz)
     expected = rows.set_column(1, "at", rows.column("at").cast(kind)).combine_chunks()
-    found = read_stripe(stripe, rows, codec)
-    assert found.column("at").equals(expected.column("at"))
-    assert found.column("row").combine_chunks().field("at").equals(expected.column("at").combine_chunks())
+    rows_read = read_stripe(stripe, rows, codec)
+    assert rows_read.column("at").equals(expected.column("at"))
+    assert rows_read.column("row").combine_chunks().field("at").equals(expected.column("at").combine_chunks())
 
 
 @examples(25)
@@ -90,7 +90,7 @@ def test_they_are_encoded_and_described_as_by_pyarrow(shape: _Shape) -> None:
             made = ours[SECONDARY][:-_RUN_BYTES]
             assert made == expected[SECONDARY][: len(made)]
         groups = row_groups(streams, number)
-        assert [one for _, one in groups] == [one for _, one in row_groups(their_streams, number)]
+        assert [group for _, group in groups] == [group for _, group in row_groups(their_streams, number)]
         for group, (*_, skipped, _, of_fractions) in enumerate(places for places, _ in groups):
             assert skipped == of_fractions == np.count_nonzero(valid[: group * 10_000]) % 512
 
@@ -120,10 +120,10 @@ def test_zeros_are_taken_off(nanoseconds: int, stored: int) -> None:
 def test_parts_are_stripes_of_their_own() -> None:
     chance = np.random.default_rng(7)
     values = pa.array(chance.integers(0, 2 * 10**15, 30_000)).cast(pa.timestamp("us"))
-    some = pa.chunked_array([pa.nulls(11_000, pa.timestamp("us")), values])
-    rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "at": some})
-    left, found = extract_columns(rows)
-    judge_parts(rows, left, found[2])
+    instants = pa.chunked_array([pa.nulls(11_000, pa.timestamp("us")), values])
+    rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "at": instants})
+    left, extracted = extract_columns(rows)
+    judge_parts(rows, left, extracted[2])
 
 
 @pytest.mark.parametrize(

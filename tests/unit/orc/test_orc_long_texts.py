@@ -38,7 +38,7 @@ def written(rows: pa.Table, *hive: str) -> bytes:
 def columns(content: bytes) -> list[Any]:
     """Statistics of the file's columns."""
     footer = locate_footer(io.BytesIO(content), "x")[2]
-    return [fields_of(one) for one in all_of(footer, 7)]
+    return [fields_of(column) for column in all_of(footer, 7)]
 
 
 def test_the_rows_and_their_bounds() -> None:
@@ -54,7 +54,7 @@ def test_the_rows_and_their_bounds() -> None:
     # No text of a kilobyte is greater than all that begin so.
     assert high == texts[3].encode()
     assert not all_of(statistics[3], 8)
-    assert number_of(fields_of(text), 3) == 2 * sum(len(one.encode()) for one in texts if one)
+    assert number_of(fields_of(text), 3) == 2 * sum(len(text.encode()) for text in texts if text)
 
 
 def test_behind_a_map() -> None:
@@ -120,9 +120,9 @@ def test_texts_that_are_not_utf_8_have_no_bounds(long: bytes) -> None:
     texts = pa.array([b"\xff\xfe abc", long, None, b"b"], pa.binary()).view(pa.string())
     (stripe,) = encode(pa.table({"a": texts}), "zlib")
     # Nothing of texts or binaries, which older readers would take for a column of nulls.
-    told = fields_of(all_of(fields_of(stripe.statistics[0]), 1)[1])
-    assert {field[0] for field in told} <= {1, 10, 11}
-    assert number_of(told, 1) == 3
+    statistics = fields_of(all_of(fields_of(stripe.statistics[0]), 1)[1])
+    assert {field[0] for field in statistics} <= {1, 10, 11}
+    assert number_of(statistics, 1) == 3
     assert all_of(columns(written(pa.table({"a": texts}), "string"))[1], 4) == []
 
 

@@ -41,7 +41,7 @@ def column(kind: pa.DataType, count: int, chance: np.random.Generator) -> pa.Arr
             values = column(kind.value_type, int(ends[-1]), chance)
             made = pa.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
         else:
-            keys = pa.array([str(one) for one in range(ends[-1])], pa.string())
+            keys = pa.array([str(number) for number in range(ends[-1])], pa.string())
             items = column(kind.item_type, int(ends[-1]), chance)
             made = pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
     else:

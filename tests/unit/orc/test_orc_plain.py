@@ -39,16 +39,16 @@ def read(rows: pa.RecordBatch, types: dict[str, str]) -> tuple[pa.Table, Assembl
 def statistics(rows: pa.RecordBatch) -> tuple[list[Any], list[Any]]:
     ours = plain_stripe([structs(rows.num_rows), *columns_of(rows)], rows.num_rows)
     (theirs,) = encode(pa.Table.from_batches([rows]), "uncompressed")
-    return told(ours.columns), told(theirs.columns)
+    return contents(ours.columns), contents(theirs.columns)
 
 
-def told(columns: tuple[bytes, ...]) -> list[Any]:
+def contents(columns: tuple[bytes, ...]) -> list[Any]:
     return [
         sorted(
             (number, sorted(fields_of(value)) if isinstance(value, bytes) else value)
-            for number, _, value in one
+            for number, _, value in fields
         )
-        for one in map(fields_of, columns)
+        for fields in map(fields_of, columns)
     ]
 
 
@@ -66,8 +66,8 @@ def test_integers(kind: str, count: int, nulls: float) -> None:
         for place, (low, high) in enumerate(ranges)
     }
     rows = pa.RecordBatch.from_pydict(columns)
-    found, _ = read(rows, dict.fromkeys(columns, kind))
-    assert found.to_pydict() == pa.Table.from_batches([rows, rows]).to_pydict()
+    rows_read, _ = read(rows, dict.fromkeys(columns, kind))
+    assert rows_read.to_pydict() == pa.Table.from_batches([rows, rows]).to_pydict()
     ours, theirs = statistics(rows)
     # Of numbers so large pyarrow's sum may overflow on its way, and is left out then.
     assert ours[:5] + ours[6:] == theirs[:5] + theirs[6:]
@@ -88,11 +88,11 @@ def test_texts(kind: str, count: int, nulls: float) -> None:
     lengths = (lambda: 7, lambda: chance.randint(0, 9), lambda: 0, lambda: chance.choice([0, 200]))
     # Slices: their buffers hold more than they show.
     columns = {f"c{place}": column(length) for place, length in enumerate(lengths)}
-    whole = pa.RecordBatch.from_pydict(columns)
-    for rows in (whole, whole.slice(count // 3)):
-        found, _ = read(rows, dict.fromkeys(columns, kind))
-        assert found.to_pydict() == pa.Table.from_batches([rows, rows]).to_pydict()
-    ours, theirs = statistics(whole)
+    every_row = pa.RecordBatch.from_pydict(columns)
+    for rows in (every_row, every_row.slice(count // 3)):
+        rows_read, _ = read(rows, dict.fromkeys(columns, kind))
+        assert rows_read.to_pydict() == pa.Table.from_batches([rows, rows]).to_pydict()
+    ours, theirs = statistics(every_row)
     assert ours == theirs
 
 
@@ -128,12 +128,12 @@ def test_other_types_are_pyarrows_beside_ours() -> None:
         "double": "double",
         "tiny": "tinyint",
     }
-    found, _ = read(rows, types)
-    whole = pa.Table.from_batches([rows, rows])
-    at = found.column("at").cast(pa.timestamp("us"))
-    found = found.set_column(found.column_names.index("at"), "at", at)
+    rows_read, _ = read(rows, types)
+    expected = pa.Table.from_batches([rows, rows])
+    at = rows_read.column("at").cast(pa.timestamp("us"))
+    shown = rows_read.set_column(rows_read.column_names.index("at"), "at", at)
     # As texts, since no NaN equals another.
-    assert str(found.to_pydict()) == str(whole.to_pydict())
+    assert str(shown.to_pydict()) == str(expected.to_pydict())
 
 
 def test_sums_that_do_not_fit_are_left_out() -> None:
@@ -152,10 +152,10 @@ def test_constants_and_counting(value: int, count: int) -> None:
     made = plain_stripe([structs(count), constant(value, count), counting(value, count)], count)
     file.add(made)
     file.finish({})
-    found = orc.ORCFile(pa.BufferReader(sink.getvalue())).read()
-    assert found.column("a").to_pylist() == [value] * count
-    assert found.column("b").to_pylist() == list(range(value, value + count))
+    rows_read = orc.ORCFile(pa.BufferReader(sink.getvalue())).read()
+    assert rows_read.column("a").to_pylist() == [value] * count
+    assert rows_read.column("b").to_pylist() == list(range(value, value + count))
     numbers = pa.array(np.arange(value, value + count, dtype=np.int64))
     same = pa.table({"a": pa.array([value] * count, pa.int64()), "b": numbers})
     (theirs,) = encode(same, "uncompressed")
-    assert told(made.columns) == told(theirs.columns)
+    assert contents(made.columns) == contents(theirs.columns)

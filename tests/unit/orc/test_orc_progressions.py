@@ -27,10 +27,10 @@ def table(first: int, step: int, count: int) -> pa.Table:
     last = first + step * (count - 1)
     fits = last < 2**63
     numbers = [first + step * row if fits else first - step * row for row in range(count)]
-    whole = pa.array(numbers, pa.int64())
+    ids = pa.array(numbers, pa.int64())
     cut = count // 3
     texts = pa.array(np.arange(count)).cast(pa.large_string())
-    return pa.table({"text": texts, "id": pa.chunked_array([whole[:cut], whole[cut:]])})
+    return pa.table({"text": texts, "id": pa.chunked_array([ids[:cut], ids[cut:]])})
 
 
 @given(column=_COLUMNS, codec=st.sampled_from(["uncompressed", "zlib", "zstd"]))
@@ -47,14 +47,14 @@ def test_they_are_read_as_they_were(column: tuple[int, int, int], codec: str) ->
 @example(column=(2**63 - 1, 1000, 20_001))
 def test_they_are_described_as_by_pyarrow(column: tuple[int, int, int]) -> None:
     rows = table(*column)
-    left, found = extract_columns(rows)
+    left, extracted = extract_columns(rows)
     _, streams = by_pyarrow(left)
-    encoded = {number: one.encoded(number, 10_000) for number, one in found.items()}
+    encoded = {number: column.encoded(number, 10_000) for number, column in extracted.items()}
     ours = row_groups(insert_columns(streams, encoded), 2)
     statistics, theirs_streams = by_pyarrow(rows)
     theirs = row_groups(theirs_streams, 2)
     assert bare_statistics(encoded[2].statistics) == bare_statistics(statistics[2])
-    assert [one for _, one in ours] == [one for _, one in theirs]
+    assert [group for _, group in ours] == [group for _, group in theirs]
     assert [places[1] for places, _ in ours] == [at % 512 for at in range(0, len(rows), 10_000)]
 
 
@@ -90,9 +90,9 @@ def test_rows_are_numbered_anew(codec: str, first: int) -> None:
     ids = pa.array(np.arange(first, first + 25_000))
     expected = rows.set_column(1, "id", ids)
     assert read_stripe(moved, rows, codec).to_pydict() == expected.to_pydict()
-    (whole,) = encode(expected, codec)
-    assert (moved.columns, moved.statistics) == (whole.columns, whole.statistics)
+    (anew,) = encode(expected, codec)
+    assert (moved.columns, moved.statistics) == (anew.columns, anew.statistics)
     if codec == "uncompressed":
-        made, wanted = (Streams.of(one.body, one.lengths) for one in (moved, whole))
+        made, wanted = (Streams.of(stripe.body, stripe.lengths) for stripe in (moved, anew))
         assert row_groups(made, 2) == row_groups(wanted, 2)
         assert made.encodings == wanted.encodings

@@ -29,7 +29,9 @@ def events(pieces: list[tuple[int, int]]) -> pa.Table:
     numbers = np.concatenate([np.full(count, value, np.int64) for value, count in pieces])
     count = len(numbers)
     kind = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.int64()))])
-    row = pa.array([{"a": one if one % 3 else None, "b": [one] * (one % 3)} for one in range(count)], kind)
+    row = pa.array(
+        [{"a": number if number % 3 else None, "b": [number] * (number % 3)} for number in range(count)], kind
+    )
     return pa.table(
         {
             "first": row,
@@ -63,7 +65,7 @@ def test_they_are_described_as_by_pyarrow(pieces: list[tuple[int, int]]) -> None
     streams = Streams.of(stripe.body, stripe.lengths)
     if RepeatedNumbers.of(rows.column("numbers")) is not None:
         # The column was made here, and comes before pyarrow's.
-        assert [one.column for one in streams.streams if one.kind == DATA] == [2, 1]
+        assert [stream.column for stream in streams.streams if stream.kind == DATA] == [2, 1]
     assert _statistics(streams) == _statistics(their_streams)
 
 
@@ -112,7 +114,7 @@ def test_run_ends_are_taken_as_they_are_or_decoded() -> None:
     short = run_ends(list(range(100)), list(range(30, 3_001, 30)))
     long = run_ends([7, 7, 8], [1_000, 1_001, 3_000])
     rows = pa.table({"id": np.arange(3_000).astype(str), "long": long, "short": short})
-    left, found = extract_columns(rows)
-    assert found == {2: RepeatedNumbers((7, 8), (0, 1_001, 3_000))}
+    left, extracted = extract_columns(rows)
+    assert extracted == {2: RepeatedNumbers((7, 8), (0, 1_001, 3_000))}
     assert left.column_names == ["id", "short"]
     assert left.column("short").to_pylist() == [row // 30 for row in range(3_000)]

@@ -18,7 +18,7 @@ from airflow_hive_federation.orc.tail import read_tail
 _CODECS = ["zlib", "zstd", "snappy", "lz4"]
 # Long literals, long matches, and both.
 _CONTENTS = st.lists(st.tuples(st.binary(max_size=700), st.integers(0, 2_000)), min_size=1, max_size=20).map(
-    lambda parts: b"".join(some + b"x" * count + some for some, count in parts)
+    lambda parts: b"".join(part + b"x" * count + part for part, count in parts)
 )
 
 

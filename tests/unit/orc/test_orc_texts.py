@@ -44,9 +44,9 @@ def column(shape: _Shape) -> pa.ChunkedArray:
     is_null = chance.random(count) < nulls
     # Columns of nulls only are pyarrow's.
     is_null[-1] = False
-    whole = pa.array(texts, pa.string(), mask=is_null).cast(kind)
+    all_texts = pa.array(texts, pa.string(), mask=is_null).cast(kind)
     cut = int(chance.integers(0, count))
-    return pa.chunked_array([whole[:cut], whole[cut:]])
+    return pa.chunked_array([all_texts[:cut], all_texts[cut:]])
 
 
 def acid(texts: pa.ChunkedArray) -> pa.Table:
@@ -82,7 +82,7 @@ def test_they_are_encoded_and_described_as_by_pyarrow(shape: _Shape) -> None:
     for number in (2, 5, 7, 9):
         assert contents(streams, number)[DATA] == contents(their_streams, number)[DATA]
         groups, expected = row_groups(streams, number), row_groups(their_streams, number)
-        assert [one for _, one in groups] == [one for _, one in expected]
+        assert [group for _, group in groups] == [group for _, group in expected]
         assert [places[-3] for places, _ in groups] == [places[-3] for places, _ in expected]
 
 
@@ -90,8 +90,8 @@ def test_places_of_lengths() -> None:
     """Lengths are in runs of 512: of one length four bytes, of others some bits each and a header."""
     count = 25_000
     same = pa.array(["abc"] * count)
-    short = pa.array(["x" * (one % 9) for one in range(count)])
-    long = pa.array(["x" * (one % 9 * 100) for one in range(count)])
+    short = pa.array(["x" * (number % 9) for number in range(count)])
+    long = pa.array(["x" * (number % 9 * 100) for number in range(count)])
     rows = pa.table({"same": same, "short": short, "long": long, "id": np.arange(count)})
     (stripe,) = encode(rows, "uncompressed", dictionaries=False)
     streams = Streams.of(stripe.body, stripe.lengths)
@@ -103,10 +103,10 @@ def test_places_of_lengths() -> None:
 
 
 def test_parts_are_stripes_of_their_own() -> None:
-    texts = pa.chunked_array([pa.nulls(11_000, pa.string()), [f"t{one}" for one in range(30_000)]])
+    texts = pa.chunked_array([pa.nulls(11_000, pa.string()), [f"t{number}" for number in range(30_000)]])
     rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.large_string()), "text": texts})
-    left, found = extract_columns(rows, texts=True)
-    judge_parts(rows, left, found[2])
+    left, extracted = extract_columns(rows, texts=True)
+    judge_parts(rows, left, extracted[2])
 
 
 @pytest.mark.parametrize(

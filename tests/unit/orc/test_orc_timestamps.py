@@ -43,10 +43,10 @@ def test_slices_have_their_own_values_only(index: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("micros", "found"), [(-1, True), (-1_000_000, False), (1, False), (-62e15 + 5, True)]
+    ("micros", "unstorable"), [(-1, True), (-1_000_000, False), (1, False), (-62e15 + 5, True)]
 )
-def test_fractions_before_1970(micros: float, found: bool) -> None:
+def test_fractions_before_1970(micros: float, unstorable: bool) -> None:
     array = pa.array([None, int(micros)], pa.timestamp("us"))
-    assert has_unstorable_timestamp(array) is found
+    assert has_unstorable_timestamp(array) is unstorable
     nested = pa.array([{"a": [int(micros)]}, None], pa.struct([("a", pa.list_(pa.timestamp("us")))]))
-    assert has_unstorable_timestamp(nested) is found
+    assert has_unstorable_timestamp(nested) is unstorable

@@ -41,27 +41,29 @@ _SHAPES = st.tuples(
 
 def numbers(form: str, bits: int, count: int, chance: np.random.Generator) -> np.ndarray:
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
-    whole = chance.integers(low, high, count, endpoint=True)
+    integers = chance.integers(low, high, count, endpoint=True)
     match form:
         case "random":
             # Of all lengths, but of one in each part.
-            made = whole >> np.repeat(chance.integers(0, bits, -(-count // 1000)), 1000)[:count]
+            made = integers >> np.repeat(chance.integers(0, bits, -(-count // 1000)), 1000)[:count]
         case "small":
-            made = whole % 16
+            made = integers % 16
         case "rising" | "falling":
             step = min(250, (high - low) // count)
             rising = np.cumsum(chance.integers(0, step, count, endpoint=True))
             made = low + rising if form == "rising" else high - rising
         case "steep":
-            made = np.sort(whole)
+            made = np.sort(integers)
         case "repeated":
-            made = np.repeat(whole, 40)[:count]
+            made = np.repeat(integers, 40)[:count]
         case "counting":
             made = low + np.arange(count) % min(high, 2**40)
         case "skewed":
-            made = np.where(whole % 50 == 0, whole, whole % 100)
+            made = np.where(integers % 50 == 0, integers, integers % 100)
         case _:
-            parts = [numbers(one, bits, 777, chance) for one in chance.choice(_FORMS[:-1], count // 777 + 1)]
+            parts = [
+                numbers(form, bits, 777, chance) for form in chance.choice(_FORMS[:-1], count // 777 + 1)
+            ]
             made = np.concatenate(parts)[:count]
     return made
 
@@ -75,19 +77,19 @@ def column(shape: _Shape) -> pa.ChunkedArray:
     is_null[-1] = False
     values = numbers(form, _BITS[kind], count, chance)
     plain = pa.int32() if kind == pa.date32() else kind
-    whole = pa.array(values, pa.int64(), mask=is_null).cast(plain).cast(kind)
+    array = pa.array(values, pa.int64(), mask=is_null).cast(plain).cast(kind)
     cut = int(chance.integers(0, count))
-    return pa.chunked_array([whole[:cut], whole[cut:]])
+    return pa.chunked_array([array[:cut], array[cut:]])
 
 
-def acid(some: pa.ChunkedArray) -> pa.Table:
+def acid(numbers: pa.ChunkedArray) -> pa.Table:
     """A table with the column among others of a struct, and as one of the table's."""
-    texts = pa.array(np.arange(len(some))).cast(pa.string())
-    in_one = some.combine_chunks()
+    texts = pa.array(np.arange(len(numbers))).cast(pa.string())
+    in_one = numbers.combine_chunks()
     row = pa.StructArray.from_arrays([texts, in_one, texts, in_one], ["a", "first", "b", "second"])
-    cut = len(some) // 3
+    cut = len(numbers) // 3
     rows = pa.chunked_array([row[:cut], row[cut:]])
-    return pa.table({"id": texts, "number": some, "row": rows, "last": some})
+    return pa.table({"id": texts, "number": numbers, "row": rows, "last": numbers})
 
 
 def whatever_they_are():
@@ -123,10 +125,12 @@ def test_they_are_described_as_by_pyarrow(shape: _Shape) -> None:
     )
     for number in (2, 5, 7, 8):
         groups, expected = row_groups(streams, number), row_groups(their_streams, number)
-        ours = without_large_sums([one for _, one in groups], shape)
-        assert ours == without_large_sums([one for _, one in expected], shape)
+        ours = without_large_sums([group for _, group in groups], shape)
+        assert ours == without_large_sums([group for _, group in expected], shape)
         if is_ours:
-            judge_places(rows.column("number"), contents(streams, number)[DATA], [one for one, _ in groups])
+            judge_places(
+                rows.column("number"), contents(streams, number)[DATA], [place for place, _ in groups]
+            )
 
 
 def without_large_sums(statistics: list[list], shape: _Shape) -> list:
@@ -134,15 +138,18 @@ def without_large_sums(statistics: list[list], shape: _Shape) -> list:
     if shape[0] != pa.int64():
         return statistics
     return [
-        [(one[0], [field for field in one[1] if field[0] != 3]) if one[0] == 2 else one for one in found]
-        for found in statistics
+        [
+            (field[0], [field for field in field[1] if field[0] != 3]) if field[0] == 2 else field
+            for field in group
+        ]
+        for group in statistics
     ]
 
 
-def judge_places(some: pa.ChunkedArray, data: bytes, places: list[list[int]]) -> None:
+def judge_places(numbers: pa.ChunkedArray, data: bytes, places: list[list[int]]) -> None:
     """At the place of a row group its numbers begin, after so many others."""
-    valid = some.is_valid().to_numpy()
-    values = some.drop_null().cast(pa.int32() if some.type == pa.date32() else some.type).to_numpy()
+    valid = numbers.is_valid().to_numpy()
+    values = numbers.drop_null().cast(pa.int32() if numbers.type == pa.date32() else numbers.type).to_numpy()
     for group, (*_, offset, inside) in enumerate(places):
         before = int(np.count_nonzero(valid[: group * 10_000]))
         assert inside == before % RUN
@@ -152,12 +159,12 @@ def judge_places(some: pa.ChunkedArray, data: bytes, places: list[list[int]]) ->
 @pytest.mark.parametrize("kind", list(_BITS))
 @pytest.mark.parametrize("form", _FORMS)
 def test_nothing_is_taken_of_which_pyarrow_makes_less(form: str, kind: pa.DataType) -> None:
-    some = column((kind, form, 25_000, 0.0, 5))
-    found = WholeNumbers.of(some)
-    assert (found is None) == (form in {"repeated", "skewed", "mixed"})
-    if found is not None:
-        _, streams = by_pyarrow(pa.table({"number": some}))
-        made = found.encoded(1, 10_000).streams[-1].content
+    numbers = column((kind, form, 25_000, 0.0, 5))
+    encodable = WholeNumbers.of(numbers)
+    assert (encodable is None) == (form in {"repeated", "skewed", "mixed"})
+    if encodable is not None:
+        _, streams = by_pyarrow(pa.table({"number": numbers}))
+        made = encodable.encoded(1, 10_000).streams[-1].content
         assert len(made) < 1.05 * len(contents(streams, 1)[DATA])
 
 
@@ -188,10 +195,10 @@ def test_runs(values: list[int], encoded: str) -> None:
 
 def test_parts_are_stripes_of_their_own() -> None:
     chance = np.random.default_rng(7)
-    some = pa.chunked_array([pa.nulls(11_000, pa.int64()), chance.integers(0, 10**6, 30_000)])
-    rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "number": some})
-    left, found = extract_columns(rows)
-    judge_parts(rows, left, found[2])
+    numbers = pa.chunked_array([pa.nulls(11_000, pa.int64()), chance.integers(0, 10**6, 30_000)])
+    rows = pa.table({"id": pa.array(np.arange(41_000)).cast(pa.string()), "number": numbers})
+    left, extracted = extract_columns(rows)
+    judge_parts(rows, left, extracted[2])
 
 
 @pytest.mark.parametrize(

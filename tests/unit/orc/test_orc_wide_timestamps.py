@@ -37,15 +37,15 @@ Times = list[tuple[int, int] | None]
 
 def exact(times: Times) -> pa.Array:
     """Make an array of seconds and nanoseconds."""
-    seconds, nanoseconds = np.array([one or (0, 0) for one in times], np.int64).reshape(-1, 2).T
-    return nanosecond_times(seconds, nanoseconds, pa.array([one is None for one in times]))
+    seconds, nanoseconds = np.array([time or (0, 0) for time in times], np.int64).reshape(-1, 2).T
+    return nanosecond_times(seconds, nanoseconds, pa.array([time is None for time in times]))
 
 
-def told(array: pa.Array | pa.ChunkedArray) -> Times:
+def times_of(array: pa.Array | pa.ChunkedArray) -> Times:
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     assert array.type == NANOSECOND_TIME
-    pairs = zip(*(one.tolist() for one in parts(array)), strict=True)
+    pairs = zip(*(part.tolist() for part in parts(array)), strict=True)
     return [
         pair if is_there else None for pair, is_there in zip(pairs, array.is_valid().to_pylist(), strict=True)
     ]
@@ -53,14 +53,14 @@ def told(array: pa.Array | pa.ChunkedArray) -> Times:
 
 def some_times(rng: random.Random, count: int) -> Times:
     fractions = [0, 1, 100, 999_999, 1_000_000, 123_456_000, 999_999_999]
-    found: Times = []
+    times: Times = []
     for _ in range(count):
         second = rng.choice(
             [YEAR_1, YEAR_9999, -86_400, -2, 0, 1_700_000_000, rng.randrange(YEAR_1, YEAR_9999)]
         )
         fraction = rng.choice([*fractions, rng.randrange(10**9)])
-        found.append(rng.choice([None, (second, fraction), (second, fraction)]))
-    return found
+        times.append(rng.choice([None, (second, fraction), (second, fraction)]))
+    return times
 
 
 def written(
@@ -78,7 +78,7 @@ def written(
 
 
 def batches_of(file: io.BytesIO, *, doubtful: tuple[int, ...] = (), **options: Any) -> OrcBatches:
-    """Read a file; of some columns, statistics say nothing."""
+    """Read a file; the statistics of some columns are empty."""
     tail = read_tail(file, "made")
     tail = replace(tail, timestamp_millis={**tail.timestamp_millis, **dict.fromkeys(doubtful)})
     return OrcBatches(file, "made", tail, size_bytes=len(file.getvalue()), **options)
@@ -86,28 +86,28 @@ def batches_of(file: io.BytesIO, *, doubtful: tuple[int, ...] = (), **options: A
 
 def reread(file: io.BytesIO, columns: list[str] | None = None, **options: Any) -> pa.Table:
     batches = batches_of(file, **options)
-    found = pa.Table.from_batches(list(batches.batches(columns)))
+    rows_read = pa.Table.from_batches(list(batches.batches(columns)))
     if columns is None:
-        assert found.schema.types == batches.schema.types
-    return found
+        assert rows_read.schema.types == batches.schema.types
+    return rows_read
 
 
 @pytest.mark.parametrize("compression", ["zlib", "uncompressed", "zstd", "snappy", "lz4"])
 def test_they_come_back(compression: str) -> None:
     rng = random.Random(11)
     times = some_times(rng, 40_001)
-    late: Times = [one and (abs(one[0]), one[1]) for one in times]
+    late: Times = [time and (abs(time[0]), time[1]) for time in times]
     tables = [
         pa.table({"id": pa.array(range(a, b)), "t": exact(times[a:b]), "late": exact(late[a:b])})
         for a, b in ((0, 25_000), (25_000, 40_001))
     ]
     file = written(tables, "struct<id:bigint,t:timestamp,late:timestamp>", compression)
     assert read_tail(file, "made").timestamp_millis[3] is not None
-    found = reread(file)
-    assert told(found.column("t")) == times
-    assert told(found.column("late")) == late
-    assert found.column("id").to_pylist() == list(range(len(times)))
-    assert told(reread(file, ["late"]).column("late")) == late
+    rows_read = reread(file)
+    assert times_of(rows_read.column("t")) == times
+    assert times_of(rows_read.column("late")) == late
+    assert rows_read.column("id").to_pylist() == list(range(len(times)))
+    assert times_of(reread(file, ["late"]).column("late")) == late
 
 
 def test_inside_other_columns() -> None:
@@ -120,7 +120,7 @@ def test_inside_other_columns() -> None:
         at += 8
     rows = [(None, None, None) if rng.random() < 0.1 else row for row in rows]
     offsets = [np.cumsum([0, *(len(row[place] or []) for row in rows)]) for place in (1, 2)]
-    flat = [exact([one for row in rows for one in row[place] or []]) for place in (1, 2)]
+    flat = [exact([element for row in rows for element in row[place] or []]) for place in (1, 2)]
     nulls = pa.array([row[1] is None for row in rows])
     lists = pa.ListArray.from_arrays(pa.array(offsets[0], pa.int32()), flat[0], mask=nulls)
     keys = pa.array([str(index) for index in range(len(flat[1]))])
@@ -130,21 +130,21 @@ def test_inside_other_columns() -> None:
     inner = pa.StructArray.from_arrays([maps, exact([row[0] for row in rows])], names=["m", "t"], mask=nulls)
     table = pa.table({"l": lists, "s": inner})
     file = written([table], "struct<l:array<timestamp>,s:struct<m:map<string,timestamp>,t:timestamp>>")
-    found = reread(file)
-    assert found.to_pylist() == table.to_pylist()
+    rows_read = reread(file)
+    assert rows_read.to_pylist() == table.to_pylist()
     assert reread(file, ["s"]).to_pylist() == table.select(["s"]).to_pylist()
 
 
 PATTERNS = {
     "repeated": [7_000] * 2_000,
     "short": [5, 5, 5, 5, 1, 2, 9, 9, 9, 9, 9],
-    "rising": [3 * one for one in range(1_500)],
-    "falling": [900_000_000 - 1_000 * one for one in range(1_500)],
-    "uneven": [one * one for one in range(1_500)],
-    "outliers": [999_999_999 if one % 97 == 0 else one % 31 for one in range(3_000)],
-    "few outliers": [987_654_321 if one == 400 else 1_000 + one % 7 for one in range(600)],
-    "random": [random.Random(one).randrange(10**9) for one in range(2_000)],
-    "small": [one % 3 for one in range(1_000)],
+    "rising": [3 * number for number in range(1_500)],
+    "falling": [900_000_000 - 1_000 * number for number in range(1_500)],
+    "uneven": [number * number for number in range(1_500)],
+    "outliers": [999_999_999 if number % 97 == 0 else number % 31 for number in range(3_000)],
+    "few outliers": [987_654_321 if number == 400 else 1_000 + number % 7 for number in range(600)],
+    "random": [random.Random(number).randrange(10**9) for number in range(2_000)],
+    "small": [number % 3 for number in range(1_000)],
 }
 
 
@@ -153,11 +153,12 @@ PATTERNS = {
 def test_all_forms_of_another_encoder(pattern: str, compression: str) -> None:
     """pyarrow's encoder chooses between all four forms of runs."""
     times = pa.array(
-        [10**18 + 10**9 * one + part for one, part in enumerate(PATTERNS[pattern])], pa.timestamp("ns")
+        [10**18 + 10**9 * pattern + part for pattern, part in enumerate(PATTERNS[pattern])],
+        pa.timestamp("ns"),
     )
     file = io.BytesIO()
     orc.write_table(pa.table({"t": times}), file, compression=compression)
-    assert told(reread(file, doubtful=(1,)).column("t")) == told(of_timestamps(times))
+    assert times_of(reread(file, doubtful=(1,)).column("t")) == times_of(of_timestamps(times))
 
 
 def test_of_no_far_column_nothing_changes() -> None:
@@ -198,18 +199,18 @@ def test_clocks_of_another_zone_are_refused() -> None:
 def test_calendars(calendar: int) -> None:
     times: Times = [(YEAR_1 + 3_600, 5), (-12_219_292_801, 7), (-12_219_292_800, 9), None, (YEAR_9999, 1)]
     file = written([pa.table({"t": exact(times)})], "struct<t:timestamp>", calendar=calendar)
-    found = reread(file, proleptic=True).column("t")
+    times_read = reread(file, proleptic=True).column("t")
     if calendar == PROLEPTIC:
-        assert told(found) == times
+        assert times_of(times_read) == times
     else:
-        assert told(found) == told(proleptic_times(exact(times)))
+        assert times_of(times_read) == times_of(proleptic_times(exact(times)))
         # 1 January of the year 1 was a Saturday in the Julian calendar, two days before that of the other.
-        assert told(found)[:3] == [
+        assert times_of(times_read)[:3] == [
             (YEAR_1 + 2 * 86_400 + 3_600, 5),
             (-12_219_292_801 - 10 * 86_400, 7),
             (-12_219_292_800, 9),
         ]
-    assert told(reread(file).column("t")) == times
+    assert times_of(reread(file).column("t")) == times
     shown = reread(file, nanoseconds=False).column("t")
     assert shown.equals(pa.chunked_array([microseconds(exact(times))]))
     assert proleptic_days(np.array([-141_428, -141_427])).tolist() == [-141_438, -141_427]

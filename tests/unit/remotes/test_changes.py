@@ -1,4 +1,4 @@
-"""What events say about where to look; the golden ones were written by real Hive."""
+"""Events name the tables that a refresh reads; the golden ones were written by real Hive."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ def test_an_event_of_partitions_names_some() -> None:
 
 
 def test_an_event_that_cannot_be_read_disturbs_only_what_it_may_concern() -> None:
-    """Where it may, everything is looked at."""
-    for found in (
+    """An event that may concern everything makes the refresh read everything."""
+    for unreadable in (
         event("ALTER_TABLE", tableObjBeforeJson="?"),
         event("ALTER_TABLE", database="other", tableObjBeforeJson="?"),  # perhaps a table of ours, renamed
         event("DROP_PARTITION"),
         event("ADD_FOREIGNKEY", database=""),
     ):
-        assert fold([found], "d") is None
-    for found in (event("DROP_PARTITION", database="other"), event("COMMIT_TXN", None, database="")):
-        assert fold([found], "d") == {}
+        assert fold([unreadable], "d") is None
+    for irrelevant in (event("DROP_PARTITION", database="other"), event("COMMIT_TXN", None, database="")):
+        assert fold([irrelevant], "d") == {}
 
 
 def test_partitions_are_named() -> None:
-    found = fold(
+    changes = fold(
         [
             event("ADD_PARTITION", partitions=[{"Year": "2026", "month": "1"}]),
             partition_altered(["2026", "a/b"], ["2026", "a/b"]),
@@ -69,35 +69,35 @@ def test_partitions_are_named() -> None:
         ],
         "D",
     )
-    assert found is not None
-    assert not found["t"].all_partitions
-    assert not found["t"].partition_names_too
-    assert found["t"].partition_names(["Year", "month"]) == [
+    assert changes is not None
+    assert not changes["t"].all_partitions
+    assert not changes["t"].partition_names_too
+    assert changes["t"].partition_names(["Year", "month"]) == [
         "year=2025/month=2",
         "year=2026/month=1",
         "year=2026/month=a%2Fb",
     ]
     # Of the table that had the name before.
-    assert found["t"].partition_names(["day"]) == []
+    assert changes["t"].partition_names(["day"]) == []
 
 
 def test_a_partition_that_was_renamed_has_names_compared() -> None:
-    found = fold([partition_altered(["2026", "1"], ["2026", "01"])], "d")
-    assert found is not None
-    assert found["t"].partition_names_too
-    assert found["t"].partition_names(["year", "month"]) == ["year=2026/month=1"]
+    changes = fold([partition_altered(["2026", "1"], ["2026", "01"])], "d")
+    assert changes is not None
+    assert changes["t"].partition_names_too
+    assert changes["t"].partition_names(["year", "month"]) == ["year=2026/month=1"]
 
 
 def test_tables_that_come_and_go_are_looked_at_whole() -> None:
-    found = fold(
+    changes = fold(
         [event("CREATE_TABLE", "a"), event("DROP_TABLE", "b"), altered("c", "c"), altered("e", "f")], "d"
     )
-    whole = TableChange(all_partitions=True)
-    assert found == {
-        "a": whole,
-        "b": whole,
+    everything = TableChange(all_partitions=True)
+    assert changes == {
+        "a": everything,
+        "b": everything,
         "c": TableChange(partition_names_too=True),
-        "e": whole,
+        "e": everything,
         "f": TableChange(all_partitions=True, partition_names_too=True),
     }
 
@@ -110,7 +110,7 @@ def test_a_table_that_moves_to_another_database_is_gone_here() -> None:
 
 
 def test_what_changes_no_definition_is_left_out() -> None:
-    found = fold(
+    changes = fold(
         [
             event("CREATE_TABLE", database="other"),
             event("OPEN_TXN", None, txnIds=[1]),
@@ -119,7 +119,7 @@ def test_what_changes_no_definition_is_left_out() -> None:
         ],
         "d",
     )
-    assert found == {}
+    assert changes == {}
 
 
 def test_what_cannot_be_read_means_everything() -> None:

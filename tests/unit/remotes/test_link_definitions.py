@@ -1,4 +1,4 @@
-"""What a local table takes over of a remote's, and what it must not."""
+"""A local table takes these parts of a remote's definition, and leaves the others out."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_the_digest_is_of_what_is_taken_over() -> None:
         assert definitions.digest(made_of(other), other) != before
 
 
-def test_partitions_are_compared_by_what_they_say() -> None:
+def test_partitions_are_compared_by_their_content() -> None:
     (partition, *_) = tables("file:/far")["parted"][1]
 
     def made() -> Any:

@@ -1,4 +1,4 @@
-"""How links are kept, and which lead back."""
+"""Links are kept in parameters, and links that lead back are refused."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_its_statement_makes_it_again() -> None:
         {"hive.federation.remote.event": "x"},
     ],
 )
-def test_damaged_links_say_so(damage: dict[str, str]) -> None:
+def test_damaged_links_are_errors(damage: dict[str, str]) -> None:
     with pytest.raises(RemoteError, match="cannot be read"):
         link_of(Kind.TABLE, LOCAL, {**LINK.parameters(), **damage})
 

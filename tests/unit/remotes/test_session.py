@@ -47,7 +47,7 @@ class Silent(MemoryCatalog):
     def last_event_id(self) -> None:  # type: ignore[override]
         return None
 
-    def _tell(self, event_type: str, database: str, table: str | None = None) -> None:
+    def _add_event(self, event_type: str, database: str, table: str | None = None) -> None:
         del event_type, database, table
 
     def get_table(self, database: str, table: str) -> types.Table:
@@ -138,9 +138,9 @@ def test_a_database_that_another_client_makes_meanwhile(remotes: Remotes, near: 
 def test_what_the_remote_lacks(remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog) -> None:
     with pytest.raises(
         RemoteDroppedError, match=rf"The remote of default\.n has no table {DATABASE}\.n"
-    ) as one:
+    ) as caught:
         remotes.run(f"CREATE REMOTE TABLE n CONNECTED TO {DATABASE}.n VIA 'far'")
-    assert "CONNECTED TO" in one.value.remedy
+    assert "CONNECTED TO" in caught.value.remedy
     with pytest.raises(RemoteDroppedError, match="The remote of n has no database nothing"):
         remotes.run("CREATE REMOTE DATABASE n CONNECTED TO nothing VIA 'far'")
     view: Any = tables("file:/far")["plain"][0]
@@ -287,7 +287,7 @@ def test_a_table_of_another_with_a_members_name(
     report = remotes.refresh(Kind.DATABASE, MIRROR)
     assert report.skipped == {"plain": "the local name belongs to another table"}
     assert near.tables["mirror", "plain"] == own
-    # A table link that somebody made there is no member either.
+    # A table link that a user made there is no member either.
     del near.tables["mirror", "plain"]
     remotes.run(MAKE.replace("TABLE plain", "TABLE mirror.plain"))
     far.drop_table(DATABASE, "plain")

@@ -173,7 +173,7 @@ def test_statements(text: str, statement: object) -> None:
 
 def test_a_script_has_several() -> None:
     script = ";;USE d; -- first\nCREATE REMOTE TABLE t;\n\n/* ; */ SHOW REMOTES;"
-    assert [type(one) for one in parse_script(script)] == [Use, CreateRemote, ShowRemotes]
+    assert [type(statement) for statement in parse_script(script)] == [Use, CreateRemote, ShowRemotes]
     assert parse_script(" -- nothing\n") == []
 
 
@@ -208,7 +208,7 @@ def test_a_script_has_several() -> None:
         ("DROP REMOTE TABLE t u", 1, 21, ("the end of the statement",)),
     ],
 )
-def test_errors_say_where_and_what(
+def test_errors_name_the_place_and_the_fault(
     text: str, line: int, column: int, expected: tuple[str, ...] | None
 ) -> None:
     with pytest.raises(StatementError) as caught:
@@ -232,7 +232,7 @@ def test_one_statement_means_one() -> None:
             parse_statement(text)
 
 
-names = st.text(min_size=1, max_size=12).filter(lambda one: one.strip() and "." not in one)
+names = st.text(min_size=1, max_size=12).filter(lambda name: name.strip() and "." not in name)
 
 
 @given(name=names, value=st.text(max_size=30))
@@ -264,7 +264,7 @@ def test_whatever_it_is_only_typed_errors() -> None:
 
 
 def places(text: str, seed: int) -> tuple[int, int]:
-    """Where the error is; the beginning if there is none."""
+    """Return the place of the error; the beginning if there is none."""
     try:
         parse_script(text)
     except StatementError as error:

@@ -49,7 +49,7 @@ def of_trino(text: str, schema: str = "far") -> Any:
 
 
 @pytest.mark.parametrize(
-    ("found", "text"),
+    ("linked", "text"),
     [
         (
             view("SELECT `t`.`a` FROM `far`.`t` JOIN `far`.`u` ON `t`.`a` = `u`.`a`"),
@@ -65,23 +65,23 @@ def of_trino(text: str, schema: str = "far") -> Any:
     ],
     ids=["join", "a view", "common table", "of Spark", "of Spark, whole name"],
 )
-def test_a_view_of_linked_tables(found: Any, text: str) -> None:
-    assert definitions.why_not_view(found, NAMES, LINKED) is None
-    made = definitions.local_view(found, NAMES, name="v", owner="ada", link={"x": "y"})
+def test_a_view_of_linked_tables(linked: Any, text: str) -> None:
+    assert definitions.why_not_view(linked, NAMES, LINKED) is None
+    made = definitions.local_view(linked, NAMES, name="v", owner="ada", link={"x": "y"})
     assert made.viewExpandedText == text
     assert (made.dbName, made.owner, made.tableType) == ("near", "ada", "VIRTUAL_VIEW")
     assert made.parameters[READ_BY] == "view"
     assert made.parameters.get("view.catalogAndNamespace.part.1", "near") == "near"
     assert "EXTERNAL" not in made.parameters
     other = definitions.local_view(view("SELECT 1 FROM far.t"), NAMES, name="v", owner="ada", link={"x": "y"})
-    assert definitions.digest(made, found) != definitions.digest(other, found)
+    assert definitions.digest(made, linked) != definitions.digest(other, linked)
 
 
 def test_a_view_of_trino() -> None:
-    found = of_trino('SELECT a FROM t JOIN "far".u USING (a)')
-    assert read_by_view(found).tables == {("far", "t"), ("far", "u")}
-    assert definitions.why_not_view(found, NAMES, LINKED) is None
-    made = definitions.local_view(found, NAMES, name="v", owner="ada", link={})
+    trinos = of_trino('SELECT a FROM t JOIN "far".u USING (a)')
+    assert read_by_view(trinos).tables == {("far", "t"), ("far", "u")}
+    assert definitions.why_not_view(trinos, NAMES, LINKED) is None
+    made = definitions.local_view(trinos, NAMES, name="v", owner="ada", link={})
     encoded = made.viewOriginalText.removeprefix("/* Presto View: ").removesuffix(" */")
     assert json.loads(base64.b64decode(encoded)) == {
         "originalSql": 'SELECT a FROM t JOIN "near".u USING (a)',
@@ -91,13 +91,13 @@ def test_a_view_of_trino() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "why"),
+    ("view", "why"),
     [
         (view("SELECT * FROM other.t"), r"other\.t, which is of another database"),
         (view("SELECT * FROM far.t WHERE a IN (SELECT a FROM other.u)"), r"other\.u"),
         (view("SELECT * FROM far.missing"), "missing, which is not linked"),
         (view("SELECT * FROM far.acid"), "acid, which is transactional"),
-        (view("SELECT * FROM t"), "without saying of which database"),
+        (view("SELECT * FROM t"), "without the name of its database"),
         (view("SELECT far.f(a) FROM far.t"), "function of a database"),
         (view("SELECT * FROM ((("), "cannot be parsed"),
         (view(""), "not one query|cannot be parsed"),
@@ -107,26 +107,26 @@ def test_a_view_of_trino() -> None:
         (of_trino("SELECT * FROM lake.far.t"), "catalog lake"),
         (view("SELECT * FROM far.t", **{**SPARKS, PART_0: "lake"}), "reads t of the catalog lake"),
         (view("SELECT * FROM t", **{**SPARKS, PART_0: "lake"}), "reads t of the catalog lake"),
-        (of_spark("SELECT * FROM range(3)"), "what a function returns"),
+        (of_spark("SELECT * FROM range(3)"), "the rows of a table function"),
         (view("SELECT far.a" + ".a" * 3000 + ".f(1) FROM far.t"), "cannot be parsed|function of a database"),
         (view("x", original="/* Presto View: !!! */", presto_view="true"), "not a view as Trino encodes"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "view",
+    ids=lambda value: value if isinstance(value, str) else "view",
 )
-def test_a_view_that_is_left_out(found: Any, why: str) -> None:
+def test_a_view_that_is_left_out(view: Any, why: str) -> None:
     import re
 
-    reason = definitions.why_not_view(found, NAMES, LINKED)
+    reason = definitions.why_not_view(view, NAMES, LINKED)
     assert reason is not None
     assert re.search(why, reason), reason
 
 
 def test_partitioned_and_materialized_views_are_left_out() -> None:
-    found = view("SELECT a FROM far.t")
-    found.partitionKeys = [types.FieldSchema(name="p", type="int")]
-    assert definitions.why_not_view(found, NAMES, LINKED) == "it is a view with partitions"
-    found.tableType = "MATERIALIZED_VIEW"
-    assert "materialized view" in (definitions.why_not(found) or "")
+    definition = view("SELECT a FROM far.t")
+    definition.partitionKeys = [types.FieldSchema(name="p", type="int")]
+    assert definitions.why_not_view(definition, NAMES, LINKED) == "it is a view with partitions"
+    definition.tableType = "MATERIALIZED_VIEW"
+    assert "materialized view" in (definitions.why_not(definition) or "")
 
 
 def test_what_cannot_be_parsed_reads_nothing() -> None:

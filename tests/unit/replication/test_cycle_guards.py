@@ -1,7 +1,7 @@
 """Guards that hold a cycle back: its lock is lost, its dump overtaken, or others wrote its target.
 
 The cycle, its lock, its dumps and its fences are the real ones; the metastore is a model, and in the place of
-a load is what the test says.
+the test chooses the load.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from airflow_hive_federation.errors import (
     UnsupportedMethodError,
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication import cycle, take_over
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
@@ -64,7 +65,7 @@ class Site:
 
     def run(self) -> LoadSummary:
         return cycle.load_dump(
-            self.pool, self.pool, self.policy, self.dump, run_copy=never, progress=quiet, on_step=quiet
+            self.pool, self.pool, self.policy, self.dump, run_copy=never, observer=unobserved
         )
 
     def lose_the_lock(self) -> None:
@@ -105,16 +106,11 @@ def never(*_: object) -> None:
     raise AssertionError("nothing is copied here")
 
 
-def quiet(_: str) -> None:
-    """Says nothing."""
-
-
 def test_a_cycle_that_nothing_disturbs(site: Site) -> None:
     """The model lets a load come to its end, or the other tests would prove nothing."""
 
     def asking(given: Mapping[str, Any]) -> None:
         given["check"]()
-        given["on_step"]("step")
 
     site.during = asking
     assert site.run().event_id == 8
@@ -127,34 +123,32 @@ def test_a_cycle_that_has_lost_its_lock_takes_no_step(site: Site) -> None:
 
     def lost(given: Mapping[str, Any]) -> None:
         site.lose_the_lock()
-        for ask in (given["check"], lambda: given["on_step"]("step")):
-            with pytest.raises(CycleLostError):
-                ask()
-        steps.append("both refused")
+        with pytest.raises(CycleLostError):
+            given["check"]()
+        steps.append("refused")
 
     site.during = lost
     with pytest.raises(CycleLostError):
         site.run()
-    assert steps == ["both refused"]
+    assert steps == ["refused"]
 
 
-@pytest.mark.parametrize("callback", ["check", "on_step"])
 def test_a_take_over_that_has_lost_its_lock_takes_no_step_of_a_load(
-    site: Site, monkeypatch: pytest.MonkeyPatch, callback: str
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def losing(*_: object, **given: Any) -> None:
-        given[callback](*["step"] * (callback == "on_step"))
+        given["check"]()
         site.lose_the_lock()
-        given[callback](*["step"] * (callback == "on_step"))
+        given["check"]()
 
     monkeypatch.setattr(take_over, "load_increment", losing)
     monkeypatch.setattr(take_over, "loaded_dump", lambda *_: "file:/dumps/p/6-7-8")
     dump = DumpDirectory(site.dump)
     with cycle_lock.CycleLock(site.pool, site.policy) as lock, pytest.raises(CycleLostError):
-        take_over._end_load(site.pool, lock, site.policy, dump, quiet)
+        take_over._end_load(site.pool, lock, site.policy, dump, unobserved)
 
 
-def test_a_cycle_that_was_overtaken_at_its_end_says_so_and_removes_no_dump(site: Site) -> None:
+def test_a_cycle_that_was_overtaken_at_its_end_fails_and_removes_no_dump(site: Site) -> None:
     site.during = lambda _: site.lose_the_lock()
     with pytest.raises(CycleLostError):
         site.run()
@@ -202,9 +196,9 @@ def test_targets_that_a_policy_had_one_after_the_other_have_fences_of_their_own(
     """Else a cycle of one could lower the fence of the other to the number of a copy that was given up."""
     fences = [
         cycle_lock.CycleLock(
-            site.pool, ReplicationPolicy(**{**site.policy.to_json(), "target_database": one})
+            site.pool, ReplicationPolicy(**{**site.policy.to_json(), "target_database": table})
         )
-        for one in ("t", "u")
+        for table in ("t", "u")
     ]
     assert len({lock._fence_uri for lock in fences}) == 2
 
@@ -230,7 +224,7 @@ def test_a_policy_that_has_changed_since_the_dump_loads_nothing(
         cycle_lock.CycleLock(site.pool, site.policy) as lock,
         pytest.raises(ConfigurationError, match="was written: external_base"),
     ):
-        take_over._end_load(site.pool, lock, site.policy, dump, quiet)
+        take_over._end_load(site.pool, lock, site.policy, dump, unobserved)
     assert not site.loads
 
 
@@ -262,7 +256,7 @@ def test_dumps_of_one_policy_are_those_of_one_metastore(site: Site) -> None:
     (claims / "target.json").unlink()
     site.server.uri = "another"
     site.run()
-    assert [one.name for one in claims.iterdir()] == ["another.json"]
+    assert [path.name for path in claims.iterdir()] == ["another.json"]
 
 
 def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +268,7 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
             claim_dumps("one", site.policy)
     with pytest.raises(LocationConflictError, match="id one"):
         claim_dumps("two", site.policy)
-    assert [one.name for one in claims.iterdir()] == ["one.json"]
+    assert [path.name for path in claims.iterdir()] == ["one.json"]
     claim_dumps("one", site.policy)
     with monkeypatch.context() as patch:
         patch.setattr("airflow_hive_federation.replication.replica.dumps_owner.list_directory", killed)
@@ -283,7 +277,7 @@ def test_of_claims_that_meet_at_least_one_is_refused(site: Site, monkeypatch: py
     claim_dumps("one", site.policy)
     with pytest.raises(LocationConflictError, match="id one"):
         claim_dumps("two", site.policy)
-    # A damaged claim is somebody's all the same; its owner writes it anew.
+    # A damaged claim still has an owner, who writes it anew.
     (claims / "one.json").write_text("{", encoding="utf-8")
     with pytest.raises(LocationConflictError, match="id unknown"):
         claim_dumps("two", site.policy)

@@ -28,6 +28,7 @@ from airflow_hive_federation.errors import (
     MetastoreUnreachableError,
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication import cycle, failover, take_over
 from airflow_hive_federation.replication.format.manifest import FinishedLoad, Manifest
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -35,6 +36,7 @@ from airflow_hive_federation.replication.replica import cycle_lock, markers
 from airflow_hive_federation.transactions.heartbeat import Heartbeat
 from tests.support.dumps import manifest
 from tests.support.metastore_model import Server
+from tests.support.observing import at_steps
 
 POLICY = ReplicationPolicy(
     name="p", source_database="s", target_database="t", dump_root="file:/dumps", external_base=None
@@ -120,15 +122,15 @@ class World:
         for actor in self.actors:
             self.advance(actor)
 
-    def step(self, what: str) -> None:
-        """Where an operation stands still until it is its turn."""
+    def step(self, name: str) -> None:
+        """Stop an operation until it is its turn."""
         actor = self._by_thread.get(threading.get_ident())
         if actor is None or self._beating:
             return
         actor.steps += 1
         self._back.release()
         actor.turn.acquire()
-        self.trace.append(f"{actor.name}: {what}")
+        self.trace.append(f"{actor.name}: {name}")
 
     def judge(self) -> None:
         both = self.source.is_writable and self.target.is_writable
@@ -167,7 +169,7 @@ class World:
             self._beating = False
 
     def started(self, heart: Heartbeat) -> Heartbeat:
-        # What waits to ask again waits by this world's clock.
+        # A step that waits to try again waits by this world's clock.
         heart._stopped = SimpleNamespace(wait=self.sleep, is_set=lambda: False)  # type: ignore[assignment]
         self.hearts[heart] = self._by_thread.get(threading.get_ident())
         return heart
@@ -186,32 +188,32 @@ class World:
 
 def start(world: World) -> None:
     with world.pools() as (source, target):
-        failover.start_failover(source, target, POLICY, progress=quiet)
+        failover.start_failover(source, target, POLICY, observer=unobserved)
 
 
 def roll_back(world: World) -> None:
     with world.pools() as (source, target):
-        failover.roll_back_failover(source, target, POLICY, progress=quiet)
+        failover.roll_back_failover(source, target, POLICY, observer=unobserved)
 
 
 def switch(world: World) -> None:
     with world.pools() as (source, target):
-        failover.switch_roles(source, target, POLICY, progress=quiet)
+        failover.switch_roles(source, target, POLICY, observer=unobserved)
 
 
 def taking_over(world: World) -> None:
     with world.pools() as (source, target):
-        take_over.take_over(source, target, POLICY, progress=quiet)
+        take_over.take_over(source, target, POLICY, observer=unobserved)
 
 
 def cycling(world: World) -> None:
     with world.pools() as (_, target):
-        cycle.load_idle(target, POLICY, 8, progress=quiet)
+        cycle.load_idle(target, POLICY, 8, observer=unobserved)
 
 
 def outage(world: World) -> None:
     """The source does not answer for a while. One that nobody had closed is not let come back: two sides may
-    be written then, whatever is done, and the documentation says so."""
+    be written then, whatever is done; the documentation explains it."""
     world.step("the source goes down")
     world.source.is_up = False
     world.step("the source comes back")
@@ -226,10 +228,6 @@ OPERATIONS: Mapping[str, Callable[[World], None]] = {
     "cycle": cycling,
     "outage": outage,
 }
-
-
-def quiet(_line: str) -> None:
-    """Says nothing."""
 
 
 class Baseline:
@@ -288,7 +286,7 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Worl
         failover,
         begin_drain=lambda *_: SimpleNamespace(transactions=()),
         has_drained=lambda *_, **__: False,
-        abort_remaining=lambda *_: None,
+        abort_remaining=lambda *_, **__: None,
         reverse_policy=lambda _source, policy: policy.reversed(),
         dump_next_increment=unready,
         dump_bootstrap=lambda *_, **__: SimpleNamespace(dump="d1", lease=0),
@@ -354,7 +352,7 @@ def test_three_operations_in_any_order(make_world: Callable[[str], World]) -> No
         actors = [world.begin(name) for name in names]
         for actor in actors:
             actor.suspended = chance.random() < 0.5
-        while waiting := [one for one in actors if not one.ended]:
+        while waiting := [actor for actor in actors if not actor.ended]:
             actor = chance.choice(waiting)
             if actor.suspended and chance.random() < 0.3:
                 world.now_s += 60.0
@@ -395,7 +393,7 @@ def test_a_start_that_is_rolled_back_while_it_waits_aborts_nothing(
         return False
 
     monkeypatch.setattr(failover, "has_drained", rolled_back)
-    monkeypatch.setattr(failover, "abort_remaining", lambda _client, start: aborted.append(start))
+    monkeypatch.setattr(failover, "abort_remaining", lambda _client, start, **_: aborted.append(start))
     assert outcomes(world, ["start"]) == ["FailoverError"]
     assert aborted == []
 
@@ -413,7 +411,7 @@ def test_a_source_that_was_written_to_is_not_switched(
         lambda *_, **__: written if steps[-1] == moment else SimpleNamespace(idle=True),
     )
     with world.pools() as (source, target), pytest.raises(FailoverError, match="changed since the last"):
-        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=steps.append)
+        failover.switch_roles(source, target, POLICY, observer=at_steps(steps.append))
     assert steps[-1] == moment
     assert world.source.parameters == MARKED
 
@@ -429,13 +427,13 @@ def test_a_source_that_is_opened_is_not_switched(make_world: Callable[[str], Wor
             world.source.parameters = {}
 
     with world.pools() as (source, target), pytest.raises(FailoverError, match="was not started, or was"):
-        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=step)
+        failover.switch_roles(source, target, POLICY, observer=at_steps(step))
     assert steps[-1] == moment
     assert world.source.parameters == {}
 
 
 @pytest.mark.parametrize(("operation", "beginning"), [("start", "replicated"), ("roll back", "started")])
-def test_who_loses_the_lock_in_the_middle_of_the_last_call_says_so(
+def test_a_cycle_that_loses_the_lock_in_its_last_call_fails(
     make_world: Callable[[str], World], operation: str, beginning: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another one may have acted on what was there before."""
@@ -455,7 +453,7 @@ def test_who_loses_the_lock_in_the_middle_of_the_last_call_says_so(
     [
         ("source becomes target", "target", None),
         ("target becomes source", "source", "p.reversed"),
-        ("end", "target", "p.reversed"),
+        ("end failover", "target", "p.reversed"),
     ],
 )
 def test_a_switch_goes_on_with_both_locks_only(
@@ -470,11 +468,11 @@ def test_a_switch_goes_on_with_both_locks_only(
             getattr(world, side).locks.clear()
 
     with world.pools() as (source, target), pytest.raises(CycleLostError):
-        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=step)
+        failover.switch_roles(source, target, POLICY, observer=at_steps(step))
     assert steps[-1] == moment
     assert world.source.parameters.get(markers.POLICY) == source_policy
     assert not world.source.is_writable
-    assert world.target.is_writable is (moment == "end")
+    assert world.target.is_writable is (moment == "end failover")
 
 
 def test_the_epoch_of_a_target_decides_who_may_write(make_world: Callable[[str], World]) -> None:
@@ -486,14 +484,14 @@ def test_the_epoch_of_a_target_decides_who_may_write(make_world: Callable[[str],
         world.target.parameters[markers.EPOCH] = str(lock.epoch + 1)
         with pytest.raises(CycleLostError, match=f"at epoch {lock.epoch + 1}"):
             lock.prove()
-        # For good, whatever the target says afterwards.
+        # For good, whatever the target shows afterwards.
         world.target.parameters[markers.EPOCH] = str(lock.epoch)
         for ask in (lock.prove, lock.check):
             with pytest.raises(CycleLostError):
                 ask()
 
 
-def test_a_take_over_that_loses_the_lock_in_its_last_call_says_so(
+def test_a_take_over_that_loses_the_lock_in_its_last_call_fails(
     make_world: Callable[[str], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world("started")
@@ -516,7 +514,7 @@ def test_a_target_that_does_not_answer_stops_a_roll_back(make_world: Callable[[s
     assert outcomes(world, ["roll back"]) == ["MetastoreUnreachableError"]
     assert not world.source.is_writable
     with world.pools() as (source, target):
-        failover.roll_back_failover(source, target, POLICY, target_lost=True, progress=quiet)
+        failover.roll_back_failover(source, target, POLICY, target_lost=True, observer=unobserved)
     assert world.source.is_writable
 
 
@@ -524,7 +522,7 @@ def test_a_target_that_does_not_answer_stops_a_roll_back(make_world: Callable[[s
 def test_a_source_that_is_altered_during_a_switch_keeps_the_target_closed(
     make_world: Callable[[str], World], altered: Mapping[str, str]
 ) -> None:
-    """By hand, say: no lock keeps a person out."""
+    """A person sets it by hand: no lock prevents that."""
     world = make_world("started")
 
     def alter(step: str) -> None:
@@ -532,7 +530,7 @@ def test_a_source_that_is_altered_during_a_switch_keeps_the_target_closed(
             world.source.parameters = dict(altered)
 
     with world.pools() as (source, target), pytest.raises(FailoverError, match="is no replica any more"):
-        failover.switch_roles(source, target, POLICY, progress=quiet, on_step=alter)
+        failover.switch_roles(source, target, POLICY, observer=at_steps(alter))
     assert not world.target.is_writable
 
 
@@ -550,7 +548,7 @@ def test_a_source_that_comes_back_after_a_take_over_is_not_opened(
 def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
     make_world: Callable[[str], World],
 ) -> None:
-    """A take-over that has asked the source for the last time, and a roll-back that has asked the target."""
+    """A take-over that has read the source for the last time, and a roll-back that has read the target."""
 
     def interrupted(place: int) -> tuple[World, Actor]:
         world = make_world("started")
@@ -563,7 +561,7 @@ def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
     for place in itertools.count(1):
         world, actor = interrupted(place)
         world.end()
-        if actor.outcome == "done":  # it has asked for the last time
+        if actor.outcome == "done":  # it has read for the last time
             break
     for back in range(count_steps(make_world, "started", "roll back")):
         world, actor = interrupted(place)
@@ -576,4 +574,4 @@ def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
 def outcomes(world: World, names: Sequence[str]) -> list[str]:
     for name in names:
         world.advance(world.begin(name))
-    return [one.outcome for one in world.actors][-len(names) :]
+    return [actor.outcome for actor in world.actors][-len(names) :]

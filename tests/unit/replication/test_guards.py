@@ -36,7 +36,7 @@ POLICY = ReplicationPolicy(
 )
 
 
-def test_a_target_that_gives_out_other_write_ids_is_somebody_elses() -> None:
+def test_a_target_that_gives_out_other_write_ids_has_another_owner() -> None:
     """(The metastore does so for nobody but a load; a later version, or another product, may.)"""
     client: Any = SimpleNamespace(
         get_open_txns=lambda: SimpleNamespace(txn_high_water_mark=10),
@@ -55,19 +55,19 @@ def test_external_tables_of_several_stores_have_no_way_back() -> None:
         storage = types.StorageDescriptor(location=location)
         return types.Table(dbName="d", tableName=name, tableType="EXTERNAL_TABLE", sd=storage)
 
-    found = [table("a", "s3a://one/a"), table("b", "s3a://two/b")]
+    tables = [table("a", "s3a://one/a"), table("b", "s3a://two/b")]
 
     @contextmanager
     def connected() -> Iterator[Any]:
         yield SimpleNamespace(
             list_tables=lambda _database: ["a", "b"],
-            get_tables=lambda _database, _names: found,
+            get_tables=lambda _database, _names: tables,
         )
 
     pool: Any = SimpleNamespace(client=connected)
     with pytest.raises(FailoverError, match="lie in several stores: s3://one/, s3://two/"):
         reverse_policy(pool, POLICY)
-    del found[1]
+    del tables[1]
     assert reverse_policy(pool, POLICY).external_base == "s3://one/"
 
 
@@ -93,8 +93,8 @@ def test_a_read_transaction_that_the_source_has_ended_keeps_nothing() -> None:
     keeper = LeaseKeeper(pool(), 7)
     for answer in ({"aborted": {7}}, {"nosuch": {7}}):
         client: Any = SimpleNamespace(
-            heartbeat_txn_range=lambda *_, found=answer: SimpleNamespace(
-                **{"aborted": None, "nosuch": None, **found}
+            heartbeat_txn_range=lambda *_, ranges=answer: SimpleNamespace(
+                **{"aborted": None, "nosuch": None, **ranges}
             )
         )
         with pytest.raises(TransactionAbortedError, match="has ended read transaction 7"):
@@ -104,7 +104,7 @@ def test_a_read_transaction_that_the_source_has_ended_keeps_nothing() -> None:
         keeper.check()
 
 
-def test_a_dump_that_fails_says_so_and_ends_its_read_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dump_that_fails_raises_and_ends_its_read_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(Heartbeat, "start", lambda heart, **_: heart)
     with pytest.raises(StorageError, match="the store is full"), lease_of_a_dump(pool(ended), policy="p"):

@@ -15,6 +15,7 @@ from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.dump import contents
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
@@ -56,7 +57,7 @@ def table() -> types.Table:
 
 
 class Metastore(PartitionCalls):
-    """Has partitions ``p=0`` to ``p=<count - 1>``, each made when it is asked for."""
+    """Has partitions ``p=0`` to ``p=<count - 1>``, each made when it is read."""
 
     def __init__(self, count: int, root: str = SOURCE) -> None:
         self._count, self._root = count, root
@@ -125,7 +126,7 @@ def document() -> TableDocument:
 
 def loaded(directory: DumpDirectory, count: int) -> None:
     target = Metastore(0)
-    loading = load._Load(None, POLICY, directory, progress=str, on_step=str)  # type: ignore[arg-type]
+    loading = load._Load(None, POLICY, directory, observer=unobserved, step=str)  # type: ignore[arg-type]
     assert loading._add_partitions(target, document()) == target.added == count  # type: ignore[arg-type]
 
 
@@ -133,10 +134,10 @@ def compared(directory: DumpDirectory, count: int) -> None:
     """As an increment does with a table of which nothing but statistics has changed."""
     target = Metastore(count, TARGET)
     layout = TargetLayout(policy=POLICY, managed=TARGET.removesuffix("/t"))
-    one = TableConvergence(target, layout, directory, document=document(), parameters={})  # type: ignore[arg-type]
-    assert one._stale_partitions() == set()
-    one._shape_partitions()
-    one._describe_partitions(WRITE_IDS.text())
+    convergence = TableConvergence(target, layout, directory, document=document(), parameters={})  # type: ignore[arg-type]
+    assert convergence._stale_partitions() == set()
+    convergence._shape_partitions()
+    convergence._describe_partitions(WRITE_IDS.text())
     assert (target.added, target.altered) == (0, 0)
 
 
@@ -177,9 +178,9 @@ def test_a_table_of_many_partitions_takes_little_more_memory_than_one_of_few(tmp
         assert (after - before) / (many - few) < NAME_BYTES, (before, after)
 
 
-def test_a_partition_that_somebody_drops_during_a_load_is_named(tmp_path: Path) -> None:
+def test_a_partition_that_is_dropped_during_a_load_is_named(tmp_path: Path) -> None:
     layout = TargetLayout(policy=POLICY, managed=TARGET.removesuffix("/t"))
-    one = TableConvergence(
+    convergence = TableConvergence(
         Metastore(PAGE, TARGET),  # type: ignore[arg-type]
         layout,
         dumped(tmp_path, PAGE + 1),
@@ -187,7 +188,7 @@ def test_a_partition_that_somebody_drops_during_a_load_is_named(tmp_path: Path) 
         parameters={},
     )
     with pytest.raises(TargetChangedError, match=r"Partition p=100 of d\.t"):
-        one._describe_partitions(WRITE_IDS.text())
+        convergence._describe_partitions(WRITE_IDS.text())
 
 
 def test_places_are_those_of_the_partitions() -> None:
@@ -216,7 +217,7 @@ def test_places_are_those_of_the_partitions() -> None:
 
 
 def test_a_table_without_partitions_has_its_own_place() -> None:
-    one = types.Table(sd=types.StorageDescriptor(location=SOURCE), partitionKeys=[])
-    assert list(TableLocations(one)) == [DataLocation(partition="", location=SOURCE)]
-    assert TableLocations(one).apart
+    table = types.Table(sd=types.StorageDescriptor(location=SOURCE), partitionKeys=[])
+    assert list(TableLocations(table)) == [DataLocation(partition="", location=SOURCE)]
+    assert TableLocations(table).apart
     assert list(TableLocations(types.Table(partitionKeys=[]))) == []

@@ -199,7 +199,7 @@ class Source:
 
 
 class Dump:
-    """What a cycle dumps, as far as transactions go."""
+    """A cycle's dump, as far as transactions go."""
 
     def __init__(
         self,
@@ -220,9 +220,9 @@ class Dump:
         }
         self._dropped = [table for table in TABLES if table not in source.tables]
         self.writes = {table: Pairs(plan.writes) for table, plan in plans.items()}
-        alone = {*open_before, *(txn for one in unfinished for txn in one.folded.open_writes)}
+        alone = {*open_before, *(txn for cycle in unfinished for txn in cycle.folded.open_writes)}
         ends = [txn for txn, _ in self.folded.ends]
-        led = leaders(ends, self.folded.writes, alone, [one.merging for one in unfinished])
+        led = leaders(ends, self.folded.writes, alone, [cycle.merging for cycle in unfinished])
         self.merging = Merging(zip(ends, led, strict=True))
 
     def load(self, target: Metastore, kill_before: int | None) -> None:
@@ -276,7 +276,7 @@ def test_what_the_target_shows_is_a_past_of_the_source(seed: int, late: float) -
 
 
 def loaded(dump: Dump, target: Metastore, kill_before: int | None) -> bool:
-    """Whether a load came to its end."""
+    """Return whether a load came to its end."""
     try:
         dump.load(target, kill_before)
     except KilledError:
@@ -286,4 +286,4 @@ def loaded(dump: Dump, target: Metastore, kill_before: int | None) -> bool:
 
 def distinct(shown: list[Visible]) -> Iterator[Visible]:
     """Without what a commit of nothing shows again."""
-    return (one for place, one in enumerate(shown) if not place or one != shown[place - 1])
+    return (state for place, state in enumerate(shown) if not place or state != shown[place - 1])

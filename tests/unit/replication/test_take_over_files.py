@@ -1,4 +1,4 @@
-"""A take-over removes the files of write ids that no reader of the target sees, and asks for no id singly."""
+"""A take-over removes the files of write ids that no reader of the target sees, without a call per id."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def test_open_write_ids_are_searched_not_walked() -> None:
         min_open_id=WATERMARK - 1000,
     )
     unwanted = invisible_to(write_ids)
-    assert not any(unwanted(f"base_{WATERMARK - 2000 - one}/bucket_00000") for one in range(5_000))
-    assert not any(unwanted(f"delta_1_{WATERMARK - 2000 - one}/bucket_00000") for one in range(5_000))
+    assert not any(unwanted(f"base_{WATERMARK - 2000 - number}/bucket_00000") for number in range(5_000))
+    assert not any(unwanted(f"delta_1_{WATERMARK - 2000 - number}/bucket_00000") for number in range(5_000))
     assert unwanted(f"delta_1_{WATERMARK - 5}/bucket_00000")
 
 
@@ -72,7 +72,7 @@ def test_it_answers_as_a_walk_of_the_range_does() -> None:
 
 @pytest.mark.parametrize("allowed", [0, 1])
 def test_what_has_lost_its_lock_removes_nothing_more(tmp_path: Path, allowed: int) -> None:
-    """One file in one directory: two removals, of which each is asked for."""
+    """One file in one directory: two removals, with a check before each."""
     file = tmp_path / "t" / "delta_0000007_0000007" / "bucket_00000"
     file.parent.mkdir(parents=True)
     file.touch()

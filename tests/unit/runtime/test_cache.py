@@ -43,9 +43,9 @@ def test_the_cache_is_where_the_platform_keeps_caches(
     ],
 )
 def test_data_are_where_hive_hides_nothing(environ: dict[str, str], expected: str) -> None:
-    found = data_directory(environ)
-    assert found == Path(expected)
-    assert hidden_name(str(found)) is None
+    directory = data_directory(environ)
+    assert directory == Path(expected)
+    assert hidden_name(str(directory)) is None
 
 
 def test_an_atomic_write_leaves_nothing_beside_the_file(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_an_atomic_write_leaves_nothing_beside_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "deep" / "file").read_bytes() == b"two"
 
 
-def test_a_digest_tells_where_one_part_ends() -> None:
+def test_a_digest_depends_on_the_ends_of_its_parts() -> None:
     assert short_digest(b"ab", b"c") != short_digest(b"a", b"bc")
 
 

@@ -1,4 +1,4 @@
-"""Which Java is taken."""
+"""The search for a Java runtime takes the first that fits."""
 
 from __future__ import annotations
 
@@ -103,15 +103,15 @@ def test_spark_gets_a_wrapper_that_drops_the_flag_of_the_missing_module(tmp_path
     wrapper = spark_java_home({})
     assert wrapper.is_relative_to(tmp_path / "cache")
     (package / "bin" / "java").write_text('#!/bin/sh\nfor a do echo "<$a>"; done\n')
-    said = subprocess.run(
+    output = subprocess.run(
         [wrapper / "bin" / "java", "-Da=b c", "--add-modules=jdk.incubator.vector", "", "Main"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.splitlines() == ["<-Da=b c>", "<>", "<Main>"]
+    assert output.stdout.splitlines() == ["<-Da=b c>", "<>", "<Main>"]
 
 
-def test_spark_without_java_says_so() -> None:
+def test_spark_without_java_is_an_error() -> None:
     with pytest.raises(JavaNotFoundError, match="17 or 21"):
         spark_java_home({})

@@ -49,7 +49,7 @@ def test_facts_that_are_not_json_become_text() -> None:
     assert "module" in values["facts"]["where"]
 
 
-def test_many_failures_are_told_by_the_gravest() -> None:
+def test_the_gravest_of_many_failures_is_raised() -> None:
     full = StorageFullError("full", path="file:/y")
     error = combined([VANISHED, VANISHED, full])
     assert type(error) is StorageFullError
@@ -70,7 +70,7 @@ Caused by: org.apache.spark.api.python.PythonException: x
 """
 
 
-def test_sparks_own_failures_are_told_by_their_cause() -> None:
+def test_sparks_own_failures_have_their_cause() -> None:
     error = from_spark(RuntimeError(SPARK_SAYS))
     assert type(error) is SparkJobError
     assert error.message == "Spark: ZeroDivisionError: division by zero"

@@ -109,8 +109,8 @@ def test_the_checksum_of_what_is_replaced_goes_with_it(way: str, tmp_path: Path)
     item = make_item(f"file:{tmp_path}/s", f"file:{target}")
     write_atomically(item.target, [b"theirs"])
     checksum, beside = target.with_name(".f.crc"), target.with_name(".g.crc")
-    for one in (checksum, beside):
-        one.write_bytes(b"crc\0")
+    for path in (checksum, beside):
+        path.write_bytes(b"crc\0")
     if way == "copied":
         copy_file(item)
     elif way == "rewritten":
@@ -288,7 +288,7 @@ def test_sweeping_spares_later_runs(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["._copy_b.0007-x", "._copy_c.0009-x", "d"]
 
 
-def test_survey_tells_sizes(tmp_path: Path) -> None:
+def test_survey_prints_sizes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"123")
     assert survey_targets([str(tmp_path), f"{tmp_path}/none"]) == {f"{tmp_path}/a": 3}
 

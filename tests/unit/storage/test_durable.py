@@ -1,4 +1,4 @@
-"""What has its name is on the disk, and so is the name."""
+"""A file with its name is on the disk, and so is the name."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.support.durability import Recorder, recorded
 
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    with recorded(tmp_path, monkeypatch) as one:
-        yield one
+    with recorded(tmp_path, monkeypatch) as calls:
+        yield calls
 
 
 def test_a_file_that_is_written(recorder: Recorder, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_dump(recorder: Recorder, tmp_path: Path) -> None:
     recorder.assert_durable()
     dump.finish_dump(manifest())
     recorder.assert_durable()
-    # Nothing says that the dump is whole before all of it would survive.
+    # No file marks the dump as complete before all of it would survive a crash.
     finished = recorder.at("rename", "_finished_dump")
     synced = {Path(path).name for call, path in recorder.calls[:finished] if call == "fsync"}
     assert {"7-1", "partitions"} <= synced

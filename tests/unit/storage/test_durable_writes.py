@@ -33,8 +33,8 @@ from tests.support.golden_compaction import before_compaction, compact, describe
 
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    with recorded(tmp_path, monkeypatch) as one:
-        yield one
+    with recorded(tmp_path, monkeypatch) as calls:
+        yield calls
 
 
 def layout(place: Path) -> TableLayout:
@@ -129,7 +129,7 @@ def test_a_statement(values: tuple[str, ...], recorder: Recorder, tmp_path: Path
         statement: Any = SimpleNamespace(
             layout=layout(tmp_path / "t"), storage_options=None, overwrites=False, write_id=3
         )
-        place = "/".join([table, *(f"p={one}" for one in values), "delta_0000003_0000003_0000"])
+        place = "/".join([table, *(f"p={value}" for value in values), "delta_0000003_0000003_0000"])
         write_publish._move(statement, [staged], {values: place})
     recorder.assert_durable()
     order = [
@@ -187,7 +187,7 @@ def test_a_compaction_of_orc(golden: str, kind: CompactionKind, recorder: Record
     for name in plan.directories:
         published = calls.index(("rename", str(tmp_path / name)))
         staged = f"{tmp_path}/{plan.staging}/{name}"
-        files = [one for one in (tmp_path / name).iterdir() if one.name.startswith("bucket_")]
+        files = [path for path in (tmp_path / name).iterdir() if path.name.startswith("bucket_")]
         assert files
         for file in files:
             renamed = calls.index(("rename", f"{staged}/{file.name}"))
@@ -198,9 +198,9 @@ def test_a_compaction_of_orc(golden: str, kind: CompactionKind, recorder: Record
 def test_a_sweep_takes_nothing_but_what_it_is_for(recorder: Recorder, tmp_path: Path) -> None:
     """It gives no name, so it has nothing to wait for: what a crash brings back, the next sweep removes."""
     ended, needed = tmp_path / ".hive-staging_spark_5_abc", tmp_path / ".hive-staging_spark_7_abc"
-    for one in (ended, needed, tmp_path / "delta_0000001_0000001_0000"):
-        one.mkdir()
-        (one / "file").touch()
+    for directory in (ended, needed, tmp_path / "delta_0000001_0000001_0000"):
+        directory.mkdir()
+        (directory / "file").touch()
     before = len(recorder.calls)
     sweep(f"file:{tmp_path}", lambda: ValidTxns(high_watermark=9, open_ids=(7,)))
     calls = recorder.calls[before:]

@@ -61,14 +61,14 @@ def test_a_fence_that_cannot_be_read_lets_nothing_pass(uri: str, tmp_path: Path)
         Fence(uri=uri, epoch=7).check()
 
 
-def test_a_plan_says_behind_which_fence_it_is_carried_out(uri: str, tmp_path: Path) -> None:
+def test_a_plan_names_its_fence(uri: str, tmp_path: Path) -> None:
     plan = f"file:{tmp_path}/dump/load/copy_plan.jsonl"
     assert fence_of(plan) == Fence()
     fence_of(plan).check()
     write_ticket(f"file:{tmp_path}/dump/load", uri, 7)
     assert fence_of(plan) == Fence(uri=uri, epoch=7)
     (tmp_path / "dump" / "load" / "fence.json").write_text('{"epoch": 7}', encoding="utf-8")
-    with pytest.raises(DumpCorruptError, match="which fence"):
+    with pytest.raises(DumpCorruptError, match="does not name the fence"):
         fence_of(plan)
 
 
@@ -97,7 +97,7 @@ def test_a_copy_that_is_overtaken_while_it_reads_leaves_the_target_as_it_was(
     with pytest.raises(CycleLostError):
         copy_file(item, settings)
     assert target.read_text(encoding="utf-8") == "new rows of the successor\n"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["policy", "source", "target"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["policy", "source", "target"]
 
 
 def rewrite(source: str, target: str, _write_ids: str, _options: object) -> None:

@@ -183,7 +183,7 @@ def write_half(path: str) -> None:
         raise ZeroDivisionError
 
 
-def test_temporary_names_are_hidden_and_tell_their_run() -> None:
+def test_temporary_names_are_hidden_and_name_their_run() -> None:
     uri = publishing.temporary_uri("file:/a/bucket_00000", "0abc")
     folder, _, name = uri.rpartition("/")
     assert folder == "file:/a"

@@ -1,4 +1,4 @@
-"""What HDFS' driver says, and access lists: nothing is asked here."""
+"""The errors of HDFS' driver, and access lists, without a server."""
 
 from __future__ import annotations
 

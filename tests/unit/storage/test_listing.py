@@ -36,10 +36,10 @@ def test_lists_files_without_checksums_and_half_copies(tree: str, threads: int) 
     assert all(file.modified_ns > 0 for file in files)
 
 
-def test_empty_directories_are_told_where_asked_for(tree: str) -> None:
-    found = [entry.path for entry in list_files(tree, empty_directories=True)]
-    assert found == sorted([*LISTED, "empty/"])
-    assert [entry.path for entry in list_many([tree], empty_directories=True)[tree]] == found
+def test_empty_directories_are_listed_on_request(tree: str) -> None:
+    listed = [entry.path for entry in list_files(tree, empty_directories=True)]
+    assert listed == sorted([*LISTED, "empty/"])
+    assert [entry.path for entry in list_many([tree], empty_directories=True)[tree]] == listed
 
 
 def test_modification_times_are_exact_on_local_files(tmp_path: Path) -> None:

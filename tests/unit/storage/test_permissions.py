@@ -83,7 +83,7 @@ def test_no_copy_is_wider_than_its_source(
     there: int | None,
 ) -> None:
     root = tmp_path_factory.mktemp("modes")
-    one = item(root, visible_write_ids="t:1:1:9223372036854775807::" if filtered else None)
+    entry = item(root, visible_write_ids="t:1:1:9223372036854775807::" if filtered else None)
     source, target = root / "source/t/delta/f", root / "target/t/delta/f"
     source.chmod(file_mode)
     for directory in (source.parent, source.parent.parent):
@@ -95,7 +95,7 @@ def test_no_copy_is_wider_than_its_source(
         target.chmod(there)
     with umask(mask):
         for _ in range(2):
-            outcome = copy_file(one, CopySettings(rewrite=rewrite))
+            outcome = copy_file(entry, CopySettings(rewrite=rewrite))
     assert outcome.preserved
     assert target.read_text(encoding="utf-8") == "rows"
     assert mode(target) & ~file_mode == 0
@@ -107,7 +107,7 @@ def test_no_copy_is_wider_than_its_source(
 
 @pytest.mark.parametrize("filtered", [False, True])
 def test_the_whole_mode_is_kept_on_demand(tmp_path: Path, filtered: bool) -> None:
-    one = item(tmp_path, visible_write_ids="t:1:1:9223372036854775807::" if filtered else None)
+    entry = item(tmp_path, visible_write_ids="t:1:1:9223372036854775807::" if filtered else None)
     (tmp_path / "source/t/delta/f").chmod(0o664)
     (tmp_path / "source/t/delta").chmod(0o2775)
     (tmp_path / "source/t").chmod(0o750)
@@ -115,7 +115,7 @@ def test_the_whole_mode_is_kept_on_demand(tmp_path: Path, filtered: bool) -> Non
     with umask(0o077):
         # Then as a run that was killed between the directory and its mode leaves them.
         for _ in range(2):
-            assert copy_file(one, preserve).preserved
+            assert copy_file(entry, preserve).preserved
             assert [mode(tmp_path / "target" / name) for name in ("t", "t/delta", "t/delta/f")] == [
                 0o750,
                 0o775,
@@ -128,25 +128,25 @@ def test_the_whole_mode_is_kept_on_demand(tmp_path: Path, filtered: bool) -> Non
 
 @pytest.mark.skipif(not ROOT, reason="only the superuser gives files away")
 def test_owner_and_group_are_kept_on_demand(tmp_path: Path) -> None:
-    one = item(tmp_path)
+    entry = item(tmp_path)
     for name in ("t", "t/delta", "t/delta/f"):
         os.chown(tmp_path / "source" / name, 1234, 4321)
-    copy_file(one)
+    copy_file(entry)
     assert (tmp_path / "target/t/delta/f").stat().st_uid == os.geteuid()
     for _ in range(2):
-        copy_file(one, CopySettings(preserve=Preserve(letters="ug")))
-        found = [(tmp_path / "target" / name).stat() for name in ("t", "t/delta", "t/delta/f")]
-        assert {(one.st_uid, one.st_gid) for one in found} == {(1234, 4321)}
+        copy_file(entry, CopySettings(preserve=Preserve(letters="ug")))
+        stats = [(tmp_path / "target" / name).stat() for name in ("t", "t/delta", "t/delta/f")]
+        assert {(status.st_uid, status.st_gid) for status in stats} == {(1234, 4321)}
 
 
 @pytest.mark.parametrize("strictly", [True, False])
 def test_an_owner_that_cannot_be_kept(tmp_path: Path, strictly: bool) -> None:
-    """The source belongs to the superuser, and the copy is made by somebody else."""
+    """The source belongs to the superuser, and another user makes the copy."""
     target = tmp_path / "target"
     target.mkdir()
 
     def copy() -> None:
-        one = CopyItem(
+        item = CopyItem(
             source="file:/etc/passwd",
             target=f"file:{target}/f",
             size_bytes=Path("/etc/passwd").stat().st_size,
@@ -154,16 +154,16 @@ def test_an_owner_that_cannot_be_kept(tmp_path: Path, strictly: bool) -> None:
         settings = CopySettings(preserve=Preserve(letters="up", strictly=strictly))
         if strictly:
             with pytest.raises(StoragePermissionError, match=r"owner, group and mode.*preserve_strictly"):
-                copy_file(one, settings)
+                copy_file(item, settings)
             assert list(target.iterdir()) == []
         else:
-            assert not copy_file(one, settings).preserved
+            assert not copy_file(item, settings).preserved
             assert mode(target / "f") == mode(Path("/etc/passwd"))
 
-    as_somebody_else(tmp_path, copy)
+    as_another_user(tmp_path, copy)
 
 
-def as_somebody_else(root: Path, act: Callable[[], None]) -> None:
+def as_another_user(root: Path, act: Callable[[], None]) -> None:
     """Run as a user who is not the superuser: in a child, if we are."""
     if not ROOT:
         act()
@@ -194,13 +194,13 @@ def as_somebody_else(root: Path, act: Callable[[], None]) -> None:
 
 def test_a_directory_that_is_gone_at_the_source_is_closed(tmp_path: Path) -> None:
     """The change manager has the file, and nobody knows who might enter its directory."""
-    one = item(tmp_path)
+    entry = item(tmp_path)
     kept = tmp_path / "cmroot" / "f"
     kept.parent.mkdir()
     (tmp_path / "source/t/delta/f").rename(kept)
     (tmp_path / "source/t/delta").rmdir()
     kept.chmod(0o640)
-    copy_file(replace(one, kept=f"file:{kept}"))
+    copy_file(replace(entry, kept=f"file:{kept}"))
     assert mode(tmp_path / "target/t/delta") == 0o700
     assert mode(tmp_path / "target/t/delta/f") & ~0o640 == 0
 
@@ -246,11 +246,11 @@ def test_private_files(tmp_path: Path) -> None:
 
 
 def test_what_no_driver_can_keep_is_refused() -> None:
-    one = CopyItem(source="memory://n/f", target="file:/f", size_bytes=0)
-    check_preserved(Preserve(), [one])
-    check_preserved(Preserve(letters="ugpa"), [replace(one, source="s3://b/f")])
+    item = CopyItem(source="memory://n/f", target="file:/f", size_bytes=0)
+    check_preserved(Preserve(), [item])
+    check_preserved(Preserve(letters="ugpa"), [replace(item, source="s3://b/f")])
     with pytest.raises(ConfigurationError, match=r"memory:// cannot be preserved"):
-        check_preserved(Preserve(letters="p"), [one])
+        check_preserved(Preserve(letters="p"), [item])
     with pytest.raises(ConfigurationError, match=r"'x' cannot be preserved"):
         check_preserved(Preserve(letters="ugpx"), [])
     with pytest.raises(ConfigurationError, match=r"preserve is 'x'"):
@@ -272,9 +272,9 @@ def test_what_no_driver_can_keep_is_refused() -> None:
 def test_owners_and_lists_are_kept_within_one_kind_of_store(
     source: str, target: str, letters: str, lost: str
 ) -> None:
-    one, preserve = CopyItem(source=source, target=target, size_bytes=0), Preserve(letters=letters)
+    item, preserve = CopyItem(source=source, target=target, size_bytes=0), Preserve(letters=letters)
     if not lost:
-        check_preserved(preserve, [one])
+        check_preserved(preserve, [item])
         return
     with pytest.raises(ConfigurationError, match=rf"^'{lost}' cannot be preserved"):
-        check_preserved(preserve, [one])
+        check_preserved(preserve, [item])

@@ -89,15 +89,15 @@ def test_a_policy_narrows_what_the_administrator_allows(
 ) -> None:
     monkeypatch.setenv(ROOTS_VARIABLE, bound)
 
-    def found() -> tuple[str, ...]:
+    def roots_found() -> tuple[str, ...]:
         policy = ReplicationPolicy(name="p", source_database="d", dump_root="/d", allowed_source_roots=chosen)
         return policy.sources.roots
 
     if roots is not None:
-        assert found() == roots
+        assert roots_found() == roots
         return
     with pytest.raises(ConfigurationError, match=r"allowed_source_roots|has a name"):
-        found()
+        roots_found()
 
 
 def settings(*roots: Path) -> CopySettings:
@@ -158,9 +158,9 @@ def test_a_link_out_of_the_roots_is_refused_when_listed_and_when_copied(
     assert copied(table / "p=1/a", tmp_path / "target/x", settings(warehouse)) == "rows"
 
 
-@pytest.mark.parametrize("what", ["file", "directory"])
+@pytest.mark.parametrize("kind", ["file", "directory"])
 def test_a_link_that_is_put_in_place_while_a_file_is_opened_is_not_followed(
-    warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Between the question where it leads and the opening."""
     file, resolve = warehouse / "t/p=1/a", os.path.realpath
@@ -171,9 +171,9 @@ def test_a_link_that_is_put_in_place_while_a_file_is_opened_is_not_followed(
     def swapped(path: str) -> str:
         real = resolve(path)
         if real == str(file):
-            place = file if what == "file" else file.parent
+            place = file if kind == "file" else file.parent
             place.rename(tmp_path / "away")
-            place.symlink_to(tmp_path / ("secret/a" if what == "file" else "secret"))
+            place.symlink_to(tmp_path / ("secret/a" if kind == "file" else "secret"))
         return real
 
     monkeypatch.setattr("airflow_hive_federation.storage.sources.os.path.realpath", swapped)

@@ -35,7 +35,7 @@ FAILURES = (
 
 
 class Clock:
-    """Seconds that go on when a test says so."""
+    """Seconds that go on when a test moves them."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -56,24 +56,24 @@ def failing(error: BaseException) -> Callable[[Any], None]:
     return beat
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
 def test_any_failure_ends_in_lost_when_it_lasts(failure: Exception) -> None:
-    clock, told = Clock(), list[Loss]()
-    heart = heartbeat(failing(failure), clock, on_loss=told.append)
+    clock, losses = Clock(), list[Loss]()
+    heart = heartbeat(failing(failure), clock, on_loss=losses.append)
     for _ in range(6):
         assert not heart.send()
         assert heart.loss is None
         clock.now_s += 5.0
     clock.now_s += 0.1
-    found = heart.loss
-    assert found is not None
-    assert (found.reason, found.cause) == (LossReason.SILENT, failure)
-    assert "30.1 s" in found.description
-    assert type(failure).__name__ in found.description
-    assert told == [found]
+    loss = heart.loss
+    assert loss is not None
+    assert (loss.reason, loss.cause) == (LossReason.SILENT, failure)
+    assert "30.1 s" in loss.description
+    assert type(failure).__name__ in loss.description
+    assert losses == [loss]
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
 def test_a_failure_that_passes_is_forgiven(failure: Exception) -> None:
     clock, outcomes = Clock(), iter([failure, failure, None, failure])
 
@@ -193,17 +193,17 @@ def test_a_thread_that_dies_is_a_silence() -> None:
 
 
 def test_the_thread_notices_a_silence_by_itself() -> None:
-    told = threading.Event()
+    lost = threading.Event()
     heart = Heartbeat(
         SETTINGS,
         failing(MetastoreUnreachableError("gone")),
         name="lock 7",
         interval_s=0.01,
         silence_s=0.05,
-        on_loss=lambda _: told.set(),
+        on_loss=lambda _: lost.set(),
     )
     with heart:
-        assert told.wait(30)
+        assert lost.wait(30)
 
 
 @contextmanager
@@ -288,12 +288,12 @@ def test_the_end_of_a_hold_leaves_no_thread_and_no_connection(monkeypatch: pytes
 
 
 def test_a_hold_that_is_given_up_is_lost_for_good() -> None:
-    told: list[Loss] = []
-    heart = heartbeat(lambda _: None, Clock(), on_loss=told.append)
+    losses: list[Loss] = []
+    heart = heartbeat(lambda _: None, Clock(), on_loss=losses.append)
     assert heart.send()
     cause = NoSuchLockError("another one has taken its place")
     heart.give_up(cause)
     assert heart.loss is not None
     assert (heart.loss.reason, heart.loss.cause) == (LossReason.REFUSED, cause)
     assert not heart.send()
-    assert heart.prove() is told[0]
+    assert heart.prove() is losses[0]

@@ -1,4 +1,4 @@
-"""Which locks writes take, and what a transaction refuses."""
+"""Writes take locks, and a transaction refuses locks that do not fit."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def test_partitions_that_show_later_are_left_to_the_metastore() -> None:
 
 def test_the_same_locks_without_noting_a_write() -> None:
     components = lock_components([TableWrite(database="d", table="t", kind=WriteKind.DELETE)])
-    (found,) = unnoted(components)
-    assert (found.type, found.operationType) == (LockType.EXCL_WRITE, DataOperationType.NO_TXN)
+    (component,) = unnoted(components)
+    assert (component.type, component.operationType) == (LockType.EXCL_WRITE, DataOperationType.NO_TXN)
     assert components[0].operationType == DataOperationType.DELETE

@@ -46,10 +46,10 @@ def event(kind: type[ev.Event], *, of: str = "?", database: str = "db", **fields
     return kind(event_id=1, event_type=of, database=database, **fields)
 
 
-def evidence(*found: ev.Event) -> Evidence:
+def evidence(*events: ev.Event) -> Evidence:
     made = Evidence("db")
-    for one in found:
-        made.add(one)
+    for event in events:
+        made.add(event)
     return made
 
 
@@ -81,41 +81,41 @@ OTHERS = st.one_of(
     explaining=st.lists(EXPLAINING),
     others=st.lists(OTHERS),
 )
-def test_a_table_goes_because_an_event_says_so(
+def test_a_table_goes_because_of_an_event(
     there: set[str], listed: set[str], skipped: set[str], explaining: list[ev.Event], others: list[ev.Event]
 ) -> None:
     """Whatever the source lists: nothing, a part, or something else under the same name."""
     reasons = dict.fromkeys(skipped - listed, "it is kept by Iceberg")
-    found = judge_tables(
+    judged = judge_tables(
         there,
         replicated=listed,
         skipped=reasons,
         policy=POLICY,
         evidence=evidence(*explaining, *others),
     )
-    told = {
-        cast("Any", one).old_table if isinstance(one, ev.TableAltered) else cast("Any", one).table
-        for one in explaining
+    known = {
+        cast("Any", event).old_table if isinstance(event, ev.TableAltered) else cast("Any", event).table
+        for event in explaining
     }
-    assert found.dropped <= told
-    assert not found.dropped & (listed | reasons.keys())
+    assert judged.dropped <= known
+    assert not judged.dropped & (listed | reasons.keys())
     # Each of the target's tables has one fate.
-    fates = [found.dropped, frozenset(found.kept), found.unexplained, frozenset(there & listed)]
+    fates = [judged.dropped, frozenset(judged.kept), judged.unexplained, frozenset(there & listed)]
     assert frozenset().union(*fates) == there
     assert sum(map(len, fates)) == len(there)
-    if found.unexplained:
+    if judged.unexplained:
         with pytest.raises(UnexplainedRemovalError) as error:
-            refuse_unexplained(POLICY, Unexplained(tables=found.unexplained))
-        assert error.value.tables == sorted(found.unexplained)
+            refuse_unexplained(POLICY, Unexplained(tables=judged.unexplained))
+        assert error.value.tables == sorted(judged.unexplained)
         refuse_unexplained(
-            replace(POLICY, max_unexplained_tables=len(found.unexplained)),
-            Unexplained(tables=found.unexplained),
+            replace(POLICY, max_unexplained_tables=len(judged.unexplained)),
+            Unexplained(tables=judged.unexplained),
         )
 
 
-def test_the_policy_says_so() -> None:
+def test_the_policy_explains_a_drop() -> None:
     policy = replace(POLICY, exclude_tables="b")
-    found = judge_tables(
+    judged = judge_tables(
         "abcd",
         replicated=(),
         skipped={"b": "the policy leaves it out", "d": "it is a materialized view"},
@@ -123,16 +123,16 @@ def test_the_policy_says_so() -> None:
         evidence=evidence(),
         unwanted={"c"},
     )
-    assert (sorted(found.dropped), sorted(found.unexplained)) == (["b", "c"], ["a"])
-    assert found.kept == {"d": "it is a materialized view"}
+    assert (sorted(judged.dropped), sorted(judged.unexplained)) == (["b", "c"], ["a"])
+    assert judged.kept == {"d": "it is a materialized view"}
 
 
 def test_a_database_that_was_dropped_explains_everything() -> None:
-    found = evidence(event(ev.DatabaseEvent, of="DROP_DATABASE"))
-    assert found.of_table("a")
-    assert found.of_partition("a", "p=1")
-    assert found.of_files("a")
-    assert found.of_function("f")
+    dropped = evidence(event(ev.DatabaseEvent, of="DROP_DATABASE"))
+    assert dropped.of_table("a")
+    assert dropped.of_partition("a", "p=1")
+    assert dropped.of_files("a")
+    assert dropped.of_function("f")
     altered = evidence(event(ev.DatabaseEvent, of="ALTER_DATABASE"))
     assert not altered.of_table("a")
 
@@ -140,35 +140,35 @@ def test_a_database_that_was_dropped_explains_everything() -> None:
 def test_a_table_that_was_made_again_is_there_whether_it_is_listed_or_not() -> None:
     dropped, made = event(ev.TableDropped, table="a"), event(ev.TableCreated, table="a")
     back = event(ev.TableAltered, table="a", old_table="b", old_database="db")
-    whole = event(ev.DatabaseEvent, of="DROP_DATABASE")
+    dropped_database = event(ev.DatabaseEvent, of="DROP_DATABASE")
     for again in (made, back):
-        for before in (dropped, renamed("a", "b"), whole):
-            found = evidence(before, again)
-            assert not found.of_table("a")
+        for before in (dropped, renamed("a", "b"), dropped_database):
+            noted = evidence(before, again)
+            assert not noted.of_table("a")
             # What lay in the former one is gone all the same.
-            assert found.of_partition("a", "p=1")
+            assert noted.of_partition("a", "p=1")
             assert evidence(before, again, before).of_table("a")
 
 
-def test_events_of_another_database_tell_nothing() -> None:
-    found = evidence(
+def test_events_of_another_database_have_no_effect() -> None:
+    noted = evidence(
         event(ev.TableDropped, table="a", database="other"),
         event(ev.PartitionsChanged, table="a", gone=("p=1",), truncated=("p=2",), database="other"),
         event(ev.FunctionEvent, of="DROP_FUNCTION", function="f", database="other"),
         event(ev.DatabaseEvent, of="DROP_DATABASE", database="other"),
     )
-    assert not found.of_table("a")
-    assert not found.of_partition("a", "p=1")
-    assert not found.of_files("a", "p=2")
-    assert not found.of_function("f")
+    assert not noted.of_table("a")
+    assert not noted.of_partition("a", "p=1")
+    assert not noted.of_files("a", "p=2")
+    assert not noted.of_function("f")
 
 
 def test_functions() -> None:
-    found = evidence(
+    noted = evidence(
         event(ev.FunctionEvent, of="DROP_FUNCTION", function="f"),
         event(ev.FunctionEvent, of="CREATE_FUNCTION", function="g"),
     )
-    assert (found.of_function("F"), found.of_function("g"), sorted(found.functions)) == (True, False, ["f"])
+    assert (noted.of_function("F"), noted.of_function("g"), sorted(noted.functions)) == (True, False, ["f"])
 
 
 # -- partitions and files ----------------------------------------------------------------------------------
@@ -193,7 +193,9 @@ class Source:
         self.dump = DumpDirectory(f"file:{root}/dump")
         table, partitions = self.wire(), self.partitions("123")
         self.dump.write_table(TableDocument(table=table, kind=table_kind(table)))
-        self.dump.write_partitions("t", (PartitionLine.of(name_of(table, one), one) for one in partitions))
+        self.dump.write_partitions(
+            "t", (PartitionLine.of(name_of(table, partition), partition) for partition in partitions)
+        )
         self.dump.write_files("t", self.listed(partitions)[1])
         self.dump.finish_dump(manifest())
 
@@ -235,7 +237,7 @@ class Source:
         txns = ValidTxns(high_watermark=1)
         return places, list(visible_files(table, places, write_ids, txns, sightings=sightings)), sightings
 
-    def losses(self, found: Evidence, values: Collection[str] = "123", *, new: bool = False) -> Losses:
+    def losses(self, noted: Evidence, values: Collection[str] = "123", *, new: bool = False) -> Losses:
         places, _, sightings = self.listed(self.partitions(values))
         home = None if new else DumpDirectory(self.dump.uri)
         return losses_of(
@@ -244,7 +246,7 @@ class Source:
             bare=sightings.bare(),
             home=home,
             before=partitions_before(home, "t"),
-            evidence=found,
+            evidence=noted,
             kind=table_kind(self.wire()),
         )
 
@@ -277,7 +279,7 @@ def test_a_source_that_is_there_loses_nothing(tmp_path: Path, kind: str) -> None
 @pytest.mark.parametrize("values", ["", "1", "23"])
 def test_partitions_that_are_not_listed(tmp_path: Path, kind: str, values: str) -> None:
     source = Source(tmp_path, kind)
-    hidden = [f"p={one}" for one in "123" if one not in values]
+    hidden = [f"p={value}" for value in "123" if value not in values]
     assert list(source.losses(evidence(), values).partitions) == hidden
     dropped = event(ev.PartitionsChanged, table="t", gone=tuple(hidden))
     assert list(source.losses(evidence(dropped), values).partitions) == []
@@ -300,25 +302,25 @@ def test_a_directory_in_which_nothing_is_found(
     files = 2 if partitioned else 1
     of = 3 if partitioned else 1
     lost = LostFiles(location=f"file:{source.root}", missing=missing, files=files, of=of)
-    found = source.losses(evidence())
-    assert list(found.files) == [lost]
-    assert found.percent == (67 if partitioned else 100)
+    losses = source.losses(evidence())
+    assert list(losses.files) == [lost]
+    assert losses.percent == (67 if partitioned else 100)
     with pytest.raises(UnexplainedRemovalError, match="not there" if missing else "empty") as error:
-        refuse_unexplained(POLICY, Unexplained(losses={"t": found}))
+        refuse_unexplained(POLICY, Unexplained(losses={"t": losses}))
     assert error.value.directories == {"t": [f"file:{source.root}"]}
-    assert f"max_unexplained_percent = {found.percent}" in error.value.remedy
+    assert f"max_unexplained_percent = {losses.percent}" in error.value.remedy
     refuse_unexplained(
-        replace(POLICY, max_unexplained_percent=found.percent), Unexplained(losses={"t": found})
+        replace(POLICY, max_unexplained_percent=losses.percent), Unexplained(losses={"t": losses})
     )
     with pytest.raises(UnexplainedRemovalError):
         refuse_unexplained(
-            replace(POLICY, max_unexplained_percent=found.percent - 1), Unexplained(losses={"t": found})
+            replace(POLICY, max_unexplained_percent=losses.percent - 1), Unexplained(losses={"t": losses})
         )
 
 
 @pytest.mark.parametrize("kind", ["external", "managed"])
 @pytest.mark.parametrize(
-    ("told", "explains"),
+    ("event", "explains"),
     [
         (event(ev.TableAltered, table="t", old_table="t", old_database="db", truncated=True), True),
         (event(ev.Inserted, table="t", overwritten=True), True),
@@ -330,12 +332,10 @@ def test_a_directory_in_which_nothing_is_found(
         (event(ev.Inserted, table="other", overwritten=True), False),
     ],
 )
-def test_events_that_say_that_rows_were_removed(
-    tmp_path: Path, kind: str, told: ev.Event, explains: bool
-) -> None:
+def test_events_of_removed_rows(tmp_path: Path, kind: str, event: ev.Event, explains: bool) -> None:
     source = Source(tmp_path, kind)
     source.empty()
-    assert bool(source.losses(evidence(told)).files) is not explains
+    assert bool(source.losses(evidence(event)).files) is not explains
 
 
 @KINDS
@@ -370,10 +370,10 @@ def test_a_new_table_needs_its_directory(tmp_path: Path, kind: str) -> None:
     source.empty()
     assert not source.losses(evidence(), new=True)
     source.unmount()
-    found = source.losses(evidence(), new=True)
-    assert list(found.missing) == [f"file:{source.root}"]
+    lost = source.losses(evidence(), new=True)
+    assert list(lost.missing) == [f"file:{source.root}"]
     with pytest.raises(SourceDirectoryMissingError) as error:
-        refuse_unexplained(replace(POLICY, max_unexplained_percent=100), Unexplained(losses={"t": found}))
+        refuse_unexplained(replace(POLICY, max_unexplained_percent=100), Unexplained(losses={"t": lost}))
     assert error.value.directories == {"t": [f"file:{source.root}"]}
 
 
@@ -418,16 +418,16 @@ def test_what_was_dropped_after_the_last_event() -> None:
     with pytest.raises(UnexplainedRemovalError) as error:
         settle(client, POLICY, Unexplained(tables={"a", "b"}, losses={"u": gone}), 7)
     assert (error.value.tables, error.value.partitions) == (["b"], {"u": ["p=1"]})
-    # Nothing is asked where nothing is missing.
+    # No call is made where nothing is missing.
     settle(client, POLICY, Unexplained(losses={"t": Losses(of_partitions=3)}), 7)
     assert client.asked == [7, 7]
 
 
 @given(lost=st.integers(1, 1000), more=st.integers(0, 1000), bound=st.integers(0, 100))
 def test_the_bound_of_a_policy(lost: int, more: int, bound: int) -> None:
-    found = Losses(partitions=[str(one) for one in range(lost)], of_partitions=lost + more)
+    losses = Losses(partitions=[str(number) for number in range(lost)], of_partitions=lost + more)
     check: Callable[[], None] = lambda: refuse_unexplained(  # noqa: E731
-        replace(POLICY, max_unexplained_percent=bound), Unexplained(losses={"t": found})
+        replace(POLICY, max_unexplained_percent=bound), Unexplained(losses={"t": losses})
     )
     if 100 * lost <= bound * (lost + more):
         check()
@@ -461,5 +461,5 @@ def test_directories_of_a_bootstrap(tmp_path: Path) -> None:
     source = Source(tmp_path, "external")
     source.unmount()
     _, files, sightings = source.listed(source.partitions("123"))
-    assert [one.path for one in files] == ["000000_0"]
+    assert [file.path for file in files] == ["000000_0"]
     assert new_directories_missing(sightings.bare(), TableKind.EXTERNAL) == [f"file:{source.root}"]

@@ -39,7 +39,9 @@ def dumped(root: Path, places: dict[str, Path], *, partitioned: bool) -> DumpDir
     ]
     directory = DumpDirectory(f"file:{root}/dump")
     directory.write_table(TableDocument(table=table, kind=TableKind.EXTERNAL))
-    directory.write_partitions("x", (PartitionLine.of(name_of(table, one), one) for one in partitions))
+    directory.write_partitions(
+        "x", (PartitionLine.of(name_of(table, partition), partition) for partition in partitions)
+    )
     files = visible_files(table, TableLocations(table, partitions), None, ValidTxns(high_watermark=1))
     directory.write_files("x", files)
     directory.finish_dump(manifest())

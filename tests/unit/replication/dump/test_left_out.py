@@ -1,4 +1,4 @@
-"""Tables whose directories say that a copy would be no replica."""
+"""Tables whose directories show that a copy would be no replica."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ POLICY = ReplicationPolicy(name="p", source_database="d", dump_root="file:/dumps
 
 
 def named(name: str, **how: Any) -> Any:
-    found = table(**how)
-    found.tableName = name
-    return found
+    definition = table(**how)
+    definition.tableName = name
+    return definition
 
 
 @pytest.mark.parametrize(
@@ -32,23 +32,25 @@ def test_a_directory_with_names_of_its_own_files(tmp_path: Path, log: str, kept_
         named(name, location=f"file:{tmp_path}/{name}", path=None, provider=None, kind=kind)
         for name in ("with", "without", "missing")
     ]
-    found = left_out(POLICY, tables)
-    assert found.keys() == {"with"}
-    assert f"has {log}: {kept_by} keeps names of its files there" in found["with"]
+    reasons = left_out(POLICY, tables)
+    assert reasons.keys() == {"with"}
+    assert f"has {log}: {kept_by} keeps names of its files there" in reasons["with"]
 
 
 def test_it_is_looked_for_where_spark_reads(tmp_path: Path) -> None:
     (tmp_path / "data" / "_delta_log").mkdir(parents=True)
     placeholder = f"file:{tmp_path}/t-__PLACEHOLDER__"
-    one = named("t", location=placeholder, path=f"file:{tmp_path}/data", provider="csv")
-    assert "_delta_log" in left_out(POLICY, [one])["t"]
+    definition = named("t", location=placeholder, path=f"file:{tmp_path}/data", provider="csv")
+    assert "_delta_log" in left_out(POLICY, [definition])["t"]
 
 
 def test_a_single_file_is_no_directory(tmp_path: Path) -> None:
     file = tmp_path / "data.csv"
     file.write_text("1\n", encoding="utf-8")
-    one = named("t", location=f"file:{tmp_path}/t-__PLACEHOLDER__", path=f"file:{file}", provider="csv")
-    assert "one file" in left_out(POLICY, [one])["t"]
+    definition = named(
+        "t", location=f"file:{tmp_path}/t-__PLACEHOLDER__", path=f"file:{file}", provider="csv"
+    )
+    assert "one file" in left_out(POLICY, [definition])["t"]
 
 
 def test_directories_of_what_stays_out_anyway_are_not_looked_at() -> None:

@@ -58,7 +58,9 @@ def test_no_leader_has_two_write_ids_in_a_table_and_the_order_stays(seed: int) -
         assert len({txn for txn, _ in pairs}) == len(pairs)
     led = [merging.leader(txn) for txn in ends]
     assert list(dict.fromkeys(led)) == list(merging.leaders)
-    assert all(ends.index(one) == led.index(one) <= place for place, one in enumerate(led))
+    assert all(
+        ends.index(transaction) == led.index(transaction) <= place for place, transaction in enumerate(led)
+    )
     # What comes later changes nobody's leader.
     fewer = merged(ends[:150], tables, alone)
     assert [fewer.leader(txn) for txn in ends[:150]] == led[:150]

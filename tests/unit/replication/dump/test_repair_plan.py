@@ -11,12 +11,12 @@ from airflow_hive_federation.replication.replica.differences import OWNER, RETAI
 from airflow_hive_federation.replication.verify.verify import VerificationReport
 
 
-def difference(table: str, what: str, where: str = "") -> Difference:
-    return Difference(table=table, what=what, where=where, expected="1", found="2")
+def difference(table: str, kind: str, where: str = "") -> Difference:
+    return Difference(table=table, what=kind, where=where, expected="1", found="2")
 
 
 def test_what_is_altered_and_what_is_made_anew() -> None:
-    found = [
+    differences = [
         difference("a", "storage.cols"),
         difference("b", "partition", "d=1"),
         difference("c", "file", "file:/t/c/delta_1_1/bucket_0"),
@@ -26,7 +26,7 @@ def test_what_is_altered_and_what_is_made_anew() -> None:
         difference("f", "partitionKeys"),
         difference("g", OWNER),
     ]
-    mend = repair_plan_of(found)
+    mend = repair_plan_of(differences)
     assert mend.tables == set("abcdefg")
     assert mend.replaced == set("defg")
     assert mend.files == {"file:/t/c/delta_1_1/bucket_0"}
@@ -41,7 +41,7 @@ def test_nothing_to_mend() -> None:
     assert not RepairPlan.from_json({})
 
 
-def test_what_a_target_retains_is_left_to_somebody_who_decides() -> None:
+def test_retained_objects_of_a_target_are_left_to_a_person() -> None:
     retained = difference("a", RETAINED)
     assert not repair_plan_of([retained])
     assert repair_plan_of([retained, difference("b", "rows")]).tables == {"b"}

@@ -18,7 +18,7 @@ class History:
 
     def iter_notification_events(self, after: int, *, up_to: int, batch_size: int) -> Iterator[Any]:
         assert batch_size == 1
-        return (one for one in self.events if after < (one.eventId or 0) <= up_to)
+        return (event for event in self.events if after < (event.eventId or 0) <= up_to)
 
 
 def event(number: int, time: int = 100, message: str = "m") -> types.NotificationEvent:
@@ -43,7 +43,7 @@ def test_a_source_that_was_restored_and_went_on() -> None:
             check_history(client(other, event(8)), noted)
 
 
-def test_an_event_that_is_forgotten_says_nothing() -> None:
+def test_an_event_that_is_forgotten_has_no_effect() -> None:
     assert note_event(client(event(9)), 7) is None
     check_history(client(event(9)), note_event(client(event(7)), 7))
     check_history(client(event(9)), None)

@@ -128,10 +128,10 @@ def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
 def test_a_dump_of_another_format_is_refused(tmp_path: Path) -> None:
     directory = DumpDirectory(f"file:{tmp_path}/dump")
     directory.finish_dump(manifest())
-    text = (tmp_path / "dump/_manifest.json").read_text().replace('"format": 1', '"format": 2')
+    text = (tmp_path / "dump/_manifest.json").read_text().replace('"format": 2', '"format": 3')
     DumpDirectory(directory.uri)._write("_manifest.json", [text])
     DumpDirectory(directory.uri)._write("_finished_dump", [hashlib.sha256(text.encode()).hexdigest()])
-    with pytest.raises(DumpCorruptError, match="format 2"):
+    with pytest.raises(DumpCorruptError, match="format 3"):
         DumpDirectory(directory.uri).manifest()
 
 
@@ -150,10 +150,10 @@ def test_a_dump_is_its_owners_alone(tmp_path: Path) -> None:
             dump.finish_dump(manifest())
             dump.finish_load(FinishedLoad(database="d"))
             write_records(f"{dump.uri}/load/outcomes/one.jsonl", [])
-            found = {path: stat.S_IMODE(path.stat().st_mode) for path in (root / "policy").rglob("*")}
-            assert {mode for path, mode in found.items() if path.is_dir()} == {0o700}
-            assert {mode for path, mode in found.items() if path.is_file()} == {0o600}
-            assert len(found) == 9
+            modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (root / "policy").rglob("*")}
+            assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+            assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
+            assert len(modes) == 9
             # As an older version has made it: the next file that is written closes it.
             (root / "policy" / "1-2-3").chmod(0o755)
     finally:

@@ -54,7 +54,7 @@ locations = st.one_of(
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 
 
-def some(items: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+def a_few(items: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(items, max_size=3).map(tuple)
 
 
@@ -88,15 +88,24 @@ entries = st.builds(
     dump=st.just("") | locations,
     work=st.none() | st.sampled_from(TableWork),
     recorded_changes=st.none()
-    | st.builds(TableChanges, seed=counts, writes=counts, renewed=some(partitions), gone=some(partitions)),
+    | st.builds(TableChanges, seed=counts, writes=counts, renewed=a_few(partitions), gone=a_few(partitions)),
+    unsettled=a_few(partitions),
+) | st.builds(
+    TableEntry,
+    name=table_names,
+    kind=st.sampled_from(TableKind),
+    dump=locations,
+    work=st.just(TableWork.CONTINUE),
+    recorded_changes=st.builds(TableChanges, concerned=a_few(partitions)),
+    rest=a_few(locations),
 )
 shared = {
     "policy": policies.map(DumpedPolicy.of),
     "event_id": counts,
     "lease": counts,
-    "tables": some(entries),
+    "tables": a_few(entries),
     "last_event": st.none() | st.builds(SourceEvent, id=counts, time=wholes, type=texts, message=texts),
-    "adopted": some(table_names),
+    "adopted": a_few(table_names),
     "skipped": maps(table_names, texts),
     "partitions": counts,
     "files": maps(st.builds("files/{}.jsonl".format, words), digests),
@@ -114,7 +123,7 @@ increments = st.builds(
     open_writes=maps(counts, maps(table_names, counts)),
     functions_changed=st.booleans(),
     lost=st.booleans(),
-    unreadable=some(texts),
+    unreadable=a_few(texts),
     mend=st.builds(
         RepairPlan,
         tables=sets(table_names),
@@ -122,9 +131,9 @@ increments = st.builds(
         files=sets(locations),
         database=st.booleans(),
     ),
-    retained=some(table_names),
-    dropped=some(table_names),
-    functions_gone=some(names),
+    retained=a_few(table_names),
+    dropped=a_few(table_names),
+    functions_gone=a_few(names),
     **shared,
 )
 storages = st.builds(
@@ -154,7 +163,7 @@ documents = st.builds(
         primaryKeys=st.none() | st.lists(st.builds(types.SQLPrimaryKey, pk_name=words), max_size=2),
     ),
     write_ids=write_ids,
-    places=some(st.builds(DataLocation, partition=st.just("") | partitions, location=locations)),
+    places=a_few(st.builds(DataLocation, partition=st.just("") | partitions, location=locations)),
 )
 wire_partitions = st.builds(
     types.Partition,
@@ -207,13 +216,13 @@ sides = st.builds(
     kind=st.sampled_from(TableKind),
     table=tables,
     write_ids=write_ids,
-    storages=some(storages),
-    directories=some(
+    storages=a_few(storages),
+    directories=a_few(
         st.builds(
             PlannedDirectory,
             location=locations,
             storage=st.none() | st.integers(0, 3),
-            files=some(st.builds(FileEntry, path=texts, size_bytes=counts)),
+            files=a_few(st.builds(FileEntry, path=texts, size_bytes=counts)),
         )
     ),
     row_digests=st.booleans(),
@@ -294,7 +303,7 @@ def test_a_document_without_a_field_that_it_needs_is_refused(
         read(document)
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None])
+@pytest.mark.parametrize("version", [0, 3, "1", None, 1.5])
 def test_a_manifest_of_another_version_is_refused(version: object) -> None:
     document = {"format": version, "kind": "BOOTSTRAP"}
     with pytest.raises(UnknownFormatError, match=f"format {version}"):

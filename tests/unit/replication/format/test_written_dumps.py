@@ -36,13 +36,14 @@ ENTRY = {
 }
 CHANGES = {"seed": 0, "writes": 1, "renewed": ["p=1"], "gone": ["p=2"]}
 CHANGED = {**ENTRY, "dump": "/dumps/shop/7-8-10", "work": "continue", **CHANGES}
+SOME = {**CHANGED, "concerned": ["p=1", "p=2"], "rest": ["/dumps/shop/7-7-9"], "unsettled": ["p=1"]}
 MEND = {"tables": ["t"], "replaced": [], "files": ["s3://b/x"], "database": False}
 BOOTSTRAP = {
     "adopted": ["t"],
     "dumped_files": 2,
     "event_id": 7,
     "files": {"tables/t.json": DIGEST},
-    "format": 1,
+    "format": 2,
     "kind": "BOOTSTRAP",
     "last_event": LAST_EVENT,
     "lease": 9,
@@ -58,7 +59,7 @@ INCREMENT = {
     "event_id": 8,
     "events": 1,
     "files": {"tables/t.json": DIGEST},
-    "format": 1,
+    "format": 2,
     "from_id": 7,
     "functions_changed": False,
     "functions_gone": ["f"],
@@ -123,6 +124,7 @@ DOCUMENTS: list[tuple[dict[str, Any], Read]] = [
     (BOOTSTRAP, Manifest.from_json),
     (INCREMENT, Manifest.from_json),
     (CHANGED, TableEntry.from_json),
+    (SOME, TableEntry.from_json),
     (LAST_EVENT, SourceEvent.from_json),
     (MEND, RepairPlan.from_json),
     (TABLE, TableDocument.from_json),
@@ -142,7 +144,7 @@ COUNTS = {
 }
 NAMES = {
     Manifest.from_json: ["adopted", "retained", "dropped", "functions_gone"],
-    TableEntry.from_json: ["renewed", "gone"],
+    TableEntry.from_json: ["renewed", "gone", "concerned", "unsettled"],
     RepairPlan.from_json: ["tables", "replaced"],
 }
 
@@ -202,6 +204,16 @@ def test_a_file_without_later_fields_is_read() -> None:
     assert VisibleFile.from_json({name: value for name, value in FILE.items() if name not in later}) == (
         VisibleFile.from_json(FILE)
     )
+
+
+def test_a_dump_of_the_first_format_is_read() -> None:
+    assert Manifest.from_json({**INCREMENT, "format": 1}) == Manifest.from_json(INCREMENT)
+
+
+def test_a_table_that_refers_to_other_dumps_names_the_partitions_of_its_own() -> None:
+    without = {name: value for name, value in SOME.items() if name != "concerned"}
+    with pytest.raises(ValueError, match="rest: it refers to other dumps"):
+        TableEntry.from_json(without)
 
 
 def test_an_increment_of_before_reasons_were_recorded_is_read() -> None:

@@ -48,7 +48,7 @@ def write_dump(uri: str, tables: dict[str, dict[str, int]], **earlier: str) -> D
     """
     dump = DumpDirectory(uri)
     entries = [TableEntry(name=name, kind=TableKind.EXTERNAL, dump=home) for name, home in earlier.items()]
-    found = []
+    written = []
     for key, files in tables.items():
         name, _, location = key.partition("|")
         table = types.Table(tableName=name, sd=types.StorageDescriptor(location=location))
@@ -61,9 +61,9 @@ def write_dump(uri: str, tables: dict[str, dict[str, int]], **earlier: str) -> D
             for path, size in files.items()
         )
         dump.write_files(name, listed)
-        found.append(ExternalEntry(table=name, location=location))
+        written.append(ExternalEntry(table=name, location=location))
         entries.append(TableEntry(name=name, kind=TableKind.EXTERNAL, dump=uri))
-    dump.write_text(external_tables.FILE_NAME, external_tables.to_text(found))
+    dump.write_text(external_tables.FILE_NAME, external_tables.to_text(written))
     dump.finish_dump(manifest(*entries))
     return DumpDirectory(uri)
 

@@ -46,23 +46,23 @@ def constraints(**kinds: Any) -> types.SQLAllTableConstraints:
     return types.SQLAllTableConstraints(**kinds)
 
 
-def test_a_constraint_is_its_name_and_all_it_says() -> None:
+def test_a_constraint_is_its_name_and_its_content() -> None:
     before = claims(constraints(primaryKeys=primary("a")))
     assert before == claims(constraints(primaryKeys=primary("a")))
     for other in (primary("b"), primary("a", "b"), primary("a", rely=True)):
-        found = claims(constraints(primaryKeys=other))
-        assert found.keys() == before.keys()
-        assert found != before
+        claimed = claims(constraints(primaryKeys=other))
+        assert claimed.keys() == before.keys()
+        assert claimed != before
     assert claims(constraints(primaryKeys=primary("a", "b"))) == claims(
         constraints(primaryKeys=primary("a", "b")[::-1])
     )
 
 
-def test_both_sides_say_the_same_of_their_own_databases() -> None:
+def test_constraints_of_both_sides_have_equal_claims() -> None:
     source = constraints(primaryKeys=primary("a"), foreignKeys=[foreign("parent")])
     target = target_constraints(source, POLICY)
     assert claims(source) == claims(target)
-    assert {one.table_db for one in target.primaryKeys} == {"copy"}
+    assert {key.table_db for key in target.primaryKeys} == {"copy"}
     assert [(key.pktable_db, key.fktable_db) for key in target.foreignKeys] == [("copy", "copy")]
 
 

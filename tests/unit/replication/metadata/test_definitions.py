@@ -1,4 +1,4 @@
-"""What a table is to replication, and what of it travels."""
+"""Kinds of tables in replication, and the parts of a definition that travel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table(kind: str = "MANAGED_TABLE", write_id: int = 0, **parameters: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("definition", "expected"),
     [
         (table(transactional="TRUE"), TableKind.FULL_ACID),
         (table(transactional="true", transactional_properties="insert_only"), TableKind.INSERT_ONLY),
@@ -35,11 +35,11 @@ def table(kind: str = "MANAGED_TABLE", write_id: int = 0, **parameters: str) -> 
         (table("MATERIALIZED_VIEW"), TableKind.MATERIALIZED_VIEW),
     ],
 )
-def test_kinds(found: types.Table, expected: TableKind) -> None:
-    assert table_kind(found) is expected
+def test_kinds(definition: types.Table, expected: TableKind) -> None:
+    assert table_kind(definition) is expected
 
 
-def test_what_is_left_out_says_why() -> None:
+def test_left_out_objects_have_a_reason() -> None:
     assert not_replicated(table(transactional="true")) is None
     assert "materialized" in (not_replicated(table("MATERIALIZED_VIEW")) or "")
     assert "Kudu" in (not_replicated(table("EXTERNAL_TABLE", storage_handler="org.KuduStorageHandler")) or "")
@@ -57,16 +57,16 @@ def test_statistics_of_rows_that_are_not_copied_do_not_travel() -> None:
 @pytest.mark.parametrize("make", [target_table, target_partition])
 def test_what_the_target_gets_is_made_without_changing_the_sources(make: Any) -> None:
     skewed = types.SkewedInfo(skewedColValueLocationMaps={("x",): "file:/source/t/x"})
-    found = (types.Table if make is target_table else types.Partition)(
+    definition = (types.Table if make is target_table else types.Partition)(
         dbName="d",
         tableName="t",
         parameters={"repl.last.id": "1", "a": "b"},
         sd=types.StorageDescriptor(location="file:/source/t", skewedInfo=skewed),
         colStats=types.ColumnStatistics(statsDesc=types.ColumnStatisticsDesc(dbName="d", tableName="t")),
     )
-    before = to_json(found)
-    made = make(found, database="e", location="file:/target/t", parameters={"c": "d"})
-    assert to_json(found) == before
+    before = to_json(definition)
+    made = make(definition, database="e", location="file:/target/t", parameters={"c": "d"})
+    assert to_json(definition) == before
     assert made.dbName == made.colStats.statsDesc.dbName == "e"
     assert made.parameters == {"a": "b", "c": "d"}
     assert made.sd.location == "file:/target/t"
@@ -78,11 +78,11 @@ def test_a_replica_of_a_list_bucketed_table_never_names_directories_of_the_sourc
     """Without any directory, Hive reads all of the table; with some of them, only those."""
     places = {("x",): "file:/source/t/d=b/x", ("y",): "file:/source/t/d=a/y"}
     skewed = types.SkewedInfo(skewedColValueLocationMaps=places)
-    found = (types.Table if make is target_table else types.Partition)(
+    definition = (types.Table if make is target_table else types.Partition)(
         dbName="d",
         tableName="t",
         parameters={},
         sd=types.StorageDescriptor(location="file:/source/t/d=b", skewedInfo=skewed),
     )
-    made = make(found, database="e", location="file:/target/t/d=b", parameters={})
+    made = make(definition, database="e", location="file:/target/t/d=b", parameters={})
     assert made.sd.skewedInfo.skewedColValueLocationMaps == {}

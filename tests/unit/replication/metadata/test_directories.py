@@ -1,4 +1,4 @@
-"""Whose each directory of a target is, and that no two tables share or nest them."""
+"""Each directory of a target has one owner, and no two tables share or nest them."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def policy(**fields: object) -> ReplicationPolicy:
 
 def entries(*locations: str) -> list[ExternalEntry]:
     """External tables a, b, … at locations; a name with ``=`` before the location makes a partition."""
-    found = []
+    listed = []
     for number, location in enumerate(locations):
         partition, _, uri = location.rpartition("|")
-        found.append(ExternalEntry(table=chr(ord("a") + number), partition=partition, location=uri))
-    return found
+        listed.append(ExternalEntry(table=chr(ord("a") + number), partition=partition, location=uri))
+    return listed
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def entries(*locations: str) -> list[ExternalEntry]:
 def test_tables_that_would_share_a_directory_are_refused_by_name(
     locations: list[str], fields: dict[str, object]
 ) -> None:
-    found = entries(*locations)
+    listed = entries(*locations)
     with pytest.raises(LocationConflictError) as refused:
-        check_external(policy(**fields), found)
-    for entry in found:
+        check_external(policy(**fields), listed)
+    for entry in listed:
         assert f"table {entry.table}" in str(refused.value)
         assert canonical(entry.location) in str(refused.value)
     assert refused.value.remedy
@@ -169,11 +169,11 @@ def test_no_external_table_is_or_contains_the_database_itself(location: str) -> 
 
 
 def test_an_external_table_goes_back_beside_the_managed_ones() -> None:
-    """Where a warehouse holds both, a failover takes external tables back below the database's directory."""
-    found = check_target(
+    """In a warehouse of both kinds, a failover takes external tables back below the database's directory."""
+    claims = check_target(
         policy(external_base="hdfs://target/"), MANAGED, entries("s3a://a/warehouse/shop.db/x"), ["orders"]
     )
-    assert {claim.target for claim in found} >= {f"{MANAGED}/x", f"{MANAGED}/orders"}
+    assert {claim.target for claim in claims} >= {f"{MANAGED}/x", f"{MANAGED}/orders"}
 
 
 @pytest.mark.parametrize("hidden", ["hdfs://target/.x/base", "hdfs://target/_x/base", "hdfs://target/_base"])
@@ -232,7 +232,7 @@ locations = st.builds(lambda store, path: f"{store}/{path}", stores, paths)
 
 
 @given(
-    found=st.lists(locations, min_size=1, max_size=6),
+    locations=st.lists(locations, min_size=1, max_size=6),
     prefix=st.none() | locations,
     authority=st.booleans(),
     base=st.builds(lambda path: f"hdfs://target/{path}", paths),
@@ -240,7 +240,7 @@ locations = st.builds(lambda store, path: f"{store}/{path}", stores, paths)
     tables=st.lists(names.filter(str.isalpha), max_size=3, unique=True),
 )
 @example(
-    found=["s3a://a/a", "s3a://a/lake/a"],
+    locations=["s3a://a/a", "s3a://a/lake/a"],
     prefix="s3a://a/lake",
     authority=False,
     base="hdfs://target/b",
@@ -248,12 +248,12 @@ locations = st.builds(lambda store, path: f"{store}/{path}", stores, paths)
     tables=[],
 )
 def test_what_is_let_through_shares_nothing(
-    found: list[str], prefix: str | None, authority: bool, base: str, managed: str, tables: list[str]
+    locations: list[str], prefix: str | None, authority: bool, base: str, managed: str, tables: list[str]
 ) -> None:
     """Every target lies below its root; no two tables share or nest directories but as their sources do."""
     made = policy(external_base=base, external_prefix=prefix, external_authority=authority)
     try:
-        claims = check_target(made, managed, entries(*found), tables)
+        claims = check_target(made, managed, entries(*locations), tables)
     except LocationConflictError:
         return
     external = [claim for claim in claims if claim.source]
@@ -262,10 +262,10 @@ def test_what_is_let_through_shares_nothing(
     for claim in claims:
         if claim.table and not claim.source:
             assert is_below(claim.target, managed)
-    for one, other in pairs(claims):
-        if one.table and is_below(other.target, one.target):
-            assert one.source, (one, other)
-            assert relative_to(other.source, one.source) == relative_to(other.target, one.target)
+    for first, other in pairs(claims):
+        if first.table and is_below(other.target, first.target):
+            assert first.source, (first, other)
+            assert relative_to(other.source, first.source) == relative_to(other.target, first.target)
 
 
 @given(
@@ -301,12 +301,12 @@ def test_every_file_of_a_plan_lies_below_its_directory(
         size_bytes=1,
         modified_ns=0,
     )
-    found = [ExternalEntry(table="t", location=root)]
+    listed = [ExternalEntry(table="t", location=root)]
     if elsewhere is not None and relative_to(elsewhere, root) is None:
-        found.append(ExternalEntry(table="t", partition="p=1", location=elsewhere))
-    claims = external_claims(made, found) if external else managed_claims(MANAGED, ["t"])
+        listed.append(ExternalEntry(table="t", partition="p=1", location=elsewhere))
+    claims = external_claims(made, listed) if external else managed_claims(MANAGED, ["t"])
     try:
-        check_external(made, found if external else [])
+        check_external(made, listed if external else [])
     except LocationConflictError:
         return
     item = layout.item(document, file)
@@ -322,21 +322,21 @@ def test_every_file_of_a_plan_lies_below_its_directory(
 
 
 @given(st.lists(locations, max_size=6))
-def test_every_pair_is_compared_though_neighbours_are(found: list[str]) -> None:
+def test_every_pair_is_compared_though_neighbours_are(locations: list[str]) -> None:
     """Comparing each directory with the closest one around it finds what comparing all pairs finds."""
     made = policy(external_prefix="s3a://a/lake", external_authority=False)
-    claims = external_claims(made, entries(*found))
+    claims = external_claims(made, entries(*locations))
     all_pairs = any(
-        is_below(other.target, one.target)
-        and relative_to(other.source, one.source) != relative_to(other.target, one.target)
-        for one, other in pairs(claims)
+        is_below(other.target, first.target)
+        and relative_to(other.source, first.source) != relative_to(other.target, first.target)
+        for first, other in pairs(claims)
     )
     assert refuses(claims) is all_pairs
 
 
 def pairs(claims: Iterable[Claim]) -> list[tuple[Claim, Claim]]:
     both = list(combinations(claims, 2))
-    return both + [(other, one) for one, other in both]
+    return both + [(other, first) for first, other in both]
 
 
 def refuses(claims: Iterable[Claim]) -> bool:

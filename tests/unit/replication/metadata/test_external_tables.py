@@ -1,4 +1,4 @@
-"""The file that lists the locations of external tables (spec 5)."""
+"""The file that lists the locations of external tables."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ partitions = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\
         )
     )
 )
-def test_what_is_written_is_read_back(found: list[ExternalEntry]) -> None:
-    assert parse(to_text(found)) == found
+def test_what_is_written_is_read_back(written: list[ExternalEntry]) -> None:
+    assert parse(to_text(written)) == written
 
 
 @pytest.mark.parametrize("line", ["t", "t,***", "t,p,", ",aGRm", "t,/w=="])

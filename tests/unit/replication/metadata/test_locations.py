@@ -1,4 +1,4 @@
-"""Where things of the source land on the target."""
+"""Locations of the source become locations on the target."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_formats_of_files_are_replicated(provider: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("definition", "reason"),
     [
         (table(provider="delta"), "data source delta"),
         (table(provider="hudi"), "data source hudi"),
@@ -51,12 +51,12 @@ def test_formats_of_files_are_replicated(provider: str | None) -> None:
         (table(kind="MANAGED_TABLE", keys=("p",)), "MSCK REPAIR TABLE"),
     ],
 )
-def test_what_would_be_no_replica_stays_out(found: types.Table, reason: str) -> None:
-    assert reason in (not_replicated(found) or "")
+def test_what_would_be_no_replica_stays_out(definition: types.Table, reason: str) -> None:
+    assert reason in (not_replicated(definition) or "")
 
 
 @pytest.mark.parametrize(
-    "found",
+    "definition",
     [
         table(kind="MANAGED_TABLE", keys=("p",), spark__sql__partitionProvider="catalog"),
         table(kind="MANAGED_TABLE"),
@@ -67,37 +67,37 @@ def test_what_would_be_no_replica_stays_out(found: types.Table, reason: str) -> 
         table(location="file:///w/t", path="file:/w/t/"),
     ],
 )
-def test_one_place_in_two_spellings(found: types.Table) -> None:
-    assert not_replicated(found) is None
-    made = target_table(found, database="e", location=THERE, parameters={})
+def test_one_place_in_two_spellings(definition: types.Table) -> None:
+    assert not_replicated(definition) is None
+    made = target_table(definition, database="e", location=THERE, parameters={})
     assert made.sd.serdeInfo.parameters == {"path": THERE, "serialization.format": "1"}
 
 
 def test_the_data_of_a_table_that_hive_cannot_read_is_at_its_path() -> None:
-    found = table(location="hdfs://a/w/d.db/t-__PLACEHOLDER__", path="hdfs://a/data/t", provider="csv")
-    assert not_replicated(found) is None
-    assert data_location(found) == TableLocations(found).root == "hdfs://a/data/t"
-    before = definition(found)
-    assert definition(at_its_data(found)) == before
-    assert found.sd.location == "hdfs://a/data/t"
+    placeholder = table(location="hdfs://a/w/d.db/t-__PLACEHOLDER__", path="hdfs://a/data/t", provider="csv")
+    assert not_replicated(placeholder) is None
+    assert data_location(placeholder) == TableLocations(placeholder).root == "hdfs://a/data/t"
+    before = definition(placeholder)
+    assert definition(at_its_data(placeholder)) == before
+    assert placeholder.sd.location == "hdfs://a/data/t"
     # A table of Hive's may be called so.
     other = table(location="hdfs://a/w/d.db/t-__PLACEHOLDER__", path="hdfs://a/data/t", provider=None)
     assert data_location(other) == "hdfs://a/w/d.db/t-__PLACEHOLDER__"
 
 
 def test_spellings_of_a_place_make_no_difference() -> None:
-    one, other, another = (
+    first, other, another = (
         table(location=f"{scheme}://b/t", path=f"{scheme}://b/{name}") for scheme, name in
         (("s3a", "t"), ("s3", "t"), ("s3a", "u"))
     )  # fmt: skip
-    assert definition(one) == definition(other)
-    assert definition(one) != definition(another)
+    assert definition(first) == definition(other)
+    assert definition(first) != definition(another)
 
 
 def test_places_follow_and_nothing_else_does() -> None:
     options = {"Path": HERE, "basePath": f"{HERE}/x", "header": "true", "quote": "/"}
-    found = table(path=None, options=options)
-    made = target_table(found, database="e", location=THERE, parameters={})
+    definition = table(path=None, options=options)
+    made = target_table(definition, database="e", location=THERE, parameters={})
     assert made.sd.serdeInfo.parameters == {
         "Path": THERE,
         "basePath": f"{THERE}/x",
@@ -105,7 +105,7 @@ def test_places_follow_and_nothing_else_does() -> None:
         "quote": "/",
         "serialization.format": "1",
     }
-    assert found.sd.serdeInfo.parameters == {**options, "serialization.format": "1"}
+    assert definition.sd.serdeInfo.parameters == {**options, "serialization.format": "1"}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_places_follow_and_nothing_else_does() -> None:
     ],
 )
 def test_of_a_partition_the_path_may_be_the_tables(path: str, moved: str) -> None:
-    one = types.Partition(
+    partition = types.Partition(
         dbName="d",
         tableName="t",
         parameters={},
@@ -126,5 +126,5 @@ def test_of_a_partition_the_path_may_be_the_tables(path: str, moved: str) -> Non
             location=f"{HERE}/p=1", serdeInfo=types.SerDeInfo(parameters={"path": path})
         ),
     )
-    made = target_partition(one, database="e", location=f"{THERE}/p=1", parameters={})
+    made = target_partition(partition, database="e", location=f"{THERE}/p=1", parameters={})
     assert made.sd.serdeInfo.parameters == {"path": moved}

@@ -40,15 +40,15 @@ def test_names_there_and_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "what"),
+    ("names", "message"),
     [
         ({"a": "c", "b": "C"}, "'c' twice"),
         ({"a": "b.c"}, "'b.c', which is no name"),
         ({"a": ""}, "'', which is no name"),
     ],
 )
-def test_names_that_cannot_be(names: dict[str, str], what: str) -> None:
-    with pytest.raises(ConfigurationError, match=what):
+def test_names_that_cannot_be(names: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         replace(POLICY, table_names=names)
 
 
@@ -65,7 +65,7 @@ def test_a_view_that_stayed_out_before_a_failover_is_left() -> None:
     back = replace(POLICY, target_database="copy").reversed()
     assert is_left_from_before(back, view("SELECT `id` FROM `orders`"))
     assert not is_left_from_before(back, view("SELECT `id` FROM `shop`.`orders`"))
-    # On a target that never was a source it is somebody's.
+    # On a target that never was a source it belongs to a user.
     there = replace(POLICY, target_database="copy")
     assert not is_left_from_before(there, view("SELECT `id` FROM `bestellungen`"))
 
@@ -79,8 +79,8 @@ def test_events_of_the_database_speak_of_the_targets_tables() -> None:
         old_database="elsewhere",
         old_table="x",
     )
-    found = named_event(POLICY, event)
-    assert found == replace(event, table="bestellungen")
+    renamed = named_event(POLICY, event)
+    assert renamed == replace(event, table="bestellungen")
     moved = replace(event, database="elsewhere", old_database="shop")
     assert named_event(POLICY, moved) == replace(moved, old_table="y")
     ended = ev.TxnEnded(event_id=2, event_type="COMMIT_TXN", txn_id=1, committed=True)
@@ -94,9 +94,9 @@ def test_views_of_such_tables_stay_out_where_they_cannot_be_rewritten() -> None:
 
 
 def view(text: str) -> Any:
-    found = table("v", text)
-    found.tableType = "VIRTUAL_VIEW"
-    return found
+    definition = table("v", text)
+    definition.tableType = "VIRTUAL_VIEW"
+    return definition
 
 
 def test_two_tables_with_one_name_are_refused() -> None:
@@ -106,10 +106,10 @@ def test_two_tables_with_one_name_are_refused() -> None:
 
     pool: Any = SimpleNamespace(client=client)
     with (
-        named_source(pool, POLICY).client() as one,
+        named_source(pool, POLICY).client() as named,
         pytest.raises(ConfigurationError, match="bestellungen, orders"),
     ):
-        one.list_tables("shop")
+        named.list_tables("shop")
     assert named_source(pool, replace(POLICY, table_names={})) is pool
 
 
@@ -119,11 +119,11 @@ def test_what_does_not_translate_names_is_not_asked() -> None:
         yield MetastoreClient(MetastoreSettings(uris=("thrift://h:1",)))
 
     pool: Any = SimpleNamespace(client=client)
-    with named_source(pool, POLICY).client() as one:
+    with named_source(pool, POLICY).client() as named:
         for method in ("find_partitions", "list_partition_names", "get_table_column_statistics"):
             with pytest.raises(NotImplementedError, match=method):
-                getattr(one, method)
-        assert callable(one.get_open_txns)
+                getattr(named, method)
+        assert callable(named.get_open_txns)
 
 
 @pytest.mark.parametrize(

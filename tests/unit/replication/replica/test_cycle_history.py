@@ -24,8 +24,8 @@ def record(kind: str, event_id: int, **facts: int) -> CycleRecord:
 def test_cycles_come_back_in_their_order() -> None:
     parameters: dict[str, str] = {"other": "x"}
     made = [record(BOOTSTRAP, 3, size_bytes=10), record(INCREMENT, 9, events=6)]
-    for one in made:
-        parameters |= with_cycle(parameters, one)
+    for cycle in made:
+        parameters |= with_cycle(parameters, cycle)
     assert read_cycles(parameters) == made
     assert without_side_parameters(parameters) == {"other": "x"}
 
@@ -36,7 +36,7 @@ def test_idle_cycles_take_one_place() -> None:
         parameters |= with_cycle(parameters, record(IDLE, event_id))
     parameters |= with_cycle(parameters, record(INCREMENT, 7))
     parameters |= with_cycle(parameters, record(IDLE, 8))
-    assert [(one.kind, one.event_id, one.cycles) for one in read_cycles(parameters)] == [
+    assert [(cycle.kind, cycle.event_id, cycle.cycles) for cycle in read_cycles(parameters)] == [
         (IDLE, 4, 5),
         (INCREMENT, 7, 1),
         (IDLE, 8, 1),
@@ -46,12 +46,12 @@ def test_idle_cycles_take_one_place() -> None:
 def test_the_oldest_give_way_to_what_a_parameter_can_hold() -> None:
     parameters: dict[str, str] = {}
     for event_id in range(10**8, 10**8 + 200):
-        one = record(INCREMENT, event_id, events=10**6, files=10**6, size_bytes=10**15, transactions=10**5)
-        parameters |= with_cycle(parameters, one)
+        cycle = record(INCREMENT, event_id, events=10**6, files=10**6, size_bytes=10**15, transactions=10**5)
+        parameters |= with_cycle(parameters, cycle)
         assert len(parameters[CYCLES]) <= 4000
-    found = read_cycles(parameters)
-    assert len(found) > 20
-    assert [one.event_id for one in found] == list(range(10**8 + 200 - len(found), 10**8 + 200))
+    read = read_cycles(parameters)
+    assert len(read) > 20
+    assert [cycle.event_id for cycle in read] == list(range(10**8 + 200 - len(read), 10**8 + 200))
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "7", "[7]", '[{"kind": "idle"}]', "{}"])

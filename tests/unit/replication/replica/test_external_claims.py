@@ -105,7 +105,7 @@ def test_of_claims_that_meet_at_least_one_is_refused(
     with pytest.raises(LocationConflictError, match=r"\(id one\)"):
         claim_external("two", policy, ours)
     claim_external("one", policy, ours)
-    # A damaged claim is somebody's all the same; its owner writes it anew.
+    # A damaged claim still has an owner, who writes it anew.
     (tmp_path / "base/_hive_federation_targets/one@shop.json").write_text("{", encoding="utf-8")
     with pytest.raises(LocationConflictError, match=r"one@shop\.json cannot be read"):
         claim_external("two", policy, ours)

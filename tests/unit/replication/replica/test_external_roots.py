@@ -119,7 +119,7 @@ paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(lambda name
 @given(st.lists(paths, max_size=4), st.lists(paths, max_size=4))
 def test_no_two_owners_share_or_nest_directories(ours: list[str], theirs: list[str]) -> None:
     other = OtherDatabase(name="other", owner="other", roots=outermost(theirs))
-    collide = any(is_below(one, two) or is_below(two, one) for one in ours for two in theirs)
+    collide = any(is_below(root, two) or is_below(two, root) for root in ours for two in theirs)
     try:
         check_roots(replace(POLICY, dump_root="file:/z"), map(claim, ours), "", [other])
     except LocationConflictError:
@@ -130,7 +130,7 @@ def test_no_two_owners_share_or_nest_directories(ours: list[str], theirs: list[s
 
 @given(st.lists(paths, max_size=6))
 def test_the_outermost_directories_contain_all_and_none_another(uris: list[str]) -> None:
-    found = outermost(uris)
-    assert all(any(is_below(uri, root) for root in found) for uri in uris)
-    assert not any(is_below(one, two) for one in found for two in found if one != two)
-    assert {*found} <= {*uris}
+    roots = outermost(uris)
+    assert all(any(is_below(uri, root) for root in roots) for uri in uris)
+    assert not any(is_below(first, two) for first in roots for two in roots if first != two)
+    assert {*roots} <= {*uris}

@@ -1,4 +1,4 @@
-"""Which writes on a target are somebody else's, from what the loads recorded."""
+"""The loads' records show the writes of others on a target."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def there(*paths: str, size_bytes: int = 5, modified_ns: int = 7) -> dict[str, F
 )
 def test_files_of_a_transactional_table(path: str, suspect: bool) -> None:
     files = there(path, "p=2/base_0000003/bucket_00000")
-    found = suspect_files(files, {}, known=5, adopted=False)
-    assert list(found) == ([f"{ROOT}/{path}"] if suspect else [])
+    suspects = suspect_files(files, {}, known=5, adopted=False)
+    assert list(suspects) == ([f"{ROOT}/{path}"] if suspect else [])
 
 
 def test_a_table_that_was_a_source_has_files_of_its_own() -> None:
     files = there(
         "000000_0", "delta_0000005_0000005_0000/bucket_00000_0", "delta_0000006_0000006/bucket_00000"
     )
-    found = suspect_files(files, {}, known=5, adopted=True)
-    assert list(found) == [f"{ROOT}/delta_0000006_0000006/bucket_00000"]
+    suspects = suspect_files(files, {}, known=5, adopted=True)
+    assert list(suspects) == [f"{ROOT}/delta_0000006_0000006/bucket_00000"]
 
 
 @pytest.mark.parametrize(
@@ -106,19 +106,19 @@ def test_reading_ends_when_all_is_accounted_for() -> None:
 
 
 def test_write_ids() -> None:
-    def found(high_watermark: int, **more: tuple[int, ...]) -> list[str]:
+    def differences(high_watermark: int, **more: tuple[int, ...]) -> list[str]:
         ids = ValidWriteIds(table="d.t", high_watermark=high_watermark, **more)  # type: ignore[arg-type]
-        return [str(one) for one in foreign_write_ids("t", ids, 5)]
+        return [str(name) for name in foreign_write_ids("t", ids, 5)]
 
-    assert found(4) == found(5, open_ids=(5,)) == []
-    assert found(6) == ["t: write id 6, where the last cycle left 5"]
-    assert found(8, open_ids=(3, 7), aborted_ids=(6,)) == [
+    assert differences(4) == differences(5, open_ids=(5,)) == []
+    assert differences(6) == ["t: write id 6, where the last cycle left 5"]
+    assert differences(8, open_ids=(3, 7), aborted_ids=(6,)) == [
         "t: write ids 6 to 8 (open: 7; aborted: 6), where the last cycle left 5"
     ]
 
 
 def test_functions() -> None:
-    assert [str(one) for one in foreign_functions(["a", "c", "b"], iter(["a"]))] == [
+    assert [str(name) for name in foreign_functions(["a", "c", "b"], iter(["a"]))] == [
         "function b",
         "function c",
     ]
@@ -131,10 +131,10 @@ def test_names_in_any_order_have_one_digest() -> None:
 
 def test_an_error_names_the_first_of_them_and_has_all() -> None:
     refuse_foreign_writes("d", "p", [])
-    found = [ForeignWrite(table="t", what=f"file {number:03}") for number in range(SHOWN + 5)]
+    writes = [ForeignWrite(table="t", what=f"file {number:03}") for number in range(SHOWN + 5)]
     with pytest.raises(
         TargetChangedError, match=r"(?s)Target database d .* policy 'p'.*and 5 more"
     ) as caught:
-        refuse_foreign_writes("d", "p", reversed(found))
-    assert caught.value.facts["differences"] == [str(one) for one in found]
+        refuse_foreign_writes("d", "p", reversed(writes))
+    assert caught.value.facts["differences"] == [str(write) for write in writes]
     assert "repair" in (caught.value.remedy or "")

@@ -1,4 +1,4 @@
-"""Whose a target database is."""
+"""Markers name the owner of a target database."""
 
 from __future__ import annotations
 

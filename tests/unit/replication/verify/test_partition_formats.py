@@ -1,4 +1,4 @@
-"""Which partitions are not like their table, and where the files of each lie."""
+"""Partitions that are not like their table are known, and so are the directories of their files."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ PARTITIONS = [
     types.Partition(values=["other"], sd=storage("file:/w/t/p=other", TEXT, **{"field.delim": ";"})),
     types.Partition(values=["more"], sd=storage("file:/w/t/p=more", ORC, "a", "b")),
 ]
-LOCATIONS = [one.sd.location for one in PARTITIONS if one.sd and one.sd.location]
+LOCATIONS = [partition.sd.location for partition in PARTITIONS if partition.sd and partition.sd.location]
 
 
 def by_wire() -> PartitionFormats:
-    found = PartitionFormats.of(TABLE)
-    assert list(found.noting(TABLE, PARTITIONS)) == PARTITIONS
-    return found.among(LOCATIONS)
+    formats = PartitionFormats.of(TABLE)
+    assert list(formats.noting(TABLE, PARTITIONS)) == PARTITIONS
+    return formats.among(LOCATIONS)
 
 
 def by_json() -> PartitionFormats:
     assert TABLE.sd is not None
-    found = PartitionFormats(to_json(TABLE.sd))
-    for one in PARTITIONS:
-        assert one.sd is not None
-        found.add(to_json(one.sd))
-    return found.among(LOCATIONS)
+    formats = PartitionFormats(to_json(TABLE.sd))
+    for partition in PARTITIONS:
+        assert partition.sd is not None
+        formats.add(to_json(partition.sd))
+    return formats.among(LOCATIONS)
 
 
 def test_each_file_has_the_format_of_the_innermost_partition_that_it_lies_in() -> None:
-    for found in (by_wire(), by_json()):
-        kinds = [(one["inputFormat"], len(one["cols"])) for one in found.storages]
+    for formats in (by_wire(), by_json()):
+        kinds = [(storage["inputFormat"], len(storage["cols"])) for storage in formats.storages]
         assert kinds == [(TEXT, 1), (TEXT, 1), (ORC, 2)]
         cases: dict[tuple[str, str], tuple[str, str, Any]] = {
             # An external table's directory is listed as a whole.
@@ -70,12 +70,12 @@ def test_each_file_has_the_format_of_the_innermost_partition_that_it_lies_in() -
             ("file:/away", "0"): ("file:/away", "0", 0),
         }
         for (directory, path), expected in cases.items():
-            assert found.place(file(directory, path)) == expected
+            assert formats.place(file(directory, path)) == expected
 
 
 def test_nothing_is_kept_of_a_table_whose_partitions_are_like_it() -> None:
-    found = PartitionFormats.of(TABLE)
-    assert list(found.noting(TABLE, PARTITIONS[:1])) == PARTITIONS[:1]
-    found.among(iter(["file:/w/t/p=orc"]))
-    assert (found.storages, found._indexes) == ([], {})
-    assert found.place(file("file:/w/t", "p=orc/0")) == ("file:/w/t", "p=orc/0", None)
+    formats = PartitionFormats.of(TABLE)
+    assert list(formats.noting(TABLE, PARTITIONS[:1])) == PARTITIONS[:1]
+    formats.among(iter(["file:/w/t/p=orc"]))
+    assert (formats.storages, formats._indexes) == ([], {})
+    assert formats.place(file("file:/w/t", "p=orc/0")) == ("file:/w/t", "p=orc/0", None)

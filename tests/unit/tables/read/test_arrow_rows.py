@@ -34,15 +34,15 @@ JULIAN = {
 
 
 def dates_of(ordinals: list[int | None]) -> pa.Array:
-    days = [None if one is None else one - UNIX_EPOCH for one in ordinals]
+    days = [None if ordinal is None else ordinal - UNIX_EPOCH for ordinal in ordinals]
     return pa.array(days, pa.int32()).cast(pa.date32())
 
 
 def test_julian_days_keep_their_names() -> None:
     assert date(1582, 10, 14).toordinal() - UNIX_EPOCH == -141_428
-    found = proleptic_dates(dates_of([*JULIAN, None]))
-    assert found.type == pa.date32()
-    assert [one and str(one) for one in found.to_pylist()] == [*JULIAN.values(), None]
+    dates = proleptic_dates(dates_of([*JULIAN, None]))
+    assert dates.type == pa.date32()
+    assert [date and str(date) for date in dates.to_pylist()] == [*JULIAN.values(), None]
 
 
 def test_every_date_has_one_julian_day() -> None:
@@ -65,9 +65,9 @@ def test_dates_are_of_the_files_calendar(calendar: int | None) -> None:
         }
     )
     types = ["int", "date", "array<date>", "map<date,date>", "struct<x:date,y:array<date>>"]
-    (found,) = read(rows, types, calendar=calendar)
+    (rows_read,) = read(rows, types, calendar=calendar)
     day = date(1582, 10, 14) if calendar == PROLEPTIC else date(1582, 10, 4)
-    assert found.select(rows.column_names).to_pylist() == [
+    assert rows_read.select(rows.column_names).to_pylist() == [
         {
             "id": 1,
             "day": day,
@@ -84,14 +84,14 @@ def test_timestamps_that_nanoseconds_do_not_reach(calendar: int) -> None:
     shown = [datetime(9999, 12, 31, 23, 59, 59, 999_999), datetime(1582, 10, 14, 1, 2), None]  # noqa: DTZ001
     far = pa.array(shown, pa.timestamp("us"))
     rows = pa.table({"at": far, "instant": far.cast(pa.timestamp("us", "UTC"))})
-    (found,) = read(rows, ["timestamp", "timestamp with local time zone"], calendar=calendar)
+    (rows_read,) = read(rows, ["timestamp", "timestamp with local time zone"], calendar=calendar)
     if calendar == HYBRID:
         shown[1] = datetime(1582, 10, 4, 1, 2)  # noqa: DTZ001
     for column in ("at", "instant"):
-        assert found.column(column).cast(pa.timestamp("us")).to_pylist() == shown
+        assert rows_read.column(column).cast(pa.timestamp("us")).to_pylist() == shown
 
 
-def test_a_damaged_stripe_is_told_with_its_file() -> None:
+def test_a_damaged_stripe_is_an_error_that_names_its_file() -> None:
     content = bytearray(made(pa.table({"id": pa.array(range(9_999), pa.int32())}), ["int"], calendar=None))
     content[3 : len(content) // 2] = bytes(len(content) // 2 - 3)
     with pytest.raises(AcidFormatError, match="file:/t/000000_0 cannot be read"):

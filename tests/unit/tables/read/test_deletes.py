@@ -1,4 +1,4 @@
-"""Which files may hold deleted rows, and the bits that say which rows are."""
+"""Deletes: the files that may hold deleted rows, and a bit per deleted row."""
 
 from __future__ import annotations
 
@@ -66,25 +66,25 @@ def test_every_deleted_row_has_its_bit(tmp_path: Path) -> None:
     rows = {3: {0, 63, 64, 1000}, 4: {5}}
     make(tmp_path / "delete_delta_5_5_0000", [(w, first, r, 5) for w, rs in rows.items() for r in sorted(rs)])
     make(tmp_path / "delete_delta_6_6_0000", [(4, second, 7, 6)])
-    found = read_deletes([place(tmp_path, everything())], everything(), None)
-    assert found is not None
+    read = read_deletes([place(tmp_path, everything())], everything(), None)
+    assert read is not None
     # Write ids 3 and 4, statements 0 and 1.
-    assert bits_of(found) == {(0, 0), (0, 63), (0, 64), (0, 1000), (2, 5), (3, 7)}
-    assert found.touch(0, (3, 3), 0)
-    assert found.touch(0, (0, 9), 0)
-    assert not found.touch(0, (5, 9), 0)
-    assert not found.touch(0, (0, 2), 0)
-    assert not found.touch(0, (3, 3), 1)
-    assert not found.touch(1, (3, 3), 0)
+    assert bits_of(read) == {(0, 0), (0, 63), (0, 64), (0, 1000), (2, 5), (3, 7)}
+    assert read.touch(0, (3, 3), 0)
+    assert read.touch(0, (0, 9), 0)
+    assert not read.touch(0, (5, 9), 0)
+    assert not read.touch(0, (0, 2), 0)
+    assert not read.touch(0, (3, 3), 1)
+    assert not read.touch(1, (3, 3), 0)
 
 
 def test_deletes_that_are_not_visible_delete_nothing(tmp_path: Path) -> None:
     bucket = bucket_property(0, 0)
     make(tmp_path / "delete_delta_4_6", [(1, bucket, row, 4 + row) for row in range(3)])
     write_ids = everything(text="::5")  # 5 was aborted
-    found = read_deletes([place(tmp_path, write_ids)], write_ids, None)
-    assert found is not None
-    assert sorted(found.rows) == [0, 2]
+    read = read_deletes([place(tmp_path, write_ids)], write_ids, None)
+    assert read is not None
+    assert sorted(read.rows) == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -119,10 +119,12 @@ def test_files_of_no_bytes_delete_nothing(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "bucket_00000_0").touch()
     make(tmp_path / "delete_delta_7_7_0000", [(1, bucket_property(0, 0), 3, 7)])
-    found = place(tmp_path, everything()).with_rows(None)
-    assert [one.path for one in found.state.delete_deltas] == ["delete_delta_7_7_0000"]
-    assert [one.files for one in found.state.deltas] == [()]
-    deletes = read_deletes([found], everything(), None)
+    without_rows = place(tmp_path, everything()).with_rows(None)
+    assert [delete_delta.path for delete_delta in without_rows.state.delete_deltas] == [
+        "delete_delta_7_7_0000"
+    ]
+    assert [delta.files for delta in without_rows.state.deltas] == [()]
+    deletes = read_deletes([without_rows], everything(), None)
     assert deletes is not None
     assert deletes.rows.tolist() == [3]
 
@@ -139,7 +141,7 @@ def test_a_file_that_is_listed_as_empty_while_it_grows(flushed: int, has_rows: b
 
 
 def test_no_deletes() -> None:
-    found = read_deletes([], everything(), None)
-    assert found is not None
-    assert not found.touch(0, (0, 9), 0)
-    assert found.fits()
+    read = read_deletes([], everything(), None)
+    assert read is not None
+    assert not read.touch(0, (0, 9), 0)
+    assert read.fits()

@@ -1,4 +1,4 @@
-"""What the footer of a Parquet file says of its dates and timestamps."""
+"""The footer of a Parquet file names the calendar and zone of its dates and timestamps."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def form_of(
     file = io.BytesIO()
     parquet.write_table(table.replace_schema_metadata(metadata), file, **settings)
     footer = parquet.read_metadata(file)
-    said = SimpleNamespace(
+    definition = SimpleNamespace(
         metadata=footer.metadata, schema=footer.schema, created_by=maker or footer.created_by
     )
-    return parquet_form(said)
+    return parquet_form(definition)
 
 
 @pytest.mark.parametrize(

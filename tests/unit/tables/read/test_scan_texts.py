@@ -1,4 +1,4 @@
-"""Locations that need not be asked about, and conditions in Spark's SQL."""
+"""Locations that need no look-up, and conditions in Spark's SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of delimited text: how a table says they are made, and what they cannot hold."""
+"""A table's properties define its lines of delimited text; some values fit no line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def form_of(
     ("settings", "delimiter"),
     [
         ({}, "\x01"),
-        # What Hive and its metastore give a table that says nothing.
+        # The defaults of Hive and its metastore.
         ({"serialization.format": "1"}, "\x01"),
         ({"serialization.format": "9"}, "\t"),
         ({"serialization.format": ",", "field.delim": ";"}, ";"),
@@ -43,7 +43,7 @@ def test_delimiters(settings: dict[str, str], delimiter: str) -> None:
     assert form_of(settings) == TextForm(delimiter=delimiter, null="\\N")
 
 
-def test_null_is_told_by_serde_or_table() -> None:
+def test_null_is_defined_by_serde_or_table() -> None:
     assert form_of({"serialization.null.format": ""}).null == ""
     assert form_of({}, parameters={"serialization.null.format": "nil"}).null == "nil"
 
@@ -94,7 +94,7 @@ def test_texts_that_would_be_read_as_something_else(text: str) -> None:
 
 
 def columns(*types: str) -> list[Column]:
-    return [Column.of(f"c{index}", one) for index, one in enumerate(types)]
+    return [Column.of(f"c{index}", type_name) for index, type_name in enumerate(types)]
 
 
 def test_lines_of_a_partition_are_parsed_by_its_own_columns() -> None:

@@ -45,7 +45,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def batch(ids: range, at: datetime = TIME) -> pa.RecordBatch:
     arrays = [
         pa.array(ids, pa.int32()),
-        pa.array([f"{one}abc" for one in ids]),
+        pa.array([f"{row_id}abc" for row_id in ids]),
         pa.array([at] * len(ids), pa.timestamp("us")),
         pa.array(["x"] * len(ids)),
     ]
@@ -53,11 +53,13 @@ def batch(ids: range, at: datetime = TIME) -> pa.RecordBatch:
 
 
 def encoded(how: Writing, batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
-    return [row for one in encode_fragments(how)(iter(batches)) for row in one.to_pylist()]
+    return [row for fragments in encode_fragments(how)(iter(batches)) for row in fragments.to_pylist()]
 
 
-def assembled(how: Writing, found: list[dict[str, Any]], bucket: int) -> dict[str, Any]:
-    made = _assembled(how, f"insert-{bucket}", [one for one in found if one["bucket"] == bucket])
+def assembled(how: Writing, fragments: list[dict[str, Any]], bucket: int) -> dict[str, Any]:
+    made = _assembled(
+        how, f"insert-{bucket}", [fragment for fragment in fragments if fragment["bucket"] == bucket]
+    )
     (result,) = made.to_pylist()
     return dict(result)
 
@@ -77,21 +79,21 @@ def test_files_of_fragments(
     monkeypatch.setattr(fragments, "_STRIPE_BYTES", stripe_bytes)
     monkeypatch.setattr(fragments, "_BLOCK_BYTES", 4_000)
     how = writing(tmp_path, compression=codec)
-    found = []
+    parts = []
     for number in range(3):
         task[:] = [number, 100 + number]
         start = number * 300
-        found += encoded(how, [batch(range(at, at + 100)) for at in range(start, start + 300, 100)])
+        parts += encoded(how, [batch(range(at, at + 100)) for at in range(start, start + 300, 100)])
         task[1] += 10
-        found += encoded(how, [batch(range(start + 1000, start + 1010))])
-    assert {one["is_encoded"] for one in found} == expected
+        parts += encoded(how, [batch(range(start + 1000, start + 1010))])
+    assert {fragment["is_encoded"] for fragment in parts} == expected
     ids = [*range(900), *range(1000, 1010), *range(1300, 1310), *range(1600, 1610)]
     numbers = bucket_numbers([pa.array(ids, pa.int32())], [COLUMNS[0].type], buckets=COUNT, version=2)
     for bucket in range(COUNT):
-        done = assembled(how, found, bucket)
+        done = assembled(how, parts, bucket)
         path = Path(done["path"].removeprefix("file:"))
         rows = orc.read_table(path).to_pylist()
-        wanted = [one for one, number in zip(ids, numbers, strict=True) if number == bucket]
+        wanted = [row_id for row_id, number in zip(ids, numbers, strict=True) if number == bucket]
         assert sorted(row["row"]["id"] for row in rows) == wanted
         assert [row["rowId"] for row in rows] == list(range(len(wanted)))
         assert Counter((r["operation"], r["originalTransaction"], r["bucket"]) for r in rows) == {
@@ -115,7 +117,7 @@ def test_files_of_fragments(
         lasts = np.cumsum(tail.stripe_rows) - 1
         key = 0x20000002 + (bucket << 16)
         assert tail.user_metadata["hive.acid.key.index"].decode() == "".join(
-            f"5,{key},{one};" for one in lasts
+            f"5,{key},{row_id};" for row_id in lasts
         )
         assert tail.user_metadata["hive.acid.stats"] == f"{len(wanted)},0,0".encode()
         assert tail.types[-2] == bytes([0x08, 17, 0x20, 3])
@@ -125,7 +127,7 @@ def test_attempts_of_a_task_do_not_meet(tmp_path: Path, task: list[int]) -> None
     first = encoded(writing(tmp_path), [batch(range(9))])
     task[1] = 101
     second = encoded(writing(tmp_path), [batch(range(9))])
-    assert not {one["path"] for one in first} & {one["path"] for one in second}
+    assert not {fragment["path"] for fragment in first} & {fragment["path"] for fragment in second}
 
 
 def test_a_task_without_rows_makes_no_file(tmp_path: Path) -> None:
@@ -139,16 +141,18 @@ def test_rows_that_cannot_be_stored(
 ) -> None:
     monkeypatch.setattr(fragments, "_STRIPE_BYTES", stripe_bytes)
     how = writing(tmp_path)
-    found = encoded(how, [batch(range(9)), batch(range(9, 12), TOO_EARLY)])
+    parts = encoded(how, [batch(range(9)), batch(range(9, 12), TOO_EARLY)])
     if stripe_bytes == 1:
-        (told,) = found
+        (fragment,) = parts
         assert list((tmp_path / "staging").iterdir()) == []
     else:
-        told = next(
-            one for one in (assembled(how, found, bucket) for bucket in range(COUNT)) if one["problem"]
+        fragment = next(
+            fragment_file
+            for fragment_file in (assembled(how, parts, bucket) for bucket in range(COUNT))
+            if fragment_file["problem"]
         )
-        assert not told["path"]
-    assert "column at: A timestamp lies in the last second before 1970" in told["problem"]
+        assert not fragment["path"]
+    assert "column at: A timestamp lies in the last second before 1970" in fragment["problem"]
 
 
 def test_a_failed_attempt_leaves_no_file(tmp_path: Path) -> None:
@@ -163,10 +167,10 @@ def test_a_failed_attempt_leaves_no_file(tmp_path: Path) -> None:
 
 def test_a_fragment_that_is_gone(tmp_path: Path) -> None:
     how = writing(tmp_path)
-    found = encoded(how, [batch(range(50))])
-    Path(found[0]["path"].removeprefix("file:")).unlink()
+    fragments = encoded(how, [batch(range(50))])
+    Path(fragments[0]["path"].removeprefix("file:")).unlink()
     with pytest.raises(FileVanishedError, match="pieces-0-100"):
-        assembled(how, found, found[0]["bucket"])
+        assembled(how, fragments, fragments[0]["bucket"])
     assert list((tmp_path / "staging").iterdir()) == []
 
 
@@ -185,15 +189,15 @@ def test_fragments_in_another_store(
     monkeypatch.setattr(fragments, "_STRIPE_BYTES", stripe_bytes)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     how = writing(tmp_path, staging=f"memory://store/{tmp_path.name}")
-    found = encoded(how, [batch(range(100))])
-    done = [assembled(how, found, bucket) for bucket in range(COUNT)]
+    parts = encoded(how, [batch(range(100))])
+    done = [assembled(how, parts, bucket) for bucket in range(COUNT)]
     store = fsspec.filesystem("memory")
     rows = [
         row
-        for one in done
-        for row in orc.read_table(pa.BufferReader(store.cat_file(one["path"]))).to_pylist()
+        for file in done
+        for row in orc.read_table(pa.BufferReader(store.cat_file(file["path"]))).to_pylist()
     ]
     assert sorted(row["row"]["id"] for row in rows) == list(range(100))
-    assert {one["path"].rpartition("/")[0] for one in [*found, *done]} == {how.staging}
+    assert {entry["path"].rpartition("/")[0] for entry in [*parts, *done]} == {how.staging}
     # Nothing is left where they were made.
-    assert [one.name for one in tmp_path.iterdir()] == ["staging"]
+    assert [path.name for path in tmp_path.iterdir()] == ["staging"]

@@ -43,9 +43,9 @@ def test_nested_columns_keep_their_nulls_and_slices() -> None:
         [],
         [{"c": None, "m": None}, {"c": "bc", "m": [("l", None)]}],
     ]
-    whole = pa.array(rows, arrow)
+    array = pa.array(rows, arrow)
     for start in range(4):
-        assert stored(whole.slice(start), hive, "UTC").to_pylist() == wanted[start:]
+        assert stored(array.slice(start), hive, "UTC").to_pylist() == wanted[start:]
 
 
 @pytest.mark.parametrize("within", ["{}", "array<{}>", "map<string,{}>", "struct<i:{}>"])

@@ -41,7 +41,7 @@ def batch(*rows: tuple[int, str, str, int]) -> pa.RecordBatch:
 
 
 def results(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
-    return [row for one in batches for row in one.to_pylist()]
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def test_a_file_for_each_partition_and_bucket(tmp_path: Path) -> None:
@@ -50,12 +50,12 @@ def test_a_file_for_each_partition_and_bucket(tmp_path: Path) -> None:
         batch((3, "c", "x", 0), (4, "dddd", "x", 1), (5, "e", "y", 1)),
     ]
     done = results(write_inserts(writing(tmp_path))(iter(rows)))
-    assert [(one["values"], one["bucket"], one["row_count"]) for one in done] == [
+    assert [(file["values"], file["bucket"], file["row_count"]) for file in done] == [
         (["x"], 0, 3),
         (["x"], 1, 1),
         (["y"], 1, 1),
     ]
-    first, second = (Path(one["path"].removeprefix("file:")) for one in done[:2])
+    first, second = (Path(file["path"].removeprefix("file:")) for file in done[:2])
     read = orc.read_table(first).to_pylist()
     assert [(r["originalTransaction"], r["bucket"], r["rowId"], r["row"]["id"]) for r in read] == [
         (5, 0x20000002, 0, 1),

@@ -1,4 +1,4 @@
-"""Partitions that are not stored as their table are told by what they differ in."""
+"""The error of a partition that is not stored as its table names the difference."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_without_buckets(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "difference"),
     [
         ({"numBuckets": 2}, "buckets: 2 by id instead of 4 by id"),
         ({"bucketCols": ["name"]}, "buckets: 4 by name instead of 4 by id"),
@@ -77,10 +77,10 @@ def test_without_buckets(count: int) -> None:
         ),
     ],
 )
-def test_told_by_what_differs(changes: dict[str, Any], told: str) -> None:
+def test_the_error_names_the_difference(changes: dict[str, Any], difference: str) -> None:
     owner = table()
     with pytest.raises(
-        ConfigurationError, match=rf"p=a b of d\.t is not stored as its table: {told}"
+        ConfigurationError, match=rf"p=a b of d\.t is not stored as its table: {difference}"
     ) as caught:
         check_alike(table_layout(owner), owner, [partition_of(owner), partition_of(owner, **changes)])
     assert "ALTER TABLE back" in str(caught.value.remedy)

@@ -1,4 +1,4 @@
-"""What a writer takes from a table's description, and what it refuses."""
+"""A writer takes its plan from a table's description, or refuses the table."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def table(**changes: Any) -> SimpleNamespace:
     return SimpleNamespace(**{**settings, **changes})
 
 
-def test_files_are_written_as_the_table_says() -> None:
+def test_files_follow_the_tables_properties() -> None:
     """The table's properties come after those of its SerDe."""
     named = {"orc.compress": "SNAPPY", "orc.bloom.filter.columns": "ID,gone"}
     layout = table_layout(table(serde_parameters=named))
@@ -60,7 +60,7 @@ def test_files_are_written_as_the_table_says() -> None:
 def test_layout() -> None:
     layout = table_layout(table(buckets=4, bucket_columns=["ID"]))
     assert (layout.name, layout.file_format, layout.key_names) == ("d.t", "acid", ["day", "hour"])
-    # Tables older than Hive 3 do not say which version.
+    # Tables older than Hive 3 have no version.
     assert (layout.bucket_columns, layout.bucket_count, layout.bucketing_version) == (("id",), 4, 1)
     assert layout.location == "file:/t"
 

@@ -57,7 +57,7 @@ def test_nobody_is_asked_where_nothing_lies_about(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("losses", [1, 99])
-def test_somebody_else_is_removing_it_too(
+def test_another_process_is_removing_it_too(
     losses: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Removal goes on where the other has been, and does not go on for ever."""

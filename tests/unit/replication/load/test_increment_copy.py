@@ -1,4 +1,4 @@
-"""What is copied, and placing what was copied to hidden places."""
+"""An increment copies files and places those that it copied to hidden places."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ def partition_at(place: Path, write_ids: str, **parameters: str) -> CopyObject:
     )
     storage = types.StorageDescriptor(location=f"file:{place}")
     snapshot = Snapshot(write_ids=ValidWriteIds.parse(write_ids), txns=ValidTxns.everything())
-    (one,) = copy_objects(table, {"p=a": types.Partition(values=["a"], sd=storage)}, None, snapshot)
-    return one
+    (copied,) = copy_objects(table, {"p=a": types.Partition(values=["a"], sd=storage)}, None, snapshot)
+    return copied
 
 
 def test_a_partition_that_was_truncated_by_removing_its_files_is_not_current(tmp_path: Path) -> None:

@@ -100,47 +100,49 @@ BUDGET_BYTES = 1000 * MB
 
 def outcome(attack: Attack) -> tuple[int, list[tuple[int, str]]]:
     writer = attack.writer(attack.malformed)
-    writer.bind([Column(name=f"c{n}", type=parse_type(one)) for n, one in enumerate(attack.types)])
+    writer.bind(
+        [Column(name=f"c{n}", type=parse_type(type_name)) for n, type_name in enumerate(attack.types)]
+    )
     parsed = parse_bounded(writer, [attack.record()])
-    return parsed.rows.num_rows, [(one.index, one.reason) for one in parsed.bad]
+    return parsed.rows.num_rows, [(bad.index, bad.reason) for bad in parsed.bad]
 
 
 def main() -> None:
-    """What the child process of the test runs: a line for each attack, its memory included."""
+    """Run in the child process of the test: a line per attack, its memory included."""
     # Of addresses, allocators take gigabytes themselves; this only keeps a failing test from taking all.
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
-    for what, attack in ATTACKS.items():
+    for name, attack in ATTACKS.items():
         rows, bad = outcome(attack)
         used = peak_memory_bytes()
-        print(json.dumps({"what": what, "rows": rows, "bad": bad, "bytes": used}), flush=True)
+        print(json.dumps({"what": name, "rows": rows, "bad": bad, "bytes": used}), flush=True)
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
+def outcomes() -> dict[str, Any]:
     """In a process of its own, for what it takes, and because others of its kind ended it."""
-    call = "from tests.unit.ingest.test_hostile_records import main; main()"
+    call = "from tests.unit.ingest.formats.test_hostile_records import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", call],
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
         capture_output=True,
         text=True,
         check=False,
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert (done.returncode, done.stderr[-2000:], len(lines)) == (0, "", len(ATTACKS)), lines[-1:]
-    return {one["what"]: one for one in lines}
+    return {line["what"]: line for line in lines}
 
 
-@pytest.mark.parametrize("what", ATTACKS)
-def test_is_one_bad_record_in_little_memory(found: dict[str, Any], what: str) -> None:
-    one = found[what]
-    assert (one["rows"], len(one["bad"])) == ((1, 0) if ATTACKS[what].good else (0, 1))
-    assert all(index == 0 and 0 < len(reason) < 500 for index, reason in one["bad"])
-    assert one["bytes"] < BUDGET_BYTES
+@pytest.mark.parametrize("name", ATTACKS)
+def test_is_one_bad_record_in_little_memory(outcomes: dict[str, Any], name: str) -> None:
+    outcome = outcomes[name]
+    assert (outcome["rows"], len(outcome["bad"])) == ((1, 0) if ATTACKS[name].good else (0, 1))
+    assert all(index == 0 and 0 < len(reason) < 500 for index, reason in outcome["bad"])
+    assert outcome["bytes"] < BUDGET_BYTES
 
 
 def bound(writer: AbstractRecordWriter, *types: str) -> AbstractRecordWriter:
-    writer.bind([Column(name=f"c{n}", type=parse_type(one)) for n, one in enumerate(types)])
+    writer.bind([Column(name=f"c{n}", type=parse_type(type_name)) for n, type_name in enumerate(types)])
     return writer
 
 
@@ -149,7 +151,7 @@ def test_records_that_are_too_long_keep_their_places() -> None:
     writer.max_record_bytes = 3
     parsed = parse_bounded(writer, [b"1", b"1234", b"x", b"2", b"12345"])
     assert parsed.rows.to_pydict() == {"c0": [1, 2]}
-    assert [(one.index, one.reason.split()[-2:]) for one in parsed.bad] == [
+    assert [(bad.index, bad.reason.split()[-2:]) for bad in parsed.bad] == [
         (1, ["3", "bytes"]),
         (2, ["whole", "number"]),
         (4, ["3", "bytes"]),
@@ -161,7 +163,7 @@ def test_an_expression_that_takes_too_long_for_many_records_is_not_tried_for_all
     records = [b"ab", b"\xff", *[b"a" * 60] * 30, b"aab"]
     parsed = writer.parse(records)
     assert parsed.rows.to_pydict() == {"c0": ["a"]}
-    assert [one.index for one in parsed.bad] == list(range(1, len(records)))
+    assert [bad.index for bad in parsed.bad] == list(range(1, len(records)))
     assert "more than 0.01 s" in parsed.bad[1].reason
     assert "not tried" in parsed.bad[-1].reason
     with pytest.raises(ValueError, match="more than"):

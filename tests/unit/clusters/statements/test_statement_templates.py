@@ -32,18 +32,18 @@ def forget() -> None:
 
 
 def content(text: str) -> Any:
-    """All that an analysis says, with the strings in their places."""
-    found = analyse(text)
-    if not isinstance(found, Statement):
-        return found
+    """Return the content of an analysis, with the strings in their places."""
+    statement = analyse(text)
+    if not isinstance(statement, Statement):
+        return statement
     trees = []
-    for tree in found.queries:
+    for tree in statement.queries:
         sql = tree.sql("hive", comments=False)
-        for number, value in reversed(list(enumerate(found.parameters))):
+        for number, value in reversed(list(enumerate(statement.parameters))):
             sql = sql.replace(f"\0{number}", value)
         trees.append(sql)
-    uncertain = sorted(found.text(one) for one in found.uncertain)
-    return found.verb, found.outputs, found.described, found.names, uncertain, trees
+    uncertain = sorted(statement.text(expression) for expression in statement.uncertain)
+    return statement.verb, statement.outputs, statement.described, statement.names, uncertain, trees
 
 
 @pytest.mark.parametrize("batch", range(4))
@@ -55,7 +55,7 @@ def test_what_was_read_before_changes_no_analysis(batch: int) -> None:
         pieces = start + "".join(source.choices(PIECES, k=source.randint(0, 6)))
         texts = [pieces.format(*(source.randint(1, 99) for _ in range(pieces.count("{}")))) for _ in range(3)]
         forget()
-        together = [content(one) for one in texts]
+        together = [content(text) for text in texts]
         for text, known in zip(texts, together, strict=True):
             forget()
             assert content(text) == known, (seed, texts)
@@ -64,11 +64,11 @@ def test_what_was_read_before_changes_no_analysis(batch: int) -> None:
 
 
 def test_statements_of_one_template_share_their_trees() -> None:
-    one, other = (analyse(f"SELECT a FROM shared WHERE ds = '2026-01-0{day}'") for day in (1, 2))
-    assert isinstance(one, Statement)
+    first, other = (analyse(f"SELECT a FROM shared WHERE ds = '2026-01-0{day}'") for day in (1, 2))
+    assert isinstance(first, Statement)
     assert isinstance(other, Statement)
-    assert one.queries is other.queries
-    assert (one.parameters, other.parameters) == (("2026-01-01",), ("2026-01-02",))
+    assert first.queries is other.queries
+    assert (first.parameters, other.parameters) == (("2026-01-01",), ("2026-01-02",))
 
 
 def test_a_zero_byte_is_no_parameter() -> None:

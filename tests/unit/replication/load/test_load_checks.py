@@ -1,7 +1,8 @@
-"""A load asks whether its lock is held before each file that it moves or removes."""
+"""A load checks its lock before each file that it moves or removes."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from airflow_hive_federation.errors import CycleLostError
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.progress.events import Event, Step
+from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind
 from airflow_hive_federation.replication.load import bootstrap, increment
@@ -24,7 +27,7 @@ def lost() -> None:
     raise CycleLostError("The lock is lost.", policy="p", holder="", reason="refused")
 
 
-def quiet(_: str) -> None:
+def quiet(*_: object) -> None:
     """Says nothing."""
 
 
@@ -52,7 +55,7 @@ def increments(policy: ReplicationPolicy, copy: TableCopy) -> Any:
     load._places = SimpleNamespace(spare_shared=quiet, each_once=iter)
     load._copy_items = lambda: ()
     load._prepare = lambda: None
-    load._progress = load._on_step = quiet
+    load._observer = load._step = quiet
     load._check = lost
     return load
 
@@ -78,10 +81,25 @@ def test_what_an_earlier_bootstrap_has_left_stays(policy: ReplicationPolicy, fil
     directory.finish_dump(manifest(event_id=7, lease=8))
     write_plan(f"{directory.uri}/load/copy_plan.jsonl", [])
     unused: Any = None
-    load: Any = bootstrap._Load(unused, policy, directory, progress=quiet, on_step=quiet)
+    load: Any = bootstrap._Load(unused, policy, directory, observer=unobserved, step=quiet)
     load._places = SimpleNamespace(owns=lambda _: True)
     with pytest.raises(CycleLostError):
         load.sweep(lost)
     assert file.exists()
     load.sweep(lambda: None)
     assert not file.exists()
+
+
+@pytest.mark.parametrize("module", [bootstrap, increment])
+def test_no_step_begins_without_the_lock(
+    policy: ReplicationPolicy, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = DumpDirectory(f"{policy.directory}/7-8")
+    directory.finish_dump(manifest(event_id=8))
+    monkeypatch.setattr(module, "_Load", lambda *_, step, **__: step(Step.PUBLISH))
+    load = module.load_bootstrap if module is bootstrap else module.load_increment
+    unused = SimpleNamespace(client=nullcontext)
+    events: list[Event] = []
+    with pytest.raises(CycleLostError):
+        load(unused, unused, policy, directory.uri, run_copy=quiet, observer=events.append, check=lost)
+    assert events == []

@@ -75,7 +75,7 @@ RECORDS = [
 
 def writer(types: Sequence[str]) -> StrictJsonWriter:
     made = StrictJsonWriter.new_builder().build()
-    made.bind([Column(name=f"c{place}", type=parse_type(one)) for place, one in enumerate(types)])
+    made.bind([Column(name=f"c{place}", type=parse_type(type_name)) for place, type_name in enumerate(types)])
     return made
 
 
@@ -100,7 +100,7 @@ def batches(seed: int, count: int) -> Iterator[tuple[list[str], list[bytes]]]:
 
 
 def differs(types: Sequence[str], records: Sequence[bytes]) -> bool:
-    """Whether Arrow's reader makes other rows of a batch than are made one by one."""
+    """Return whether Arrow's reader makes other rows of a batch than are made one by one."""
     by = writer(types)
     at_once, each = by._at_once(records), by._each(records)
     # As text: not a number equals itself, and -0 is not 0.
@@ -120,17 +120,17 @@ def differs_apart(types: Sequence[str], records: Sequence[bytes]) -> bool:
 
 
 def main(first: int, count: int, per_seed: int, apart: int) -> None:
-    """What the child process of the test runs."""
+    """Run in the child process of the test."""
     asks = differs_apart if apart else differs
     if apart:
         pa.array([1])  # it imports pandas, once for all processes
-    found = [
+    records = [
         f"seed {seed}, {types}: {records}"
         for seed in range(first, first + count)
         for types, records in batches(seed, per_seed)
         if asks(types, records)
     ]
-    sys.stdout.write(json.dumps(found))
+    sys.stdout.write(json.dumps(records))
 
 
 def in_a_process(call: str) -> subprocess.CompletedProcess[str]:
@@ -140,15 +140,15 @@ def in_a_process(call: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
     )
 
 
 def test_both_ways_make_the_same_rows() -> None:
-    """Some batches ended the process, so it is their own: one per batch where more examples are asked for."""
+    """Some batches ended the process, so it is their own: one per batch where more examples are set."""
     asked = len(seeds(60))
     for arguments in [(0, asked, 100, 0), (1_000_000, asked, 1, 1)][: 1 + (asked > 60)]:
-        call = f"from tests.unit.ingest.test_json_records import main; main{arguments}"
+        call = f"from tests.unit.ingest.formats.test_json_records import main; main{arguments}"
         done = in_a_process(call)
         assert (done.returncode, done.stderr[-2000:]) == (0, "")
         assert json.loads(done.stdout) == []
@@ -156,7 +156,7 @@ def test_both_ways_make_the_same_rows() -> None:
 
 def test_a_process_that_a_batch_ends_is_a_difference() -> None:
     call = (
-        "import os; from tests.unit.ingest import test_json_records as module\n"
+        "import os; from tests.unit.ingest.formats import test_json_records as module\n"
         "for outcome in (lambda *_: False, lambda *_: True, lambda *_: os.abort()):\n"
         "    module.differs = outcome; print(module.differs_apart(['string'], []))"
     )
@@ -176,9 +176,9 @@ def test_a_process_that_a_batch_ends_is_a_difference() -> None:
     ],
 )
 def test_what_is_no_object_is_bad(records: list[bytes]) -> None:
-    wrong = [index for index, one in enumerate(records) if one not in {b"{}", b'{"c0":3}'}]
+    wrong = [index for index, record in enumerate(records) if record not in {b"{}", b'{"c0":3}'}]
     parsed = writer(["double"]).parse(records)
-    assert [one.index for one in parsed.bad] == wrong
+    assert [bad.index for bad in parsed.bad] == wrong
     assert parsed.rows.num_rows == len(records) - len(wrong)
 
 
@@ -195,13 +195,13 @@ def test_what_is_no_object_is_bad(records: list[bytes]) -> None:
 )
 def test_what_is_out_of_bounds_is_one_bad_record(hive_type: str, value: str, reason: str) -> None:
     parsed = writer([hive_type]).parse([b"{}", f'{{"c0":{value}}}'.encode(), b"{}"])
-    assert [one.index for one in parsed.bad] == [1]
+    assert [bad.index for bad in parsed.bad] == [1]
     assert reason in parsed.bad[0].reason
     assert parsed.rows.num_rows == 2
 
 
 def test_objects_are_read_at_once_whatever_their_texts_hold() -> None:
     records = [b'{"c0":"} and more"}', b'{"c0":"Infinity"}', b' {"c0":"a"} ']
-    found = writer(["string"])._at_once(records)
-    assert found is not None
-    assert found.to_pylist() == [{"c0": "} and more"}, {"c0": "Infinity"}, {"c0": "a"}]
+    parsed = writer(["string"])._at_once(records)
+    assert parsed is not None
+    assert parsed.to_pylist() == [{"c0": "} and more"}, {"c0": "Infinity"}, {"c0": "a"}]

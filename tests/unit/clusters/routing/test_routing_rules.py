@@ -340,9 +340,9 @@ def test_explain_in_words_and_json(catalog: Catalog) -> None:
         "It could run in C1 after these copies, the cheapest (1000 B):",
         "  default.b from C2 to C1 (1000 B)",
     ]
-    found = json.loads(json.dumps(as_json(decision)))
-    assert found["cluster"] is None
-    assert found["cheapest_copies"]["copies"] == [
+    document = json.loads(json.dumps(as_json(decision)))
+    assert document["cluster"] is None
+    assert document["cheapest_copies"]["copies"] == [
         {"table": "default.b", "from": "C2", "to": "C1", "partitions": None, "examples": [], "bytes": 1000}
     ]
     assert pickle.loads(pickle.dumps(decision)) == decision

@@ -39,7 +39,7 @@ def read(sql: str, rows: Sequence[tuple[str, ...]], *keys: tuple[str, str]) -> l
 
 
 def days(sql: str, kind: str = "string") -> list[str]:
-    return [row[0] for row in read(sql, [(one,) for one in DAYS], ("ds", kind))]
+    return [row[0] for row in read(sql, [(day,) for day in DAYS], ("ds", kind))]
 
 
 @pytest.mark.parametrize("kind", ["string", "date", "varchar(10)"])
@@ -126,7 +126,7 @@ def test_days(kind: str, sql: str, expected: list[str]) -> None:
     ids=str,
 )
 def test_numbers(kind: str, sql: str, expected: list[str]) -> None:
-    rows = [(one,) for one in ("7", "07", "10", "-1", "7.5", "x")]
+    rows = [(value,) for value in ("7", "07", "10", "-1", "7.5", "x")]
     assert [row[0] for row in read(sql, rows, ("hr", kind))] == expected
 
 
@@ -160,7 +160,7 @@ def test_several_keys() -> None:
 
 
 def test_a_day_that_may_change_reads_both() -> None:
-    partitions = Partitions.of(PartitionFacts((one,)) for one in DAYS)
+    partitions = Partitions.of(PartitionFacts((day,)) for day in DAYS)
     both = (date(2026, 3, 9), date(2026, 3, 10))
     flags = may_be_read(condition("ds = current_date"), partitions, [("ds", "string")], both)
     assert flags.tolist() == [False, False, True, True, False]
@@ -204,7 +204,7 @@ _CONDITIONS = st.recursive(
 def test_decidable_conditions_read_what_a_database_finds(sql: str, rows: list[tuple[str, str]]) -> None:
     with sqlite3.connect(":memory:") as database:
         database.execute("CREATE TABLE t (n, k, j)")
-        values = [[None if one == DEFAULT_PARTITION else one for one in row] for row in rows]
+        values = [[None if value == DEFAULT_PARTITION else value for value in row] for row in rows]
         database.executemany("INSERT INTO t VALUES (?, ?, ?)", [(n, *row) for n, row in enumerate(values)])
         expected = {rows[n] for (n,) in database.execute(f"SELECT n FROM t WHERE {sql}")}
     database.close()

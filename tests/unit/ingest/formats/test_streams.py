@@ -22,8 +22,8 @@ def test_records_are_those_of_a_split(
     records = [bytes(chance.choices(b"ab", k=chance.randint(0, 9))) for _ in range(30)] + [b"z"]
     end = delimiter or chance.choice([b"\n", b"\r\n"])
     content = end.join(records) + (end if seed % 2 else b"")
-    found = [one for some in streams.records_of(io.BytesIO(content), delimiter) for one in some]
-    assert found == records, f"seed {seed}"
+    read = [record for records in streams.records_of(io.BytesIO(content), delimiter) for record in records]
+    assert read == records, f"seed {seed}"
 
 
 def test_text_and_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Which files of ACID tables are dumped and verified."""
+"""Visible files of ACID tables are dumped and verified."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
 
-def found(root: Path, partitions: list[Path], write_ids: str) -> list[str]:
+def visible(root: Path, partitions: list[Path], write_ids: str) -> list[str]:
     parameters = {"transactional": "true", "transactional_properties": "insert_only"}
     keys = [types.FieldSchema(name="p", type="string")] if partitions else []
     table = types.Table(
@@ -24,8 +24,8 @@ def found(root: Path, partitions: list[Path], write_ids: str) -> list[str]:
         parameters=parameters,
     )
     described = [
-        types.Partition(values=[one.name], sd=types.StorageDescriptor(location=f"file:{one}"))
-        for one in partitions
+        types.Partition(values=[partition.name], sd=types.StorageDescriptor(location=f"file:{partition}"))
+        for partition in partitions
     ]
     ids = ValidWriteIds.parse(f"d.t:9:{UNBOUNDED}::{write_ids}")
     files = visible_files(table, TableLocations(table, described), ids, ValidTxns.everything())
@@ -41,19 +41,19 @@ def test_an_empty_base_hides_what_was_before(tmp_path: Path, elsewhere: bool) ->
             (place / directory).mkdir(parents=True)
         for number in (1, 3):
             (place / f"delta_{number:07}_{number:07}_0000" / "000000_0").touch()
-    assert found(root, [inside, other], "") == [
+    assert visible(root, [inside, other], "") == [
         "p=p%3D1|delta_0000003_0000003_0000/000000_0",
         "p=p%3D2|delta_0000003_0000003_0000/000000_0",
     ]
 
 
 def test_insert_only_files_that_mix_aborted_with_committed_rows_are_refused(tmp_path: Path) -> None:
-    """Nothing tells their rows apart: copied, the aborted ones would be visible."""
+    """Their rows cannot be told apart: copied, the aborted ones would be visible."""
     (tmp_path / "delta_0000001_0000003").mkdir()
     (tmp_path / "delta_0000001_0000003" / "000000_0").touch()
-    assert found(tmp_path, [], "4") == ["|delta_0000001_0000003/000000_0"]
+    assert visible(tmp_path, [], "4") == ["|delta_0000001_0000003/000000_0"]
     with pytest.raises(AcidFormatError, match=r"d\.t: .*/delta_0000001_0000003 mixes committed"):
-        found(tmp_path, [], "2")
+        visible(tmp_path, [], "2")
 
 
 def test_a_base_of_hive_3s_compactor_is_read_whatever_became_of_its_write_id(tmp_path: Path) -> None:
@@ -63,4 +63,4 @@ def test_a_base_of_hive_3s_compactor_is_read_whatever_became_of_its_write_id(tmp
     (tmp_path / "base_0000005" / "_metadata_acid").write_text(
         '{"thisFileVersion": "0", "dataFormat": "compacted"}', encoding="utf-8"
     )
-    assert found(tmp_path, [], "5") == ["|base_0000005/000000_0"]
+    assert visible(tmp_path, [], "5") == ["|base_0000005/000000_0"]

@@ -53,7 +53,7 @@ def test_null_and_empty() -> None:
         (b"", "", "it has 1 field"),
     ],
 )
-def test_a_bad_record_is_told_with_its_place_and_column(record: bytes, column: str, reason: str) -> None:
+def test_a_bad_record_is_reported_with_its_place_and_column(record: bytes, column: str, reason: str) -> None:
     parsed = writer().parse([b"1,a", record, b"3,c"])
     assert rows(parsed) == [(1, "a"), (3, "c")]
     (bad,) = parsed.bad

@@ -62,13 +62,13 @@ def test_partitions_that_the_source_does_not_list(
     directory.finish_dump(manifest())
     layout = TargetLayout(policy=POLICY, managed="file:/w")
     target = Target(layout.table(document, {}))
-    one = TableConvergence(
+    convergence = TableConvergence(
         target,  # type: ignore[arg-type]
         layout,
         DumpDirectory(directory.uri),
         document=document,
         parameters={},
     )
-    one.shape()
-    one.drop_partitions(gone)
+    convergence.shape()
+    convergence.drop_partitions(gone)
     assert target.dropped == dropped

@@ -1,0 +1,36 @@
+"""Writes events of progress into the logs of tasks and triggers."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from airflow_hive_federation.progress.events import Event
+from airflow_hive_federation.progress.observers import Observer
+from airflow_hive_federation.progress.words import words
+
+#: The environment variable that lets each log line carry its event.
+LOG_EVENTS_VARIABLE = "AIRFLOW_HIVE_FEDERATION_LOG_EVENTS"
+#: The field of a log line that holds the event.
+EVENT_FIELD = "hive_federation_event"
+
+_METHODS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
+
+
+def task_observer(log: Any) -> Observer:
+    """Return an observer that writes a line of a task's log per event; steps appear at the level DEBUG.
+
+    If the environment variable ``AIRFLOW_HIVE_FEDERATION_LOG_EVENTS`` is ``true``, each line also has the
+    field ``hive_federation_event`` with the event, for programs that read Airflow's logs as JSON.
+
+    :param log: the logger of an operator, a sensor, a trigger or a hook.
+    """
+    # A logger of Python's own library takes no fields.
+    with_fields = os.environ.get(LOG_EVENTS_VARIABLE) == "true" and not isinstance(log, logging.Logger)
+
+    def observe(event: Event) -> None:
+        fields = {EVENT_FIELD: event.to_json()} if with_fields else {}
+        getattr(log, _METHODS[event.level])("%s", words(event), **fields)
+
+    return observe

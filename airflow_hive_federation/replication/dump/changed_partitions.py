@@ -1,0 +1,274 @@
+"""Describes the partitions of a table that a cycle concerns, and refers to earlier dumps for the others.
+
+A commit into one partition of many then costs as much as its own partition. Only a transactional table is
+described so, and only if events name everything that may have changed: see :mod:`.named_partitions` for
+definitions and statistics, :mod:`.written_partitions` for files, and :class:`~.tables.Unsettled` for the ends
+of transactions. In all other cases the table is described as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.replication.dump.allowed_sources import check_places
+from airflow_hive_federation.replication.dump.change_manager import with_kept
+from airflow_hive_federation.replication.dump.contents import visible_files
+from airflow_hive_federation.replication.dump.increment_plan import EventFold, TablePlan
+from airflow_hive_federation.replication.dump.removals import Losses
+from airflow_hive_federation.replication.dump.source_directories import Sightings
+from airflow_hive_federation.replication.dump.tables import Unsettled
+from airflow_hive_federation.replication.dump.written_partitions import (
+    WriteRecords,
+    partitions_with_other_files,
+)
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.files import VisibleFile
+from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.format.tables import PartitionLine, PartitionTotals
+from airflow_hive_federation.replication.format.unfinished import unfinished_loads
+from airflow_hive_federation.replication.metadata.definitions import table_kind
+from airflow_hive_federation.replication.metadata.table_locations import TableLocations
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+#: A table with fewer partitions is always described as a whole.
+_FEWEST = 2
+#: So many partitions are described apart from the rest of their table; they are kept in memory.
+_MOST = 10_000
+#: A table is described as a whole again after so many dumps of some of its partitions.
+_MOST_LAYERS = 8
+#: A call for the record of a transaction takes as long as reading this many partitions, about.
+_PARTITIONS_PER_CALL = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedPartitions:
+    """The partitions of a table that a cycle concerns.
+
+    :param concerned: their names, those that are gone included.
+    :param lines: those that exist.
+    :param files: their files.
+    :param places: their places.
+    :param totals: the totals of all partitions of the table, by name.
+    :param before: the names of those that existed in the dump before.
+    :param losses: the losses of the target without an explanation.
+    :param unsettled: see :attr:`~.manifest.TableEntry.unsettled`.
+    :param rest: see :attr:`~.manifest.TableEntry.rest`.
+    """
+
+    concerned: frozenset[str]
+    lines: Sequence[PartitionLine]
+    files: Sequence[VisibleFile]
+    places: TableLocations
+    totals: Mapping[str, PartitionTotals]
+    before: Collection[str]
+    losses: Losses
+    unsettled: tuple[str, ...]
+    rest: tuple[str, ...]
+
+    def write(self, directory: DumpDirectory, home: DumpDirectory, table: str) -> None:
+        """Write them, and the other partitions too if the dump refers to no other one.
+
+        :param directory: the dump that is being written.
+        :param home: the dump that describes the table as the target has it.
+        """
+        lines: Iterable[PartitionLine] = self.lines
+        files: Iterable[VisibleFile] = self.files
+        if not self.rest:
+            others = (line for line in home.partitions(table) if line.name not in self.concerned)
+            lines = chain(lines, others)
+            files = chain(files, (file for file in home.files(table) if file.partition not in self.concerned))
+        directory.write_partitions(table, lines)
+        directory.write_files(table, files)
+        directory.write_totals(table, self.totals.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ChangedTable:
+    """A table of which some partitions are described.
+
+    :param table: wire ``Table``.
+    :param home: the dump that describes the table as the target has it.
+    :param before: the totals of its partitions in that dump, by name.
+    """
+
+    table: Any
+    plan: TablePlan
+    home: DumpDirectory
+    before: Mapping[str, PartitionTotals]
+
+    @property
+    def name(self) -> str:
+        return str(self.table.tableName)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionReader:
+    """Reads the partitions of tables that a cycle concerns.
+
+    :param records: the source's records of writes.
+    :param begun: the partitions of each table that a killed load may have changed, see
+        :func:`begun_partitions`.
+    :param kept: the places of removed files, see :func:`~.change_manager.kept_by_source`.
+    """
+
+    policy: ReplicationPolicy
+    folded: EventFold
+    transactions: ValidTxns
+    records: WriteRecords
+    begun: Mapping[str, frozenset[str] | None]
+    kept: Mapping[str, str]
+
+    def read(
+        self, client: MetastoreClient, table: Any, plan: TablePlan, entry: TableEntry, home: DumpDirectory
+    ) -> ChangedPartitions | None:
+        """Read the partitions of a table that the cycle concerns.
+
+        :param client: client of the source.
+        :param table: wire ``Table``.
+        :param entry: the table's entry in the dump from which the target was last loaded.
+        :param home: the dump that describes the table as the target has it.
+        :return: ``None`` if the table has to be described as a whole.
+        """
+        begun = self.begun.get(table.tableName, frozenset())
+        if plan.partitions is None or begun is None:
+            return None
+        if not table.partitionKeys or not table_kind(table).transactional:
+            return None
+        totals = home.totals(table.tableName)
+        if not totals or len(totals) < _FEWEST:
+            return None
+        named = plan.partitions.union(entry.unsettled, begun)
+        changed = _ChangedTable(table=table, plan=plan, home=home, before=totals)
+        concerned = self._concerned(client, changed, named)
+        if concerned is None or len(concerned) > min(_MOST, len(totals) // 2):
+            return None
+        return self._described(client, changed, concerned, (home.uri, *entry.rest))
+
+    def _concerned(
+        self, client: MetastoreClient, changed: _ChangedTable, named: frozenset[str]
+    ) -> frozenset[str] | None:
+        count = len(changed.before)
+        if len(named) > count // 2:
+            return None
+        txns = self.folded.committed_writers(changed.name)
+        # Records expire as events do: those of an earlier cycle's transaction may be half gone.
+        may_lack_records = not self.folded.carried.isdisjoint(txns)
+        written = None
+        if not may_lack_records and len(txns) <= max(1, count // _PARTITIONS_PER_CALL):
+            written = self.records.partitions(client, changed.name, txns)
+        if written is None:
+            written = partitions_with_other_files(
+                changed.home,
+                changed.table,
+                changed.plan.write_ids,
+                self.transactions,
+                self.policy.storage_options,
+            )
+        return named | written
+
+    def _described(
+        self,
+        client: MetastoreClient,
+        changed: _ChangedTable,
+        concerned: frozenset[str],
+        chain_of_dumps: tuple[str, ...],
+    ) -> ChangedPartitions | None:
+        table, plan, before = changed.table, changed.plan, changed.before
+        places, unsettled = TableLocations(table), Unsettled(plan.write_ids)
+        lines = list(
+            unsettled.watch_partitions(
+                PartitionLine.of(places.add(partition), partition)
+                for partition in self._partitions(client, changed, concerned)
+            )
+        )
+        if any(places.elsewhere()):
+            # It may share a directory with any other partition.
+            return None
+        check_places(self.policy.sources, self.policy.source_database, table, places)
+        files, bare = self._files(table, places, plan, unsettled)
+        known = [before[partition] for partition in concerned if partition in before]
+        if bare and (any(directory.missing for directory in bare) or any(total.files for total in known)):
+            # Whether the store is mounted shows in the other partitions.
+            return None
+        present = set(places.names())
+        evidence = self.folded.evidence
+        lost = [
+            total.name
+            for total in known
+            if total.name not in present and not evidence.of_partition(changed.name, total.name)
+        ]
+        others = {name: total for name, total in before.items() if name not in concerned}
+        return ChangedPartitions(
+            concerned=concerned,
+            lines=lines,
+            files=files,
+            places=places,
+            totals={**others, **_totals(places, files)},
+            before=[total.name for total in known],
+            losses=Losses(partitions=tuple(sorted(lost)), of_partitions=len(before)),
+            unsettled=unsettled.names,
+            rest=chain_of_dumps if len(chain_of_dumps) <= _MOST_LAYERS else (),
+        )
+
+    def _partitions(
+        self, client: MetastoreClient, changed: _ChangedTable, concerned: frozenset[str]
+    ) -> Iterator[Any]:
+        if not concerned:
+            return iter(())
+        write_ids = changed.plan.write_ids
+        return client.iter_partitions(
+            self.policy.source_database,
+            changed.name,
+            names=sorted(concerned),
+            with_column_stats=True,
+            valid_write_ids=write_ids.text() if write_ids else None,
+        )
+
+    def _files(
+        self, table: Any, places: TableLocations, plan: TablePlan, unsettled: Unsettled
+    ) -> tuple[list[VisibleFile], Sequence[Any]]:
+        if not places.partitions:
+            return [], ()
+        options, sources = self.policy.storage_options, self.policy.sources
+        sightings = Sightings(places)
+        listed: Iterator[VisibleFile] = visible_files(
+            table,
+            places,
+            plan.write_ids,
+            self.transactions,
+            options=options,
+            sightings=sightings,
+            singly=True,
+        )
+        listed = sources.watch(listed, f"a file of table {self.policy.source_database}.{table.tableName}")
+        files = list(unsettled.watch_files(with_kept(listed, self.kept)))
+        return files, sightings.bare(options)
+
+
+def begun_partitions(policy: ReplicationPolicy, loaded: str) -> Mapping[str, frozenset[str] | None]:
+    """Return the partitions of each table that loads may have changed before they were killed.
+
+    :param loaded: URI of the dump from which the target was last loaded.
+    :return: ``None`` stands for all partitions of a table.
+    """
+    begun: dict[str, frozenset[str] | None] = {}
+    for dump in unfinished_loads(policy, loaded):
+        for entry in dump.manifest().changed_tables:
+            before, concerned = begun.get(entry.name, frozenset()), entry.changes.concerned
+            begun[entry.name] = None if before is None or concerned is None else before.union(concerned)
+    return begun
+
+
+def _totals(places: TableLocations, files: Iterable[VisibleFile]) -> dict[str, PartitionTotals]:
+    totals = {name: PartitionTotals(name, 0, 0) for name in places.names()}
+    for file in files:
+        name, count, size_bytes = totals[file.partition]
+        totals[name] = PartitionTotals(name, count + 1, size_bytes + file.size_bytes)
+    return totals

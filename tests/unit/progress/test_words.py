@@ -1,0 +1,249 @@
+"""Each event has words, one line of plain text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import airflow_hive_federation
+from airflow_hive_federation.progress import events as ev
+from airflow_hive_federation.progress.words import words
+
+WORDS: list[tuple[ev.Event, str]] = [
+    (ev.StepStarting(database="shop", step=ev.Step.CREATE, subject="orders"), "shop: create orders"),
+    (ev.StepStarting(database="shop", step=ev.Step.PUBLISH), "shop: publish"),
+    (
+        ev.PartitionsCounted(table="a.t", activity=ev.Activity.READ, partitions=6000, seconds=30.0),
+        "a.t: 6,000 partitions read so far, 200 per second",
+    ),
+    (
+        ev.PartitionsCounted(table="a.t", activity=ev.Activity.COMPARED, partitions=60, seconds=30.0),
+        "a.t: 60 partitions compared, and altered where they differ, so far, 2 per second",
+    ),
+    (
+        ev.FilesProcessed(
+            job=ev.FileJob.COPY,
+            files=1200,
+            all_files=2200,
+            size_bytes=2_000_000,
+            all_bytes=9_000_000,
+            bytes_per_s=1.5e6,
+        ),
+        "copied 1,200 of 2,200 files, 2.0 of 9.0 MB, 1.5 MB/s",
+    ),
+    (
+        ev.FilesProcessed(
+            job=ev.FileJob.DIGEST, files=1, all_files=1, size_bytes=0, all_bytes=0, bytes_per_s=0.0
+        ),
+        "compared 1 of 1 file, 0.0 of 0.0 MB, 0.0 MB/s",
+    ),
+    (
+        ev.DrainStarted(database="shop", event_id=7, transactions=(3,)),
+        "shop: event 7; 1 transaction to wait for: 3",
+    ),
+    (
+        ev.DrainStarted(database="shop", event_id=7, transactions=()),
+        "shop: event 7; no transaction to wait for",
+    ),
+    (
+        ev.TransactionsOpen(database="shop", transactions=(3, 4)),
+        "shop: 2 transactions still open: 3, 4",
+    ),
+    (
+        ev.TransactionsOpen(database="shop", transactions=tuple(range(1, 1023))),
+        f"shop: 1,022 transactions still open: {', '.join(map(str, range(1, 21)))} and 1,002 more",
+    ),
+    (ev.TransactionsEnded(database="shop"), "shop: all transactions have ended"),
+    (
+        ev.TransactionsAborted(database="shop", transactions=(3,)),
+        "shop: aborted 1 transaction that did not end in time: 3",
+    ),
+    (ev.CycleChosen(database="shop", published=True), "shop is published: an increment."),
+    (ev.CycleChosen(database="shop", published=False), "shop is new: a bootstrap."),
+    (
+        ev.TableLeftOut(table="a.t", reason="it is of type INDEX_TABLE"),
+        "a.t is not replicated: it is of type INDEX_TABLE.",
+    ),
+    (
+        ev.TableLeftOut(table="a.t", reason="it is broken", replica_stays=True),
+        "a.t is not replicated: it is broken; its replica stays as it was.",
+    ),
+    (ev.TableVanished(table="a.t"), "a.t was dropped meanwhile and is left out."),
+    (
+        ev.TableDumped(table="a.t", partitions=1, files=1200, size_bytes=642),
+        "a.t: 1 partition, 1,200 files, 642 bytes",
+    ),
+    (ev.TableDumped(table="a.t", files=1, size_bytes=5_567_910), "a.t: 1 file, 5.6 MB"),
+    (ev.TableDumped(table="a.v", files=0, size_bytes=0), "a.v: its definition"),
+    (
+        ev.TableDumped(table="a.t", work="continue", files=122, size_bytes=5_573),
+        "a.t: continue, 122 files, 5.6 kB",
+    ),
+    (ev.TableDumped(table="a.v", work="create", files=0, size_bytes=0), "a.v: create, its definition"),
+    (
+        ev.BootstrapDumped(dump="/d/7-1", tables=1, partitions=0, files=1200),
+        "/d/7-1: 1 table, 0 partitions, 1,200 files",
+    ),
+    (
+        ev.BootstrapDumped(dump="/d/7-1", tables=1, partitions=0, files=3, earlier=True),
+        "Dump /d/7-1 is finished already.",
+    ),
+    (
+        ev.IncrementDumped(dump="/d/7-9-1", events=2, transactions=1, tables=1),
+        "/d/7-9-1: 2 events, 1 transaction, 1 table",
+    ),
+    (ev.NothingChanged(database="shop", event_id=9), "shop: nothing to do up to event 9"),
+    (ev.DumpRemoved(dump="/d/7-1"), "Dump /d/7-1 is needed no more and is removed."),
+    (
+        ev.LockContended(database="shop", holder="policy p, process 3 of host"),
+        "shop is locked by policy p, process 3 of host; checking whether it is alive.",
+    ),
+    (
+        ev.LockRemoved(database="shop", holder="policy p, process 3 of host"),
+        "policy p, process 3 of host is dead: its lock of shop is removed.",
+    ),
+    (ev.FilesCopied(database="shop", files=1), "shop: 1 file copied"),
+    (ev.FileRemoved(uri="/w/t/f"), "Removed /w/t/f, left by an earlier load"),
+    (ev.TableCreated(table="a.t", partitions=3), "a.t: created with 3 partitions"),
+    (
+        ev.DanglingAborted(database="shop", transactions=(3, 4)),
+        "shop: aborted transactions of earlier runs: 3, 4",
+    ),
+    (ev.Published(database="shop", event_id=7), "shop is published at event 7."),
+    (ev.Published(database="shop", event_id=7, earlier=True), "shop is published at event 7 already."),
+    (ev.UpToDate(database="shop", event_id=9), "shop is up to date at event 9."),
+    (
+        ev.TableNotCompared(table="a.t", reason="its files are gone"),
+        "a.t is not compared, because its files are gone.",
+    ),
+    (
+        ev.ComparedByDigests(table="a.t", reason="1 of 3 files of the source no longer exist"),
+        "a.t: 1 of 3 files of the source no longer exist; compared by digests alone",
+    ),
+    (ev.ReplicaCompared(database="shop", tables=4, differences=0), "shop: 4 tables compared, 0 differences"),
+    (
+        ev.ReplicaCompared(database="shop", tables=1, differences=1, unreadable=2),
+        "shop: 1 table compared, 1 difference, 2 that cannot be read",
+    ),
+    (ev.RepairStarting(database="shop", tables=("a", "b")), "shop: mending a, b"),
+    (ev.SourceIsReplica(database="shop"), "shop is a replica already."),
+    (ev.SourceMarked(database="shop", transactions=1), "shop is marked; waiting for 1 transaction."),
+    (
+        ev.TargetNotChecked(policy="p", reason="no answer."),
+        "The target of policy 'p' is not checked: no answer.",
+    ),
+    (
+        ev.NoFailoverStarted(database="shop"),
+        "shop: no failover was started, so none is rolled back.",
+    ),
+    (ev.SourceWritable(database="shop"), "shop may be written again."),
+    (
+        ev.FailedOver(database="s", replica="t", event_id=9, policy="q"),
+        (
+            "Failed over: s of the former target may be written; t of the former source is its replica at "
+            "event 9, by policy 'q'."
+        ),
+    ),
+    (
+        ev.TakenOver(database="copy", event_id=9),
+        (
+            "Taken over without its source: copy may be written. It has the source's events up to 9; what "
+            "the source did after is lost with it."
+        ),
+    ),
+    (ev.TargetUnpublished(database="shop"), "shop is not published yet"),
+    (ev.TargetBehind(database="shop", events=1, seconds=2.4), "shop is behind by 1 event, 2 s"),
+    (ev.RemoteChecked(remote="far", ready=True), "far: the remote has changed"),
+    (ev.RemoteChecked(remote="far", ready=False), "far: the remote has not changed"),
+    (ev.RemoteChecked(remote="far", ready=True, partition="p=1"), "far: partition p=1 exists"),
+    (
+        ev.RemoteChecked(remote="far", ready=False, partition="p > 1", condition=True),
+        "far: no partition with p > 1 exists",
+    ),
+    (ev.TablesProcessed(tables=500, all_tables=2000), "500 of 2,000 tables"),
+    (
+        ev.RecordsIngested(table="a.t", read_bytes=500, all_bytes=1000, files=1, committed=4000, seconds=2.0),
+        "a.t: 4,000 records committed, 50% of 1,000 bytes, 2,000 records/s",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "text"), WORDS)
+def test_the_words_of_an_event(event: ev.Event, text: str) -> None:
+    assert words(event) == text
+
+
+def test_each_class_of_events_has_words_here() -> None:
+    assert {type(event).__name__ for event, _ in WORDS} == set(ev.event_classes())
+
+
+@pytest.mark.parametrize("event", [event for event, _ in WORDS])
+def test_an_event_passes_through_json(event: ev.Event) -> None:
+    again = ev.event_of(json.loads(json.dumps(event.to_json())))
+    assert again == event
+    assert hash(again) == hash(event)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        None,
+        {},
+        {"kind": "Nothing"},
+        {"kind": "UpToDate", "database": "shop"},
+        {"kind": "UpToDate", "database": "shop", "event_id": 9, "more": 1},
+        {"kind": "StepStarting", "database": "shop", "step": "fly"},
+    ],
+)
+def test_what_is_no_event_is_refused(values: object) -> None:
+    with pytest.raises(ValueError, match=r"is no event|lacks a field|is not a valid"):
+        ev.event_of(values)
+
+
+def test_an_event_without_words_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="Event has no words"):
+        words(ev.Event())
+
+
+def matched(tree: ast.AST) -> Iterator[tuple[int, str, Callable[[str], object]]]:
+    """Yield line, source and function of each test of a text against a constant pattern or beginning."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+            continue
+        constant, name = node.args[0], node.func.attr
+        if not (isinstance(constant, ast.Constant) and isinstance(constant.value, str) and constant.value):
+            continue
+        text = constant.value
+        if isinstance(node.func.value, ast.Name) and node.func.value.id == "re" and name != "escape":
+            yield node.lineno, text, re.compile(text).fullmatch
+        elif name == "startswith":
+            yield node.lineno, text, lambda line, text=text: line.startswith(text)
+
+
+def test_no_module_reads_the_words_of_events() -> None:
+    package = Path(airflow_hive_federation.__file__).parent
+    readers = [
+        f"{path.relative_to(package)}:{line} {source!r} matches {text!r}"
+        for path in sorted(package.rglob("*.py"))
+        for line, source, matches in matched(ast.parse(path.read_text(encoding="utf-8")))
+        for _, text in WORDS
+        # What also matches nonsense of the same form does not look for these words.
+        if matches(text) and not matches(re.sub(r"[A-Za-z]+", "zz", text))
+    ]
+    assert readers == []
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (r"re.compile(r'(\S+): created with (\d+) partitions')", "a.t: created with 3 partitions"),
+        ("line.startswith('shop is published')", "shop is published at event 7."),
+    ],
+)
+def test_a_module_that_reads_words_is_found(source: str, text: str) -> None:
+    assert [bool(matches(text)) for _, _, matches in matched(ast.parse(source))] == [True]
