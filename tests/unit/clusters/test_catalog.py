@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -172,11 +173,25 @@ def test_the_number_of_kept_partitions_is_bounded(
     assert metastore.read.count("parted/*") == 2
 
 
+OTHER_TABLES = {
+    "parameters": {"parameters": {"hive.cluster.primary": "C2"}},
+    "location": {"sd": types.StorageDescriptor(location="/two/t")},
+    "time": {"createTime": 99},
+    "id": {"id": 99},
+    "keys": {"partitionKeys": [types.FieldSchema(name="ds", type="int")]},
+}
+
+
+@pytest.mark.parametrize("differs", OTHER_TABLES)
 def test_partitions_are_those_of_the_table_that_has_the_name_now(
-    metastore: Metastore, facts: MetastoreFacts
+    metastore: Metastore, facts: MetastoreFacts, differs: str
 ) -> None:
+    metastore.tables["parted"].parameters = None
     seen(facts)
-    metastore.tables["parted"].parameters = {"hive.cluster.primary": "C2"}
+    table = copy.deepcopy(metastore.tables["parted"])
+    for name, value in OTHER_TABLES[differs].items():
+        setattr(table, name, value)
+    metastore.tables["parted"] = table
     metastore.partitions["parted"] = [types.Partition(values=["9"])]
     metastore.happened("other")
     facts.refresh()
@@ -192,6 +207,19 @@ def test_a_table_that_is_gone_has_the_partitions_that_the_metastore_returns(
     metastore.happened("parted")
     facts.refresh()
     assert list(facts.partitions(table)) == []
+
+
+def test_a_copy_with_a_snapshot_is_stale_if_the_table_is_not_transactional(
+    metastore: Metastore, facts: MetastoreFacts
+) -> None:
+    """It was made of another table: files of this one are not selected by write ids."""
+    write_ids = ValidWriteIds.of("d.plain", high_watermark=1, invalid_ids=[], aborted_bits=b"")
+    made = Secondary(location="/two/c", source=mark(metadata_mark(types.Table())), snapshot=write_ids)
+    metastore.add("plain", parameters=write_metadata({}, ClusterMetadata(secondaries={"C2": made})))
+    table = facts.table("d", "plain")
+    assert table is not None
+    assert table.placement is not None
+    assert table.placement.stale == ("C2",)
 
 
 def test_without_events_a_partitioned_table_has_no_version(metastore: Metastore) -> None:
