@@ -71,7 +71,7 @@ def add_parser(subparsers: Any) -> None:
     primary.add_argument(
         "--drop-former",
         action="store_true",
-        help="remove the former primary, instead of keeping it as a copy",
+        help="remove the former primary after a day, instead of keeping it as a copy",
     )
     sweep = _action(actions, "sweep", "remove what killed runs have left in a cluster")
     sweep.add_argument("cluster", help="the cluster to sweep")
@@ -81,6 +81,13 @@ def add_parser(subparsers: Any) -> None:
         default=7.0,
         metavar="DAYS",
         help="remove statements that are older than DAYS days (default: 7)",
+    )
+    sweep.add_argument(
+        "--former-days",
+        type=float,
+        default=1.0,
+        metavar="DAYS",
+        help="remove former primaries, which running statements may read, after DAYS days (default: 1)",
     )
     advise = cluster_advise.add_parser(actions)
     for subparser in (assign, copy, drop, move, primary, sweep, advise):
@@ -161,6 +168,7 @@ def _set_primary(args: argparse.Namespace) -> int:
             keep_former=not args.drop_former,
             options=end.storage_options,
         )
+    _print_left(report.left)
     counts = f"{len(report.moved)} locations changed, {len(report.removed)} directories removed"
     return _print(args, report, f"{report.table}: primary {report.cluster} ({counts})")
 
@@ -174,12 +182,17 @@ def _sweep(args: argparse.Namespace) -> int:
             registry,
             args.cluster,
             statements_older_than_s=args.statement_days * 24 * 3600,
+            former_older_than_s=args.former_days * 24 * 3600,
             options=end.storage_options,
         )
-    for directory, reason in sorted(report.left.items()):
-        print(f"{directory}: left as it is: {reason}", file=sys.stderr)
+    _print_left(report.left)
     counts = f"{len(report.removed)} directories removed, {report.used} in use, {len(report.left)} left"
     return _print(args, report, f"{report.cluster}: {counts}")
+
+
+def _print_left(left: dict[str, str]) -> None:
+    for directory, reason in sorted(left.items()):
+        print(f"{directory}: left as it is: {reason}", file=sys.stderr)
 
 
 def _print(args: argparse.Namespace, report: DataclassInstance, line: str) -> int:

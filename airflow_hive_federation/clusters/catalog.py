@@ -274,7 +274,7 @@ class MetastoreFacts:
             facts, copied = [], {}
             for partition in self._client.iter_partitions(*key):
                 facts.append(self._partition_fact(table, partition))
-                if (placement := facts[-1].placement) is not None and placement.secondaries:
+                if facts[-1].placement is not None:
                     copied[facts[-1].values] = _slim(partition)
             placed = self._placed[key] = _Placed(identity, Partitions.of(facts), copied)
         return placed

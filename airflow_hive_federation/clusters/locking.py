@@ -82,6 +82,21 @@ def altering(
             client.unlock(lock_id)
 
 
+def waiting_writers(client: MetastoreClient, table: str) -> list[str]:
+    """Return the locks for which statements wait that write a table, as texts for messages.
+
+    :param table: ``database.table``.
+    """
+    database, _, name = table.partition(".")
+    locks = client.show_locks(database=database, table=name)
+    waiting = [
+        lock
+        for lock in locks
+        if lock.state == types.LockState.WAITING and lock.type != types.LockType.SHARED_READ
+    ]
+    return sorted({f"lock {lock.lockid} of {lock.user}@{lock.hostname}" for lock in waiting})
+
+
 @contextmanager
 def alone_with_copies(client: MetastoreClient, table: str) -> Iterator[Callable[[], None] | None]:
     """Prevent new copies of a table during the block; yield ``None`` if copies are being made already.

@@ -7,7 +7,7 @@ primary's, as every client reads it::
     hive.cluster.primary                    C1
     hive.cluster.primary.next               C2    while C2 is being made the primary
     hive.cluster.secondary.C2.location      s3://c2/warehouse/sales.db/orders/day=2026-01-01/copy-…
-    hive.cluster.secondary.C2.source        1:…   what of the primary the copy was made from
+    hive.cluster.secondary.C2.source        1:…   the state of the primary from which the copy was made
     hive.cluster.secondary.C2.snapshot      sales.orders:9:…   of transactional tables: the valid write ids
 
 The primary belongs to a table: its partitions inherit it. Each unpartitioned table and each partition has

@@ -4,6 +4,9 @@ A killed run leaves directories that no metadata names: unpublished copies, plan
 A note records the owner of each. Apart from copies that metadata named, only directories with a note are
 removed: every user who may alter a table may write its parameters, but only users who may write below a
 cluster's root can write notes there.
+
+The note names the table by its name, its id and the time of its creation: if the table is renamed, a later
+table of its name has no right to its directories.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from airflow_hive_federation.clusters.metadata import visible_files
 from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.errors import FileVanishedError, StorageError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.storage.filesystem import (
@@ -57,6 +62,8 @@ class Note:
     :param files: the sizes and modification times of a former primary's files, by path; only these files are
         removed from its directory.
     :param taken_s: the time of the note, in seconds since 1970.
+    :param created_s: the time of the table's creation, in seconds since 1970; 0 if it is not known.
+    :param table_id: the metastore's id of the table; 0 before Hive 4, which has no ids.
     """
 
     kind: Kind
@@ -64,6 +71,37 @@ class Note:
     table: str = ""
     files: Mapping[str, Sequence[int]] | None = None
     taken_s: float = 0.0
+    created_s: int = 0
+    table_id: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        table: types.Table,
+        kind: Kind,
+        directory: str,
+        *,
+        files: Mapping[str, Sequence[int]] | None = None,
+    ) -> Note:
+        """Return the note of a table's directory."""
+        return cls(
+            kind=kind,
+            directory=directory,
+            table=f"{table.dbName}.{table.tableName}",
+            files=files,
+            created_s=table.createTime or 0,
+            table_id=table.id or 0,
+        )
+
+    def is_of(self, table: types.Table) -> bool:
+        """Return whether the note is of this table, and not of another one that had its name."""
+        ids = self.table_id, table.id
+        return (
+            self.table == f"{table.dbName}.{table.tableName}"
+            and self.created_s != 0
+            and self.created_s == table.createTime
+            and (not all(ids) or ids[0] == ids[1])
+        )
 
 
 def state_of(cluster: Cluster) -> str:
@@ -141,6 +179,15 @@ def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | N
         yield note
 
 
+def foreign_files(note: Note, options: Mapping[str, Any] | None = None) -> list[str]:
+    """Return the files in a former primary's directory that others have written there since its note.
+
+    :raises StorageError: the directory cannot be listed.
+    """
+    listing = list_files(note.directory, options=options, missing_ok=True)
+    return [entry.path for entry in visible_files(listing) if not _is_noted(note, entry)]
+
+
 def remove_noted(cluster: Cluster, note: Note, options: Mapping[str, Any] | None = None) -> bool:
     """Remove the directory of a note, and the note; return whether the directory existed.
 
@@ -161,11 +208,14 @@ def remove_noted(cluster: Cluster, note: Note, options: Mapping[str, Any] | None
 
 
 def _remove_files(note: Note, listing: Sequence[FileEntry], options: Mapping[str, Any] | None) -> None:
-    noted = note.files or {}
     for entry in listing:
-        if list(noted.get(entry.path, ())) == [entry.size_bytes, entry.modified_ns]:
+        if _is_noted(note, entry):
             remove_file(join(note.directory, entry.path), options)
     remove_empty_directory(note.directory, options)
+
+
+def _is_noted(note: Note, entry: FileEntry) -> bool:
+    return list((note.files or {}).get(entry.path, ())) == [entry.size_bytes, entry.modified_ns]
 
 
 def remove_empty_directory(directory: str, options: Mapping[str, Any] | None = None) -> bool:

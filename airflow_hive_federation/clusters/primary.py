@@ -7,6 +7,11 @@ parameters: if the metastore refuses it, nothing has changed. Its partitions fol
 primary changes last. At every moment, readers and writers use ``sd.location``. The next run finishes the work
 of a killed one.
 
+Hive plans a statement before it locks the table. One that waits for the lock of this change has planned to
+read the former location, and reads it afterwards; but it moves its own files into the location that the table
+has then (``MoveTask``). So the files of a former primary stay until the readers of that time have ended, and
+the change is refused while a writer waits, which may read rows as they were.
+
 Transactional tables are refused. Hive compiles a statement, with the table's location, before it locks the
 table: an INSERT that waits for the exclusive lock of this change would write its delta to the former location
 afterwards, and commit it. Hive's streaming connections keep the location as long as they live, and hold no
@@ -30,7 +35,8 @@ from airflow_hive_federation.clusters.altering import (
 from airflow_hive_federation.clusters.assignment import reason_to_skip
 from airflow_hive_federation.clusters.copies.directories import home_of, remove_unnamed
 from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects, split_name
-from airflow_hive_federation.clusters.locking import copies_lock, exclusive
+from airflow_hive_federation.clusters.former import remove_former_primaries
+from airflow_hive_federation.clusters.locking import copies_lock, exclusive, waiting_writers
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
@@ -39,9 +45,14 @@ from airflow_hive_federation.clusters.metadata import (
     source_mark,
     write_metadata,
 )
-from airflow_hive_federation.clusters.notes import Kind, Note, forget, notes_of, remove_noted, take_note
+from airflow_hive_federation.clusters.notes import (
+    Kind,
+    Note,
+    forget,
+    take_note,
+)
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.clusters.sweeping import named_directories
+from airflow_hive_federation.clusters.sweeping import FORMER_S
 from airflow_hive_federation.errors import MetastoreServerError, PrimaryRefusedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
@@ -63,8 +74,9 @@ class PrimaryReport:
     :param cluster: its present primary cluster.
     :param former: its former primary cluster; the same cluster if nothing had to change.
     :param moved: the objects (the table, or partitions by name) whose location changed in this run.
-    :param removed: the directories of the former primary whose files were removed, and those of the previous
+    :param removed: the directories of former primaries whose files were removed, and those of the previous
         copies in the present primary.
+    :param left: the directories of former primaries that no metadata names, with the reasons.
     """
 
     table: str
@@ -72,6 +84,7 @@ class PrimaryReport:
     former: str
     moved: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    left: dict[str, str] = field(default_factory=dict)
 
 
 def change_primary(
@@ -81,19 +94,24 @@ def change_primary(
     cluster: str,
     *,
     keep_former: bool = True,
+    former_older_than_s: float = FORMER_S,
     options: Mapping[str, Any] | None = None,
 ) -> PrimaryReport:
     """Make a cluster the primary of a table; its copies of the table and of all partitions must be fresh.
 
     Locks exclude Hive statements and copies of the table. Writers without locks, such as Spark, have to be
-    stopped first: files that they write at this moment stay in the former location, and are reported.
+    stopped first: files that they write to the former location stay there, and this run reports them, or a
+    later one.
 
     :param table: ``database.table``.
-    :param keep_former: make the former primary a secondary; otherwise its files are removed.
+    :param keep_former: make the former primary a secondary; otherwise a later run, or a sweep, removes its
+        files.
+    :param former_older_than_s: the age in seconds of a change below which former primaries are left, because
+        statements that began before it may read them.
     :param options: the storage options of both clusters.
     :raises PrimaryRefusedError: a copy is missing, is stale or lacks files; the table is in use; the table is
-        transactional; or the metastore does not allow the location. Objects that this or an earlier run has
-        moved stay moved.
+        transactional; the metastore does not allow the location; or others have written to the former
+        location. Objects that this or an earlier run has moved stay moved.
     :raises UnknownClusterError: the cluster does not exist.
     :raises MetastoreError: the metastore refuses; run the change again.
     :raises StorageError: files cannot be listed or removed; run the change again.
@@ -114,12 +132,16 @@ def change_primary(
             options=options,
         )
         moved, removed = ([], []) if former == new_primary.name else change.run(described, registry)
+        removed_former, left = remove_former_primaries(
+            client, registry, name, new_primary, former_older_than_s, options=options
+        )
         return PrimaryReport(
             table=name,
             cluster=new_primary.name,
             former=former,
             moved=moved,
-            removed=[*removed, *_remove_former(client, registry, name, new_primary, options)],
+            removed=[*removed, *removed_former],
+            left=left,
         )
 
 
@@ -205,6 +227,7 @@ class _Change:
         objects = copy_objects(table, parts, self.options)
         pending = [item for item in objects if not self._is_there(item.location)]
         self._check(table, pending)
+        self._refuse_waiting_writers(table)
         if not table.partitionKeys:
             self._note(table, pending, registry)
             try:
@@ -213,6 +236,8 @@ class _Change:
                 # Nothing has moved, so no note may let these files be removed later.
                 for item in pending:
                     forget(registry.cluster(self.former), Kind.FORMER_PRIMARY, item.location, self.options)
+                    copied = item.metadata.secondaries[self.place.name].location
+                    take_note(self.place, Note.of(table, Kind.COPY, copied), self.options)
                 raise
         else:
             self._begin(table)
@@ -220,6 +245,7 @@ class _Change:
             self._move_partitions(table, pending)
         removed = self._remove_previous(table, pending)
         self._check_left_alone(table, pending)
+        self._report_waiting_writers(table)
         return [item.partition or full_name(table) for item in pending], removed
 
     def _is_there(self, location: str) -> bool:
@@ -242,6 +268,29 @@ class _Change:
                 remedy = f"Copy it to {self.place.name}, and run this again."
                 _refuse(full_name(table), self.place, reason, remedy, item.partition)
 
+    def _refuse_waiting_writers(self, table: types.Table) -> None:
+        """Refuse the change while Hive statements wait that have planned to read the present location."""
+        if writers := waiting_writers(self.client, full_name(table)):
+            _refuse(
+                full_name(table),
+                self.place,
+                f"statements that write it wait for its lock ({', '.join(writers[:5])})",
+                "Run the change again when they have ended.",
+            )
+
+    def _report_waiting_writers(self, table: types.Table) -> None:
+        """Report statements that Hive planned before or during the change, and that now write the table."""
+        if writers := waiting_writers(self.client, full_name(table)):
+            raise PrimaryRefusedError(
+                f"The primary of {full_name(table)} is {self.place.name} now, but statements that write it "
+                f"waited for the change ({', '.join(writers[:5])}): those that read the table, too, read its "
+                "rows as they were before.",
+                remedy="Check the result of those that read and write the table, and run this again.",
+                table=full_name(table),
+                partition=None,
+                cluster=self.place.name,
+            )
+
     def _note(self, table: types.Table, pending: Sequence[CopyObject], registry: ClusterRegistry) -> None:
         """Note in the former cluster that these files may be removed once no metadata names their directory.
 
@@ -256,9 +305,7 @@ class _Change:
             if is_below(item.location, home.root):
                 files = {file.path: (file.size_bytes, file.modified_ns) for file in item.files}
                 directory = canonical(item.location)
-                note = Note(
-                    kind=Kind.FORMER_PRIMARY, directory=directory, table=full_name(table), files=files
-                )
+                note = Note.of(table, Kind.FORMER_PRIMARY, directory, files=files)
                 take_note(home, note, self.options)
 
     def _move_table(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
@@ -389,25 +436,3 @@ class _Change:
                     partition=item.partition or None,
                     cluster=self.place.name,
                 )
-
-
-def _remove_former(
-    client: MetastoreClient,
-    registry: ClusterRegistry,
-    name: str,
-    place: Cluster,
-    options: Mapping[str, Any] | None,
-) -> list[str]:
-    """Remove the files of a table's former primaries that no metadata names, by their notes."""
-    table = client.get_table(*split_name(name))
-    parts = partitions_by_name(client, table).values() if table.partitionKeys else ()
-    in_use = named_directories(table, [table, *parts])
-    return [
-        note.directory
-        for cluster in registry
-        if cluster.name != place.name
-        for note in notes_of(cluster, options, kind=Kind.FORMER_PRIMARY)
-        if note.table == name
-        and canonical(note.directory) not in in_use
-        and remove_noted(cluster, note, options)
-    ]

@@ -250,15 +250,15 @@ def _refuse_same_names(clusters: Mapping[str, Cluster], origin: str) -> None:
 
 
 def _refuse_nested(clusters: Any, origin: str) -> None:
-    for one, other in combinations(clusters, 2):
-        if is_below(one.root, other.root) or is_below(other.root, one.root):
+    for first, second in combinations(clusters, 2):
+        if is_below(first.root, second.root) or is_below(second.root, first.root):
             raise ClusterRegistryError(
-                f"Clusters {one.name} and {other.name} of {origin} share or nest their roots, {one.root} and "
-                f"{other.root}: the cluster of a file would be ambiguous.",
+                f"Clusters {first.name} and {second.name} of {origin} share or nest their roots, "
+                f"{first.root} and {second.root}: the cluster of a file would be ambiguous.",
                 remedy="Give each cluster a directory of its own.",
                 reason="nested_roots",
-                cluster=other.name,
-                other=one.name,
+                cluster=second.name,
+                other=first.name,
             )
 
 

@@ -196,7 +196,7 @@ class LiveRouter:
             unchecked = sorted(used.keys() - checked)
             # Each of a few tables is checked once per cluster, so this loop ends.
             checked.update(unchecked)
-            if not unchecked or not [
+            if not [
                 stale_object
                 for place in unchecked
                 for stale_object in facts.check_files(*place, values=used[place], options=self.options)

@@ -11,7 +11,7 @@ from typing import Any
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
-from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, remove_noted
+from airflow_hive_federation.clusters.notes import Kind, Note, foreign_files, notes_of, remove_noted
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
@@ -19,6 +19,8 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical
 
 _WEEK_S = 7 * 24 * 3600.0
+#: Readers that were planned before a change of the primary read the former one; most end within a day.
+FORMER_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +45,19 @@ def sweep_cluster(
     cluster: str,
     *,
     statements_older_than_s: float = _WEEK_S,
+    former_older_than_s: float = FORMER_S,
     options: Mapping[str, Any] | None = None,
 ) -> SweepReport:
     """Remove the directories in a cluster that a note names and no metadata names.
 
     It leaves the directories of tables that are being copied for the next run, and those of tables that no
-    longer exist, which may have been renamed. In the primary cluster of a table, it leaves the directories
-    that a change of the primary has noted, because that change has not ended.
+    longer exist, which may have been renamed, and whose name another table may have now. In the primary
+    cluster of a table, it leaves the directories that a change of the primary has noted, because that change
+    has not ended. It leaves former primaries in which others have written files.
 
     :param cluster: the name of the cluster.
     :param statements_older_than_s: the age in seconds below which directories of statements are left.
+    :param former_older_than_s: the age in seconds of the change below which former primaries are left.
     :raises UnknownClusterError: the cluster does not exist.
     :raises StorageError: a note cannot be read, or a directory cannot be removed.
     :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
@@ -69,7 +74,15 @@ def sweep_cluster(
                 if renew is None:
                     left_with_reasons |= dict.fromkeys(_directories(notes), "a copy of it is being made")
                     continue
-                unused, left = _unused(client, registry, swept, table, notes)
+                unused, left = _unused(
+                    client,
+                    registry,
+                    swept,
+                    table,
+                    notes,
+                    former_older_than_s=former_older_than_s,
+                    options=options,
+                )
                 for item in unused:
                     renew()
                     removed += _remove(swept, [item], options)
@@ -99,8 +112,35 @@ def named_directories(table: types.Table, objects: Iterable[types.Table | types.
     return frozenset(in_use)
 
 
+def reason_to_leave(
+    note: Note, table: types.Table, former_older_than_s: float, options: Mapping[str, Any] | None
+) -> str:
+    """Return the reason to leave a directory that no metadata names; empty if there is none.
+
+    :param table: the table of the note's name.
+    :param former_older_than_s: see :func:`sweep_cluster`.
+    :raises StorageError: the directory cannot be listed.
+    """
+    if not note.is_of(table):
+        return f"its note is of another table that was named {note.table}"
+    if note.kind is not Kind.FORMER_PRIMARY:
+        return ""
+    if others := foreign_files(note, options):
+        return f"others have written files there since the change of the primary: {', '.join(others[:5])}"
+    if note.taken_s > time.time() - former_older_than_s:
+        return "statements that began before the change of the primary may still read it"
+    return ""
+
+
 def _unused(
-    client: MetastoreClient, registry: ClusterRegistry, swept: Cluster, name: str, notes: Sequence[Note]
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    swept: Cluster,
+    name: str,
+    notes: Sequence[Note],
+    *,
+    former_older_than_s: float,
+    options: Mapping[str, Any] | None,
 ) -> tuple[list[Note], dict[str, str]]:
     """Return the notes of directories to remove, and the directories to leave, with the reasons.
 
@@ -113,14 +153,18 @@ def _unused(
         return [], dict.fromkeys(_directories(notes), "the table is gone, or has another name")
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
     in_use = named_directories(table, [table, *partitions])
-    unnamed = [item for item in notes if canonical(item.directory) not in in_use]
     primary = read_metadata(table.parameters, name).primary or registry.default_cluster().name
-    if primary != swept.name:
-        return unnamed, {}
-    unused = [item for item in unnamed if item.kind is not Kind.FORMER_PRIMARY]
-    of_primary = [item for item in unnamed if item.kind is Kind.FORMER_PRIMARY]
-    reason = f"{swept.name} is the primary of {name}, so its files may be in use"
-    return unused, dict.fromkeys(_directories(of_primary), reason)
+
+    def reason_to_keep(note: Note) -> str:
+        if note.kind is Kind.FORMER_PRIMARY and primary == swept.name and note.is_of(table):
+            return f"{swept.name} is the primary of {name}, so its files may be in use"
+        return reason_to_leave(note, table, former_older_than_s, options)
+
+    judged = [(item, reason_to_keep(item)) for item in notes if canonical(item.directory) not in in_use]
+    return (
+        [item for item, reason in judged if not reason],
+        {item.directory: reason for item, reason in judged if reason},
+    )
 
 
 def _directories(notes: Iterable[Note]) -> list[str]:

@@ -282,12 +282,13 @@ class KeepCopiesOperator(_ClusterOperator):
 class ChangePrimaryOperator(_ClusterOperator):
     """Makes a cluster the primary of a table; its copies of the table and of all partitions must be fresh.
 
-    Returns ``{"table", "cluster", "former", "moved", "removed"}``. If the task is
+    Returns ``{"table", "cluster", "former", "moved", "removed", "left"}``. If the task is
     interrupted, its next try finishes the change.
 
     :param table: the table, as ``database.table``. (templated)
     :param cluster: the secondary cluster that becomes the primary. (templated)
-    :param keep_former: make the former primary a secondary; otherwise its files are removed.
+    :param keep_former: make the former primary a secondary; otherwise its files are removed, a day later by
+        another run of this task or by ``hive-federation cluster sweep``.
     """
 
     template_fields: Sequence[str] = (*_ClusterOperator.template_fields, "table", "cluster")

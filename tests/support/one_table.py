@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from airflow_hive_federation.errors import NoSuchLockError
@@ -11,15 +12,20 @@ from airflow_hive_federation.metastore.idl import types
 
 
 class OneTable:
-    """As much of a client as changes of cluster metadata and sweeps call; its locks are always free.
+    """As much of a client as changes of cluster metadata and sweeps call; its locks are free, or not.
 
-    :param table: the table, without partitions.
+    :param table: the table; its partitions are in ``partitions``.
     :param checks: the number of times that a lock is found before it has expired.
+    :param writers: the waiting locks of writers, per time that they are asked for; the last ones stay.
     """
 
-    def __init__(self, table: types.Table, *, checks: int = 9) -> None:
+    def __init__(self, table: types.Table, *, checks: int = 9, writers: Sequence[int] = (0,)) -> None:
         self.table = table
         self.checks = checks
+        self.writers = list(writers)
+        #: False if other processes hold the locks that are asked for.
+        self.free = True
+        self.partitions: list[types.Partition] = []
 
     @property
     def client(self) -> MetastoreClient:
@@ -29,13 +35,30 @@ class OneTable:
         assert (database, name) == (self.table.dbName, self.table.tableName)
         return copy.deepcopy(self.table)
 
+    def iter_partitions(self, database: str, name: str) -> Iterator[types.Partition]:
+        assert (database, name) == (self.table.dbName, self.table.tableName)
+        yield from copy.deepcopy(self.partitions)
+
     def alter_table(self, database: str, name: str, table: types.Table, **_: Any) -> None:
         assert (database, name) == (self.table.dbName, self.table.tableName)
         self.table = table
 
     def lock(self, components: list[types.LockComponent]) -> types.LockResponse:
         assert components
-        return types.LockResponse(lockid=1, state=types.LockState.ACQUIRED)
+        state = types.LockState.ACQUIRED if self.free else types.LockState.WAITING
+        return types.LockResponse(lockid=1, state=state)
+
+    def show_locks(self, *, database: str, table: str) -> list[types.ShowLocksResponseElement]:
+        """Return our lock, that of a waiting reader, and those of waiting writers."""
+        assert (database, table) == (self.table.dbName, self.table.tableName)
+        number = self.writers.pop(0) if self.writers[1:] else self.writers[0]
+        states, kinds = types.LockState, types.LockType
+        locks = [(states.ACQUIRED, kinds.EXCLUSIVE), (states.WAITING, kinds.SHARED_READ)]
+        locks += [(states.WAITING, kinds.EXCL_WRITE)] * number
+        return [
+            types.ShowLocksResponseElement(lockid=lock, state=state, type=kind, user="u", hostname="h")
+            for lock, (state, kind) in enumerate(locks)
+        ]
 
     def check_lock(self, lock_id: int) -> types.LockResponse:
         self.checks -= 1

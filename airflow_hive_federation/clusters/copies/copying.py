@@ -175,7 +175,7 @@ def _copied(
     report = CopyReport(table=full_name(described), cluster=place.name)
     if pending:
         targets = {item.partition: _target(place, described, item) for item in pending}
-        _carry_out(place, pending, targets, run_copy, table=report.table, options=options)
+        _carry_out(place, pending, targets, run_copy, table=described, options=options)
         _check_copies(pending, targets, place.name, full_name(described), options)
         held.prove(client)
         changed = _publish(client, described, pending, targets, place.name, options=options)
@@ -284,7 +284,7 @@ def _carry_out(
     targets: Mapping[str, str],
     run_copy: RunCopy,
     *,
-    table: str,
+    table: types.Table,
     options: Mapping[str, Any] | None,
 ) -> None:
     items = [
@@ -302,10 +302,10 @@ def _carry_out(
     if not items:
         return
     for target in targets.values():
-        take_note(cluster, Note(kind=Kind.COPY, directory=target, table=table), options)
+        take_note(cluster, Note.of(table, Kind.COPY, target), options)
     run = hashlib.sha256("\0".join(sorted(targets.values())).encode()).hexdigest()[:24]
     state = join(state_of(cluster), run)
-    take_note(cluster, Note(kind=Kind.PLAN, directory=state, table=table), options)
+    take_note(cluster, Note.of(table, Kind.PLAN, state), options)
     plan = join(state, "copy_plan.jsonl")
     write_plan(plan, items, options=options)
     run_copy(plan, join(state, "outcomes"))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import full_name
-from airflow_hive_federation.clusters.notes import COPY, Kind, forget, note_of, remove_noted
+from airflow_hive_federation.clusters.notes import COPY, Kind, foreign_files, forget, note_of, remove_noted
 from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import (
@@ -55,11 +55,17 @@ def remove_unnamed(
 
 
 def _remove(uri: str, cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None) -> bool:
-    """Remove a directory if it holds copies or has the note of a former primary."""
-    if is_below(uri, cluster.root):
-        note = note_of(cluster, Kind.FORMER_PRIMARY, uri, options)
-        if note is not None and note.table == full_name(table):
-            return remove_noted(cluster, note, options)
+    """Remove the directory of a copy or of a former primary, by its note."""
+    former = note_of(cluster, Kind.FORMER_PRIMARY, uri, options)
+    if former is not None and former.is_of(table):
+        if others := foreign_files(former, options):
+            log.warning("%s is left, because others have written files there: %s", uri, ", ".join(others[:5]))
+            return False
+        return remove_noted(cluster, former, options)
+    copy = note_of(cluster, Kind.COPY, uri, options)
+    if copy is None or not copy.is_of(table):
+        log.warning("%s is left, because it has no note of a copy of %s", uri, full_name(table))
+        return False
     removed = remove_copy_directory(uri, home_of(cluster, table), options)
     if removed:
         forget(cluster, Kind.COPY, uri, options)

@@ -173,7 +173,9 @@ def test_a_change_of_the_primary_killed_anywhere_ends_the_same(
             # Each run gets one step further than the one before.
             cut.left = min(number, 1)
             try:
-                report = change_primary(cut, registry, name, "C2", keep_former=keep_former)
+                report = change_primary(
+                    cut, registry, name, "C2", keep_former=keep_former, former_older_than_s=-60.0
+                )
             except Interrupted:
                 kills += 1
                 # Readers find all rows at each moment.
@@ -283,15 +285,58 @@ def test_a_write_of_one_who_takes_no_lock_is_reported(
             (root / "C1" / f"{DATABASE}.db" / "written" / "more").write_text("more", encoding="utf-8")
             super().alter_table(*args, **kwargs)
 
+    former = root / "C1" / f"{DATABASE}.db" / "written"
     with (
         Raced(client.settings) as raced,
         pytest.raises(PrimaryRefusedError, match="another writer has"),
     ):
         change_primary(raced, registry, name, "C2", keep_former=False)
-    # What is not a file of the former primary as it was stays.
-    change_primary(client, registry, name, "C2", keep_former=False)
-    left = root / "C1" / f"{DATABASE}.db" / "written"
-    assert [path.name for path in left.iterdir()] == ["more"]
+    # Each later run reports it, until it is repeated or moved; nothing is removed before.
+    with pytest.raises(PrimaryRefusedError, match=f"former location file:{former}: more"):
+        change_primary(client, registry, name, "C2", keep_former=False, former_older_than_s=-60.0)
+    assert sorted(path.name for path in former.iterdir()) == ["data", "more"]
+    described = client.get_table(DATABASE, "written").sd
+    assert described is not None
+    (former / "more").rename(Path(str(local_path(str(described.location)))) / "more")
+    report = change_primary(client, registry, name, "C2", keep_former=False)
+    assert (report.removed, list(report.left)) == ([], [f"file:{former}"])
+    report = change_primary(client, registry, name, "C2", keep_former=False, former_older_than_s=-60.0)
+    assert (report.removed, report.left) == ([f"file:{former}"], {})
+    assert not former.exists()
+
+
+def test_a_note_of_a_renamed_table_removes_nothing_for_a_later_one_of_its_name(
+    client: MetastoreClient, registry: ClusterRegistry, root: Path
+) -> None:
+    name = make(client, root, "renamed", ("a",))
+    copy_to_cluster(client, registry, name, "C2", copied)
+    with Cut(client.settings) as cut:
+        cut.left = 1
+        with pytest.raises(Interrupted):
+            change_primary(cut, registry, name, "C2")
+    table = client.get_table(DATABASE, "renamed")
+    before = table.createTime, table.id
+    table.tableName = "renamed_first"
+    client.alter_table(DATABASE, "renamed", table)
+    renamed = client.get_table(DATABASE, "renamed_first")
+    assert (renamed.createTime, renamed.id) == before
+    assert all(before)
+    # The later table is in C2 as a whole.
+    renamed.tableName, renamed.partitionKeys = "renamed", []
+    renamed.createTime = renamed.id = None
+    renamed.parameters = {"EXTERNAL": "TRUE", "hive.cluster.primary": "C2"}
+    assert renamed.sd is not None
+    renamed.sd.location = f"file:{root}/C2/{DATABASE}.db/later"
+    client.create_table(renamed)
+    first = root / "C1" / f"{DATABASE}.db" / "renamed" / "p=a"
+    for cluster in ("C1", "C2"):
+        swept = sweep_cluster(client, registry, cluster, former_older_than_s=-60.0)
+        assert not [directory for directory in swept.removed if "/renamed/" in directory]
+        if cluster == "C1":
+            assert swept.left == {f"file:{first}": f"its note is of another table that was named {name}"}
+    report = change_primary(client, registry, name, "C2", former_older_than_s=-60.0)
+    assert (report.removed, list(report.left)) == ([], [f"file:{first}"])
+    assert (first / "data").is_file()
 
 
 def test_a_copy_that_is_dropped_meanwhile_does_not_become_the_primary(

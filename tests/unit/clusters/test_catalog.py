@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -39,6 +41,8 @@ class Metastore:
         self.events: dict[int, str] = {}
         self.write_id = 1
         self.read: list[str] = []
+        #: The tables of the last call.
+        self.asked: list[str] = []
 
     def add(self, name: str, *days: str, parameters: dict[str, str] | None = None) -> None:
         self.tables[name] = types.Table(
@@ -66,8 +70,9 @@ class Metastore:
             if after < number <= up_to and name != "lost":
                 yield types.NotificationEvent(eventId=number, dbName="d", tableName=name)
 
-    def get_tables(self, _database: str, names: Sequence[str]) -> list[types.Table]:
+    def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         self.read += names
+        self.asked = [f"{database}.{name}" for name in names]
         return [self.tables[name] for name in names if name in self.tables]
 
     def iter_partitions(self, _database: str, name: str) -> Iterator[types.Partition]:
@@ -168,15 +173,53 @@ def test_the_number_of_kept_partitions_is_bounded(
     assert metastore.read.count("parted/*") == 2
 
 
+OTHER_TABLES = {
+    "parameters": {"parameters": {"hive.cluster.primary": "C2"}},
+    "location": {"sd": types.StorageDescriptor(location="/two/t")},
+    "time": {"createTime": 99},
+    "id": {"id": 99},
+    "keys": {"partitionKeys": [types.FieldSchema(name="ds", type="int")]},
+}
+
+
+@pytest.mark.parametrize("differs", OTHER_TABLES)
 def test_partitions_are_those_of_the_table_that_has_the_name_now(
-    metastore: Metastore, facts: MetastoreFacts
+    metastore: Metastore, facts: MetastoreFacts, differs: str
 ) -> None:
+    metastore.tables["parted"].parameters = None
     seen(facts)
-    metastore.tables["parted"].parameters = {"hive.cluster.primary": "C2"}
+    table = copy.deepcopy(metastore.tables["parted"])
+    for name, value in OTHER_TABLES[differs].items():
+        setattr(table, name, value)
+    metastore.tables["parted"] = table
     metastore.partitions["parted"] = [types.Partition(values=["9"])]
     metastore.happened("other")
     facts.refresh()
     assert seen(facts)[1] == ["9"]
+
+
+def test_a_table_that_is_gone_has_the_partitions_that_the_metastore_returns(
+    metastore: Metastore, facts: MetastoreFacts
+) -> None:
+    table = cast("TableFacts", facts.table("d", "parted"))
+    del metastore.tables["parted"]
+    metastore.partitions["parted"] = []
+    metastore.happened("parted")
+    facts.refresh()
+    assert list(facts.partitions(table)) == []
+
+
+def test_a_copy_with_a_snapshot_is_stale_if_the_table_is_not_transactional(
+    metastore: Metastore, facts: MetastoreFacts
+) -> None:
+    """It was made of another table: files of this one are not selected by write ids."""
+    write_ids = ValidWriteIds.of("d.plain", high_watermark=1, invalid_ids=[], aborted_bits=b"")
+    made = Secondary(location="/two/c", source=mark(metadata_mark(types.Table())), snapshot=write_ids)
+    metastore.add("plain", parameters=write_metadata({}, ClusterMetadata(secondaries={"C2": made})))
+    table = facts.table("d", "plain")
+    assert table is not None
+    assert table.placement is not None
+    assert table.placement.stale == ("C2",)
 
 
 def test_without_events_a_partitioned_table_has_no_version(metastore: Metastore) -> None:
@@ -227,6 +270,10 @@ def test_a_copy_that_files_show_to_be_stale_is_so_for_one_statement(
     assert facts.check_files("d", "parted", "C2") == ["d.parted/ds=2"]
     assert [placement and placement.stale for placement in placements(facts)] == [(), ("C2",)]
     assert seen(facts)[0] != fresh
+    # That says nothing of other tables.
+    others = MetastoreFacts(cast("MetastoreClient", metastore), REGISTRY)
+    others.refresh()
+    assert seen(others, "other") == seen(facts, "other") != ("", ["1"])
     (tmp_path / "primary" / "1" / "f").unlink()
     facts.refresh()
     assert [placement and placement.stale for placement in placements(facts)] == [(), ()]
@@ -252,3 +299,110 @@ def test_a_transactional_table_is_read_for_each_statement(
         placement = placements(facts, "acid")[0] if days else table.placement
         assert placement is not None
         assert placement.readable == readable
+
+
+@pytest.mark.parametrize("location", ["/one/t", None])
+def test_copies_in_the_primary_cluster_and_in_unknown_clusters_are_left_out(
+    metastore: Metastore, facts: MetastoreFacts, location: str | None
+) -> None:
+    storage = types.StorageDescriptor(location=location)
+    described = types.Table(sd=storage, parameters={})
+    copy = Secondary(location="/c", source=mark(metadata_mark(described)))
+    copies = dict.fromkeys(("C1", "C2", "C9"), copy)
+    metastore.add("copied", parameters=write_metadata({}, ClusterMetadata(secondaries=copies)))
+    metastore.tables["copied"].sd = None if location is None else storage
+    table = facts.table("d", "copied")
+    assert table is not None
+    assert table.placement is not None
+    assert [place.cluster for place in table.placement.secondaries] == ["C2"]
+    assert table.placement.readable == ("C1", "C2")
+    assert (table.placement.primary.cluster, table.placement.primary.location) == ("C1", location or "")
+
+
+def test_sizes_that_are_no_numbers_are_not_known(metastore: Metastore, facts: MetastoreFacts) -> None:
+    for name, size in (("sized", "7"), ("unsized", "-1"), ("without", None)):
+        metastore.add(name, parameters={} if size is None else {"totalSize": size})
+        table = facts.table("d", name)
+        assert table is not None
+        assert table.bytes == (7 if size == "7" else None)
+
+
+def test_only_objects_with_a_copy_in_the_cluster_are_compared(
+    metastore: Metastore, facts: MetastoreFacts, tmp_path: Path
+) -> None:
+    assert facts.check_files("d", "none", "C2") == []
+    metastore.add("plain")
+    assert facts.check_files("d", "plain", "C2") == []
+    (first, second) = metastore.partitions["parted"]
+    for partition in (first, second):
+        # Neither has a primary's directory that could be listed; the second has no location at all.
+        copy = Secondary(location=str(tmp_path), source=mark(metadata_mark(partition)))
+        partition.parameters = write_metadata({}, ClusterMetadata(secondaries={"C2": copy}))
+    first.sd = types.StorageDescriptor(location=str(tmp_path / "gone"))
+    assert facts.check_files("d", "parted", "C1") == []
+    assert facts.check_files("d", "parted", "C2", values=[("3",)]) == []
+    assert facts.check_files("d", "parted", "C2", values=[("2",)]) == []
+    assert facts.check_files("d", "parted", "C2", values=[("1",)]) == ["d.parted/ds=1"]
+    assert facts.check_files("d", "parted", "C2") == ["d.parted/ds=1"]
+    # Its stale partition has the values of one of another table.
+    assert placements(facts, "other") == [None]
+
+
+def test_files_of_a_transactional_copy_are_compared_and_not_those_of_its_primary(
+    metastore: Metastore, facts: MetastoreFacts, tmp_path: Path
+) -> None:
+    """A compaction changes the primary's files, and no rows: they are not even listed."""
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "f").write_text("1")
+    metastore.add("acid", parameters={"transactional": "true"})
+    table = metastore.tables["acid"]
+    table.sd = types.StorageDescriptor(location="nowhere://primary")
+    source = replace(source_mark(table, list_files(str(tmp_path / "copy"))), metadata=place_mark(table))
+    write_ids = ValidWriteIds.of("d.acid", high_watermark=1, invalid_ids=[], aborted_bits=b"")
+    copy = Secondary(location=str(tmp_path / "copy"), source=source, snapshot=write_ids)
+    table.parameters = write_metadata(table.parameters, ClusterMetadata(secondaries={"C2": copy}))
+    assert facts.check_files("d", "acid", "C2") == []
+    (tmp_path / "copy" / "f").write_text("12")
+    assert facts.check_files("d", "acid", "C2") == ["d.acid"]
+    described = facts.table("d", "acid")
+    assert described is not None
+    assert described.placement is not None
+    assert described.placement.stale == ("C2",)
+
+
+@pytest.mark.parametrize(
+    ("parts", "text", "database", "asked"),
+    [
+        (None, "SELECT a FROM e.t", None, "e.t"),
+        (None, "SELECT a FROM t", None, "d.t"),
+        (("spark_catalog", "Other"), "SELECT a FROM t", "other", "other.t"),
+        (("hive", "Other"), "SELECT a FROM e.t", "other", "e.t"),
+        (("iceberg", "other"), "", "", "d.v"),
+        (("spark_catalog", "other", "deep"), "", "", "d.v"),
+    ],
+)
+def test_unqualified_names_in_a_view_are_of_its_own_catalog_and_database(
+    metastore: Metastore,
+    facts: MetastoreFacts,
+    parts: tuple[str, ...] | None,
+    text: str,
+    database: str | None,
+    asked: str,
+) -> None:
+    parameters = {"hive.cluster.secondary.C2.location": "damage that no reader of a view meets"}
+    for number, part in enumerate(parts or ()):
+        parameters[f"view.catalogAndNamespace.part.{number}"] = part
+    if parts is not None:
+        parameters["view.catalogAndNamespace.numParts"] = str(len(parts))
+    metastore.add("v", "1", parameters=parameters)
+    view = metastore.tables["v"]
+    view.tableType, view.viewOriginalText = "VIRTUAL_VIEW", "SELECT a FROM t"
+    view.viewExpandedText = text or "SELECT a FROM t"
+    view.sd = types.StorageDescriptor(cols=[types.FieldSchema(name="A", type="int")])
+    facts_of_view = facts.table("d", "v")
+    assert facts_of_view is not None
+    assert (facts_of_view.view_text, facts_of_view.view_database) == (text, database)
+    assert (facts_of_view.columns, facts_of_view.partition_keys) == (("a", "ds"), ())
+    assert facts_of_view.placement is None
+    # The tables of its text are read at once, with the view.
+    assert metastore.asked == [asked]

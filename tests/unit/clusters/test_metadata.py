@@ -14,6 +14,7 @@ from airflow_hive_federation.clusters.metadata import (
     Secondary,
     content_mark,
     metadata_mark,
+    place_mark,
     read_metadata,
     source_mark,
     without_metadata,
@@ -22,6 +23,7 @@ from airflow_hive_federation.clusters.metadata import (
 from airflow_hive_federation.errors import ClusterMetadataError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 
 FILES = (
     FileEntry(path="a", size_bytes=1, modified_ns=5),
@@ -37,14 +39,21 @@ MARK = source_mark(table(transient_lastDdlTime="1"), FILES)
 COPY = Secondary(location="s3://two/t", source=MARK, former="s3://two/t-before")
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,9}", fullmatch=True)
 COPIES = st.builds(
-    Secondary, location=st.text(min_size=1), source=st.just(MARK), former=st.none() | st.text(min_size=1)
+    Secondary,
+    location=st.text(min_size=1),
+    source=st.just(MARK),
+    former=st.none() | st.text(min_size=1),
+    snapshot=st.none() | st.just(ValidWriteIds.of("d.t", high_watermark=1, invalid_ids=[], aborted_bits=b"")),
 )
 
 
 @given(
     st.dictionaries(st.text().filter(lambda key: not key.startswith("hive.cluster.")), st.text()),
     st.builds(
-        ClusterMetadata, primary=st.none() | NAMES, secondaries=st.dictionaries(NAMES, COPIES, max_size=3)
+        ClusterMetadata,
+        primary=st.none() | NAMES,
+        next_primary=st.none() | NAMES,
+        secondaries=st.dictionaries(NAMES, COPIES, max_size=3),
     ),
 )
 def test_parameters_keep_all_of_it_and_all_others(others: dict[str, str], metadata: ClusterMetadata) -> None:
@@ -57,9 +66,24 @@ def test_parameters_keep_all_of_it_and_all_others(others: dict[str, str], metada
 def test_no_parameters_are_no_metadata() -> None:
     assert read_metadata(None, "d.t") == ClusterMetadata()
     assert write_metadata(None, ClusterMetadata()) == {}
+    assert metadata_mark(types.Table()) == metadata_mark(table("", 0))
+    assert place_mark(types.Table()) == place_mark(table("", 3)) != place_mark(table("x"))
 
 
+def test_empty_parameters_are_no_metadata() -> None:
+    parameters = {"hive.cluster.primary": "", "hive.cluster.primary.next": ""}
+    assert read_metadata(parameters, "d.t") == ClusterMetadata()
+    parameters = {f"hive.cluster.secondary.C2.{part}": "" for part in ("former", "snapshot")}
+    parameters |= write_metadata({}, ClusterMetadata(secondaries={"C2": replace(COPY, former=None)}))
+    copy = read_metadata(parameters, "d.t").secondaries["C2"]
+    assert (copy.former, copy.snapshot) == (None, None)
+
+
+WHOLE = {"hive.cluster.secondary.C2.location": "x", "hive.cluster.secondary.C2.source": str(MARK)}
 DAMAGED: dict[str, dict[str, str]] = {
+    "empty-name": {key.replace(".C2.", ".."): value for key, value in WHOLE.items()},
+    "no-size": {**WHOLE, "hive.cluster.secondary.C2.source": "1:a:2:b:c:d"},
+    "no-snapshot": {**WHOLE, "hive.cluster.secondary.C2.snapshot": "d.t:x"},
     "no-source": {"hive.cluster.secondary.C2.location": "s3://two/t"},
     "no-location": {"hive.cluster.secondary.C2.source": str(MARK)},
     "only-former": {"hive.cluster.secondary.C2.former": "s3://two/t"},
@@ -82,6 +106,9 @@ DAMAGED: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("name", sorted(DAMAGED))
 def test_half_a_copy_is_damage(name: str) -> None:
+    problem = {"no-source": "C2.source", "only-former": "C2.location"}.get(name, "is damaged")
+    with pytest.raises(ClusterMetadataError, match=problem):
+        read_metadata(DAMAGED[name], "d.t/day=1")
     with pytest.raises(ClusterMetadataError, match=r"d\.t/day=1") as caught:
         read_metadata(DAMAGED[name], "d.t/day=1")
     assert (caught.value.table, caught.value.partition) == ("d.t", "day=1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +12,14 @@ from typing import Any, cast
 import pytest
 
 from airflow_hive_federation.clusters.copies.objects import CopyObject
+from airflow_hive_federation.clusters.former import remove_former_primaries
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
 from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, take_note
 from airflow_hive_federation.clusters.primary import _Change
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.errors import PrimaryRefusedError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
 from tests.support.one_table import OneTable
 from tests.support.two_clusters import two_clusters
@@ -34,7 +37,7 @@ def placed(tmp_path: Path, primary: str, secondary: str) -> CopyObject:
         place.mkdir(parents=True, exist_ok=True)
         (place / "data").write_text("x", encoding="utf-8")
     storage = types.StorageDescriptor(location=f"file:{places[primary]}")
-    table = types.Table(dbName="d", tableName="t", sd=storage, parameters={})
+    table = types.Table(dbName="d", tableName="t", sd=storage, parameters={}, createTime=1)
     files = list_files(f"file:{places[primary]}")
     mark = source_mark(table, files)
     metadata = ClusterMetadata().with_secondary(
@@ -84,8 +87,13 @@ def test_a_table_whose_location_was_set_meanwhile_keeps_its_primary(
     table.parameters = write_metadata({}, pending.metadata)
     with pytest.raises(PrimaryRefusedError, match="has just been altered"):
         changing(registry, "C1", "C2", store).run(table, registry)
-    # By a note, a later change would remove the files, of which the table is no longer made.
-    assert [note for cluster in registry for note in notes_of(cluster)] == []
+    # By a note, a later change would remove the files, of which the table is no longer made. The copy has its
+    # note again, without which it would never be removed.
+    notes = [noted for cluster in registry for noted in notes_of(cluster)]
+    copied = pending.metadata.secondaries["C2"].location
+    assert [(noted.kind, noted.directory, noted.is_of(table)) for noted in notes] == [
+        (Kind.COPY, copied, True)
+    ]
     assert store.table.sd.location == f"file:{tmp_path}/C1/other"
     assert not store.table.parameters
     store.table.sd.location = f"file:{tmp_path}/C2/there"
@@ -100,9 +108,9 @@ def test_the_copy_before_the_one_that_becomes_the_primary_is_removed(
     pending = placed(tmp_path, "C1", "C2")
     previous = tmp_path / "C2" / "d.db" / "t" / "copy-0"
     previous.mkdir()
-    take_note(registry.cluster("C2"), Note(kind=Kind.COPY, directory=f"file:{previous}", table="d.t"))
-    made = replace(pending.metadata.secondaries["C2"], former=f"file:{previous}")
     table = cast("types.Table", pending.described)
+    take_note(registry.cluster("C2"), Note.of(table, Kind.COPY, f"file:{previous}"))
+    made = replace(pending.metadata.secondaries["C2"], former=f"file:{previous}")
     table.parameters = write_metadata({}, ClusterMetadata().with_secondary("C2", made))
     store = OneTable(table)
     moved, removed = changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
@@ -113,3 +121,112 @@ def test_the_copy_before_the_one_that_becomes_the_primary_is_removed(
     assert (tmp_path / "C2" / "d.db" / "t" / "copy-1" / "data").is_file()
     assert list(notes_of(registry.cluster("C2"))) == []
     assert changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry) == ([], [])
+
+
+def test_a_change_is_refused_while_a_writer_waits(tmp_path: Path, registry: ClusterRegistry) -> None:
+    """Hive has planned its statement to read the present location, where rows of others may be missing."""
+    pending = placed(tmp_path, "C1", "C2")
+    table = cast("types.Table", pending.described)
+    table.parameters = write_metadata({}, pending.metadata)
+    store = OneTable(table, writers=[1])
+    before = copy.deepcopy(table)
+    with pytest.raises(PrimaryRefusedError, match=r"write it wait for its lock \(lock 2 of u@h\)"):
+        changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
+    assert store.table == before
+    assert [noted for cluster in registry for noted in notes_of(cluster)] == []
+
+
+def test_writers_that_waited_for_the_change_are_named(tmp_path: Path, registry: ClusterRegistry) -> None:
+    pending = placed(tmp_path, "C1", "C2")
+    table = cast("types.Table", pending.described)
+    table.parameters = write_metadata({}, pending.metadata)
+    store = OneTable(table, writers=[0, 2])
+    with pytest.raises(PrimaryRefusedError, match=r"C2 now, but .* \(lock 2 of u@h, lock 3 of u@h\)"):
+        changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
+    assert store.table.parameters is not None
+    assert store.table.parameters["hive.cluster.primary"] == "C2"
+    assert changing(registry, "C1", "C2", OneTable(store.table)).run(store.table, registry) == ([], [])
+
+
+def changed_primary(tmp_path: Path, registry: ClusterRegistry) -> tuple[OneTable, Path]:
+    """Change the primary of ``d.t`` to C2, without a copy in C1; return the store and the former location."""
+    pending = placed(tmp_path, "C1", "C2")
+    table = cast("types.Table", pending.described)
+    table.parameters = write_metadata({}, pending.metadata)
+    store = OneTable(table)
+    change = replace(changing(registry, "C1", "C2", store), keep_former=False)
+    change.run(store.get_table("d", "t"), registry)
+    return store, Path(str(local_path(pending.location)))
+
+
+def former_primaries(
+    store: OneTable, registry: ClusterRegistry, older_than_s: float
+) -> tuple[list[str], dict[str, str]]:
+    place = registry.cluster("C2")
+    return remove_former_primaries(store.client, registry, "d.t", place, older_than_s, options=None)
+
+
+def test_a_former_primary_is_removed_when_its_readers_have_ended(
+    tmp_path: Path, registry: ClusterRegistry
+) -> None:
+    store, former = changed_primary(tmp_path, registry)
+    reason = "statements that began before the change of the primary may still read it"
+    assert former_primaries(store, registry, 3600.0) == ([], {f"file:{former}": reason})
+    assert (former / "data").is_file()
+    store.table.createTime = 2
+    reason = "its note is of another table that was named d.t"
+    (former / "more").touch()
+    assert former_primaries(store, registry, -60.0) == ([], {f"file:{former}": reason})
+    store.table.createTime = 1
+    (former / "more").unlink()
+    other = types.Table(dbName="d", tableName="other", createTime=1)
+    (tmp_path / "C1" / "other").mkdir()
+    take_note(
+        registry.cluster("C1"), Note.of(other, Kind.FORMER_PRIMARY, f"file:{tmp_path}/C1/other", files={})
+    )
+    assert former_primaries(store, registry, -60.0) == ([f"file:{former}"], {})
+    assert not former.exists()
+    assert former_primaries(store, registry, -60.0) == ([], {})
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_files_that_others_have_written_to_the_former_location_are_named(
+    tmp_path: Path, registry: ClusterRegistry, kept: bool
+) -> None:
+    """A writer without locks, such as Spark, had planned its write before the change."""
+    store, former = changed_primary(tmp_path, registry)
+    others = ["more", *(f"more-{number}" for number in range(5))]
+    for name in others if kept else others[:1]:
+        (former / name).write_text("y", encoding="utf-8")
+    if kept:
+        made = Secondary(location=f"file:{former}", source=source_mark(store.table, []))
+        store.table.parameters = write_metadata({}, ClusterMetadata().with_secondary("C1", made))
+    listed = "more, more-0, more-1, more-2, more-3, ..." if kept else "more"
+    with pytest.raises(PrimaryRefusedError, match=f"former location file:{former}: {re.escape(listed)}\\."):
+        former_primaries(store, registry, -60.0)
+    assert (former / "data").is_file()
+    assert (former / "more").is_file()
+    assert store.table.sd is not None
+    # A location that the table has again is no former one.
+    store.table.sd.location = f"file:{former}"
+    assert former_primaries(store, registry, -60.0) == ([], {})
+
+
+@pytest.mark.parametrize("named", ["as the location", "as a copy"])
+def test_a_former_primary_that_a_partition_names_is_left(
+    tmp_path: Path, registry: ClusterRegistry, named: str
+) -> None:
+    store, former = changed_primary(tmp_path, registry)
+    store.table.partitionKeys = [types.FieldSchema(name="ds", type="string")]
+    storage = types.StorageDescriptor(location=f"file:{tmp_path}/C2/d.db/t/ds=1")
+    partition = types.Partition(values=["1"], sd=storage, parameters={})
+    if named == "as the location":
+        storage.location = f"file:{former}"
+        # They are rows of the partition, and nobody has to move them.
+        (former / "more").touch()
+    else:
+        made = Secondary(location=f"file:{former}", source=source_mark(partition, []))
+        partition.parameters = write_metadata({}, ClusterMetadata().with_secondary("C1", made))
+    store.partitions = [partition]
+    assert former_primaries(store, registry, -60.0) == ([], {})
+    assert (former / "data").is_file()

@@ -164,6 +164,7 @@ def test_clusters_that_are_not_configured_are_refused(tables: Tables) -> None:
     with pytest.raises(UnknownClusterError, match="No cluster is configured"):
         router(tables, registry=ClusterRegistry()).route(JOIN, Session())
     assert first_session(REGISTRY, database="D", cluster="c2") == Session(database="d", cluster="C2")
+    assert first_session(REGISTRY, database="D", cluster=None) == Session(database="d")
 
 
 def test_temporary_tables_are_refused(tables: Tables) -> None:
@@ -215,3 +216,43 @@ def test_a_statement_that_has_run_does_not_fail_because_its_file_stays(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "cluster sweep" in caplog.text
     assert "insert" not in caplog.text
+
+
+def test_a_routed_statement_names_its_route(tables: Tables) -> None:
+    (routed,) = router(tables).script(JOIN, Session())
+    assert routed.cluster == "C2"
+    assert sorted(routed.reads) == ["default.t1", "default.t2"]
+    sql = "SELECT * FROM t1 JOIN default.t2 ON t1.a = t2.a"
+    (of_two,) = router(tables, check_files=False).script(sql, Session(database="other"))
+    assert sorted(of_two.reads) == ["default.t2", "other.t1"]
+    assert "C2 is the primary cluster of" in routed.explained()
+    assert (routed.to_json()["sql"], routed.to_json()["cluster"]) == (JOIN, "C2")
+
+
+def test_a_refusal_ends_the_decisions_of_a_script(tables: Tables) -> None:
+    script = "use cluster C1; select * from t2; select * from t1"
+    decisions = list(router(tables).decisions(script, Session()))
+    assert [(text, decision.cluster) for text, decision in decisions] == [
+        ("use cluster C1", "C1"),
+        ("select * from t2", None),
+    ]
+
+
+def test_all_copies_are_compared_if_a_decision_does_not_name_each_partition(
+    tables: Tables, places: tuple[Path, Path], tmp_path: Path
+) -> None:
+    primary, copy = places
+    parted = tables.tables["parted"] = table("parted", str(tmp_path / "parted"), "C1")
+    parted.partitionKeys = [types.FieldSchema(name="ds", type="string")]
+    for number in range(103):
+        partition = types.Partition(
+            values=[f"{number:03}"], sd=types.StorageDescriptor(location=str(primary)), parameters={}
+        )
+        place = "nowhere://copy" if number == 0 else str(copy)
+        secondary = Secondary(location=place, source=source_mark(partition, list_files(str(primary))))
+        partition.parameters = write_metadata({}, ClusterMetadata(secondaries={"C2": secondary}))
+        tables.partitions.append(partition)
+    join = "SELECT * FROM parted JOIN t2 ON parted.a = t2.a WHERE ds > '{}'"
+    assert router(tables).route(join.format("050"), Session()).cluster == "C2"
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        router(tables).route(join.format("000"), Session())

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
-from airflow_hive_federation.errors import NoSuchLockError
+from airflow_hive_federation.errors import ClusterMetadataError, NoSuchLockError, NoSuchObjectError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
 from tests.support.one_table import OneTable
@@ -23,13 +24,20 @@ def registry(tmp_path: Path) -> ClusterRegistry:
 
 def swept(registry: ClusterRegistry, place: Path, primary: str) -> SweepReport:
     """Sweep C1, in which a directory that no metadata names has the note of a former primary."""
-    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(f"file:{place}")}
-    note = Note(kind=Kind.FORMER_PRIMARY, directory=f"file:{place}", table="d.t", files=files)
-    take_note(registry.cluster("C1"), note)
+    table = described(primary)
+    note_former(registry, table, place)
+    return sweep_cluster(OneTable(table).client, registry, "C1", former_older_than_s=-60.0)
+
+
+def described(primary: str) -> types.Table:
     storage = types.StorageDescriptor(location="file:/elsewhere")
     parameters = {"hive.cluster.primary": primary} if primary else {}
-    table = types.Table(dbName="d", tableName="t", sd=storage, parameters=parameters)
-    return sweep_cluster(OneTable(table).client, registry, "C1")
+    return types.Table(dbName="d", tableName="t", sd=storage, parameters=parameters, createTime=1, id=7)
+
+
+def note_former(registry: ClusterRegistry, table: types.Table, place: Path) -> None:
+    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(f"file:{place}")}
+    take_note(registry.cluster("C1"), Note.of(table, Kind.FORMER_PRIMARY, f"file:{place}", files=files))
 
 
 @pytest.mark.parametrize("primary", ["C1", ""])
@@ -52,11 +60,134 @@ def test_files_in_the_primary_cluster_are_not_those_of_a_former_primary(
 def test_a_sweep_ends_when_its_lock_has_expired(tmp_path: Path, registry: ClusterRegistry) -> None:
     """A copy may have begun that takes up the directories."""
     places = [tmp_path / "C1" / "d.db" / "t" / f"copy-{number}" for number in range(3)]
+    table = described("C2")
     for place in places:
         place.mkdir(parents=True)
-        take_note(registry.cluster("C1"), Note(kind=Kind.COPY, directory=f"file:{place}", table="d.t"))
-    table = types.Table(dbName="d", tableName="t", sd=types.StorageDescriptor(location="file:/elsewhere"))
+        take_note(registry.cluster("C1"), Note.of(table, Kind.COPY, f"file:{place}"))
     with pytest.raises(NoSuchLockError):
         sweep_cluster(OneTable(table, checks=1).client, registry, "C1")
     assert len([place for place in places if place.is_dir()]) == 2
     assert len(sweep_cluster(OneTable(table).client, registry, "C1").removed) == 2
+
+
+@pytest.fixture
+def former(tmp_path: Path, registry: ClusterRegistry) -> Path:
+    """A former primary of ``d.t`` in C1, with a file, and its note."""
+    place = tmp_path / "C1" / "d.db" / "t"
+    place.mkdir(parents=True)
+    (place / "data").write_text("x", encoding="utf-8")
+    note_former(registry, described("C2"), place)
+    return place
+
+
+def test_a_former_primary_stays_until_its_readers_have_ended(registry: ClusterRegistry, former: Path) -> None:
+    """A statement that was planned before the change finds no rows in an empty directory, and no error."""
+    store = OneTable(described("C2"))
+    report = sweep_cluster(store.client, registry, "C1")
+    assert (report.removed, report.used) == ([], 0)
+    assert report.left == {
+        f"file:{former}": "statements that began before the change of the primary may still read it"
+    }
+    assert sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0).removed == [
+        f"file:{former}"
+    ]
+
+
+def test_files_that_others_have_written_to_a_former_primary_are_named(
+    registry: ClusterRegistry, former: Path
+) -> None:
+    (former / "more").write_text("y", encoding="utf-8")
+    (former / "_temporary").touch()
+    store = OneTable(described("C2"))
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert report.removed == []
+    reason = "others have written files there since the change of the primary: more"
+    assert report.left == {f"file:{former}": reason}
+    assert sorted(path.name for path in former.iterdir()) == ["_temporary", "data", "more"]
+
+
+@pytest.mark.parametrize("kind", [Kind.FORMER_PRIMARY, Kind.COPY, Kind.PLAN])
+@pytest.mark.parametrize(("created_s", "table_id"), [(2, 7), (1, 8), (2, None), (None, 7)])
+def test_a_later_table_of_the_same_name_has_no_right_to_the_directories(
+    tmp_path: Path, registry: ClusterRegistry, kind: Kind, created_s: int | None, table_id: int | None
+) -> None:
+    """The first one was renamed, and its metadata still names them."""
+    parts = {Kind.COPY: ("d.db", "t", "copy-1"), Kind.PLAN: ("_hive_federation", "1")}.get(
+        kind, ("d.db", "t")
+    )
+    place = tmp_path.joinpath("C1", *parts)
+    place.mkdir(parents=True)
+    first = described("C2")
+    take_note(registry.cluster("C1"), Note.of(first, kind, f"file:{place}", files={}))
+    later = described("C1")
+    later.createTime, later.id = created_s, table_id
+    report = sweep_cluster(OneTable(later).client, registry, "C1", former_older_than_s=-60.0)
+    assert (report.removed, report.used) == ([], 0)
+    assert report.left == {f"file:{place}": "its note is of another table that was named d.t"}
+    assert place.is_dir()
+    # Before Hive 4, metastores send no ids of tables.
+    first.id = None
+    report = sweep_cluster(OneTable(first).client, registry, "C1", former_older_than_s=-60.0)
+    assert report.removed == [f"file:{place}"]
+
+
+def test_directories_that_a_sweep_leaves_have_their_reasons(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t" / "copy-1"
+    statement = tmp_path / "C1" / "_hive_federation" / "sql-1"
+    for place in (copy, statement):
+        place.mkdir(parents=True)
+    store = OneTable(described("C2"))
+    take_note(cluster, Note.of(store.table, Kind.COPY, f"file:{copy}"))
+    take_note(cluster, Note(kind=Kind.STATEMENT, directory=f"file:{statement}"))
+
+    def gone(database: str, name: str) -> types.Table:
+        raise NoSuchObjectError(f"{database}.{name}")
+
+    left = {f"file:{statement}": "it is too young"}
+    monkeypatch.setattr(store, "get_table", gone)
+    report = sweep_cluster(store.client, registry, "C1")
+    reason = "the table is gone, or has another name"
+    assert report.to_json() == {
+        "cluster": "C1",
+        "removed": [],
+        "used": 0,
+        "left": {f"file:{copy}": reason, **left},
+    }
+    monkeypatch.undo()
+    store.free = False
+    report = sweep_cluster(store.client, registry, "C1")
+    assert (report.removed, report.left) == ([], {f"file:{copy}": "a copy of it is being made", **left})
+    store.free = True
+    report = sweep_cluster(store.client, registry, "C1", statements_older_than_s=-60.0)
+    assert (sorted(report.removed), report.left) == ([f"file:{statement}", f"file:{copy}"], {})
+
+
+def test_a_damaged_partition_is_named_and_nothing_is_removed(registry: ClusterRegistry, former: Path) -> None:
+    store = OneTable(described("C2"))
+    store.table.partitionKeys = [types.FieldSchema(name="ds", type="string")]
+    parameters = {"hive.cluster.secondary.C1.location": f"file:{former}"}
+    store.partitions = [types.Partition(values=["1"], parameters=parameters)]
+    with pytest.raises(ClusterMetadataError, match=r"d\.t/ds=1") as caught:
+        sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert (caught.value.table, caught.value.partition) == ("d.t", "ds=1")
+    assert (former / "data").is_file()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_copy_in_the_primary_cluster_is_removed_unless_metadata_names_it(
+    tmp_path: Path, registry: ClusterRegistry, named: bool
+) -> None:
+    """It is one of the time when that cluster was a secondary."""
+    copy = tmp_path / "C1" / "d.db" / "t" / "copy-1"
+    copy.mkdir(parents=True)
+    table = described("C1")
+    take_note(registry.cluster("C1"), Note.of(table, Kind.COPY, f"file:{copy}"))
+    if named:
+        made = Secondary(location=f"file:{copy}", source=source_mark(table, []))
+        table.parameters = write_metadata(table.parameters, ClusterMetadata().with_secondary("C1", made))
+    report = sweep_cluster(OneTable(table).client, registry, "C1")
+    assert (report.removed, report.used, report.left) == (([], 1, {}) if named else ([f"file:{copy}"], 0, {}))
+    assert copy.is_dir() == named

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.clusters.copies.copying import _dropped, _remove_former
+from airflow_hive_federation.clusters.copies.directories import remove_copy_directory
 from airflow_hive_federation.clusters.copies.objects import CopyObject
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
@@ -15,9 +16,10 @@ from airflow_hive_federation.clusters.metadata import (
     source_mark,
     write_metadata,
 )
-from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, take_note
+from airflow_hive_federation.clusters.notes import Kind, Note, forget, notes_of, take_note
 from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.listing import list_files
 from tests.support.one_table import OneTable
 
 
@@ -28,7 +30,8 @@ def cluster(tmp_path: Path) -> Cluster:
     for place in places(tmp_path):
         place.mkdir(parents=True)
         (place / "data").write_text("x", encoding="utf-8")
-        take_note(made, Note(kind=Kind.COPY, directory=f"file:{place}", table="d.t"))
+        noted = types.Table(dbName="d", tableName="t", createTime=1)
+        take_note(made, Note.of(noted, Kind.COPY, f"file:{place}"))
     return made
 
 
@@ -37,7 +40,8 @@ def places(tmp_path: Path) -> list[Path]:
 
 
 def table_at(location: str, *, copy: str, former: str) -> types.Table:
-    table = types.Table(dbName="d", tableName="t", sd=types.StorageDescriptor(location=location))
+    storage = types.StorageDescriptor(location=location)
+    table = types.Table(dbName="d", tableName="t", sd=storage, createTime=1)
     made = Secondary(location=copy, former=former, source=source_mark(table, []))
     table.parameters = write_metadata({}, ClusterMetadata().with_secondary("C2", made))
     return table
@@ -68,3 +72,58 @@ def test_a_previous_copy_that_is_the_primary_is_left(cluster: Cluster, tmp_path:
     item = CopyObject(partition="", described=table, metadata=metadata, files=[], mark=source_mark(table, []))
     assert _remove_former([item], cluster, table, None) == []
     assert (first / "data").is_file()
+
+
+@pytest.mark.parametrize("noted", ["another table", "nothing"])
+def test_a_directory_that_no_note_gives_to_the_table_is_left(
+    cluster: Cluster, tmp_path: Path, noted: str
+) -> None:
+    """``CREATE TABLE ... LIKE`` copies the parameters of a table that was renamed."""
+    first, second = places(tmp_path)
+    for place in (first, second):
+        if noted == "nothing":
+            forget(cluster, Kind.COPY, f"file:{place}")
+    store = OneTable(table_at("file:/c1/t", copy=f"file:{first}", former=f"file:{second}"))
+    store.table.createTime = 1 if noted == "nothing" else 2
+    report = _dropped(store.client, cluster, store.get_table("d", "t"), None, None, options=None)
+    assert report.removed == []
+    assert [place for place in (first, second) if (place / "data").is_file()] == [first, second]
+
+
+@pytest.mark.parametrize("others_wrote", [False, True])
+def test_a_former_primary_is_removed_with_its_copy_unless_others_have_written_there(
+    cluster: Cluster, tmp_path: Path, others_wrote: bool
+) -> None:
+    place = tmp_path / "C2" / "d.db" / "t" / "p=a"
+    place.mkdir()
+    (place / "data").write_text("x", encoding="utf-8")
+    table = table_at("file:/c1/t", copy=f"file:{place}", former="")
+    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(f"file:{place}")}
+    take_note(cluster, Note.of(table, Kind.FORMER_PRIMARY, f"file:{place}", files=files))
+    if others_wrote:
+        (place / "more").write_text("y", encoding="utf-8")
+    store = OneTable(table)
+    report = _dropped(store.client, cluster, store.get_table("d", "t"), None, None, options=None)
+    assert report.removed == ([] if others_wrote else [f"file:{place}"])
+    assert place.exists() == others_wrote
+    assert [note.directory for note in notes_of(cluster, kind=Kind.FORMER_PRIMARY)] == (
+        [f"file:{place}"] if others_wrote else []
+    )
+
+
+@pytest.mark.parametrize(
+    "parts", [("C1", "d.db", "t", "copy-1"), ("C2", "d.db", "u", "copy-1"), ("C2", "d.db", "t")]
+)
+def test_directories_elsewhere_are_left(cluster: Cluster, tmp_path: Path, parts: tuple[str, ...]) -> None:
+    """Every user who may alter a table may name any directory in its parameters."""
+    place = tmp_path.joinpath(*parts)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "theirs").write_text("x", encoding="utf-8")
+    table = table_at("file:/c1/t", copy=f"file:{place}", former="")
+    if parts[0] == "C2" and len(parts) > 3:
+        take_note(cluster, Note.of(table, Kind.COPY, f"file:{place}"))
+    store = OneTable(table)
+    report = _dropped(store.client, cluster, store.get_table("d", "t"), None, None, options=None)
+    assert report.removed == []
+    assert (place / "theirs").is_file()
+    assert not remove_copy_directory(f"file:{tmp_path}/C2/d.db/t/copy-3", f"file:{tmp_path}/C2/d.db/t")

@@ -85,6 +85,8 @@ def test_examples(t11: tuple[str, ...], sentence: str, sql: str, expected: str |
     assert decision.cluster == expected
     if "will be created in" in sentence:
         assert decision.outputs[0].new
+    if "will remain in" in sentence:
+        assert (decision.outputs[0].new, decision.outputs[0].primaries) == (False, (expected,))
 
 
 def test_a_multi_table_insert_with_tables_of_different_primary_clusters_will_always_fail() -> None:

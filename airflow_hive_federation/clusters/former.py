@@ -1,0 +1,68 @@
+"""Removes the files of a table's former primaries, and reports files that others have written to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_hive_federation.clusters.altering import partitions_by_name
+from airflow_hive_federation.clusters.copies.objects import split_name
+from airflow_hive_federation.clusters.notes import Kind, Note, foreign_files, notes_of, remove_noted
+from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
+from airflow_hive_federation.clusters.sweeping import named_directories, reason_to_leave
+from airflow_hive_federation.errors import PrimaryRefusedError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.storage.filesystem import canonical
+
+
+def remove_former_primaries(
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    name: str,
+    place: Cluster,
+    older_than_s: float,
+    *,
+    options: Mapping[str, Any] | None,
+) -> tuple[list[str], dict[str, str]]:
+    """Remove the files of a table's former primaries that no metadata names, by their notes.
+
+    :param name: ``database.table``.
+    :param place: the table's present primary cluster.
+    :param older_than_s: the age in seconds of a change below which its former primaries are left.
+    :return: the removed directories, and the directories that were left, with the reasons.
+    :raises PrimaryRefusedError: others have written files to a former primary.
+    """
+    table = client.get_table(*split_name(name))
+    objects = [table, *(partitions_by_name(client, table).values() if table.partitionKeys else ())]
+    in_use = named_directories(table, objects)
+    primaries = {canonical(str(item.sd and item.sd.location)) for item in objects}
+    removed: list[str] = []
+    left: dict[str, str] = {}
+    for cluster in registry:
+        for note in notes_of(cluster, options, kind=Kind.FORMER_PRIMARY) if cluster != place else ():
+            directory = canonical(note.directory)
+            if note.table != name or directory in primaries:
+                continue
+            if note.is_of(table):
+                _report_foreign(note, place, options)
+            if directory in in_use:
+                continue
+            if reason := reason_to_leave(note, table, older_than_s, options):
+                left[note.directory] = reason
+            elif remove_noted(cluster, note, options):
+                removed.append(note.directory)
+    return removed, left
+
+
+def _report_foreign(note: Note, place: Cluster, options: Mapping[str, Any] | None) -> None:
+    """Report files that others have written to a former primary, where no reader of the table finds them."""
+    if files := foreign_files(note, options):
+        raise PrimaryRefusedError(
+            f"The primary of {note.table} is {place.name} now, but others have written files to its former "
+            f"location {note.directory}: {', '.join(files[:5])}{', ...' if files[5:] else ''}.",
+            remedy="Stop the writer. Repeat its write, or move these files into the present location; then "
+            "remove them from the former one, and run this again.",
+            table=note.table,
+            partition=None,
+            cluster=place.name,
+        )
