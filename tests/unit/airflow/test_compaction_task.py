@@ -17,9 +17,12 @@ REPORT = CompactionReport(id=1, table="d.t", partition="", kind="major", state="
 def test_a_killed_task_takes_no_further_request(
     connection: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise it would fail all requests of the queue, because its Spark jobs are killed before they begin."""
+    """A killed Spark hook starts no job, so that every further request would fail."""
     task = CompactionWorkerOperator(
-        task_id="t", metastore_conn_id=connection(host="127.0.0.1", port=1), spark_conn_id=None, timeout_s=None
+        task_id="t",
+        metastore_conn_id=connection(host="127.0.0.1", port=1),
+        spark_conn_id=None,
+        timeout_s=None,
     )
     served: list[int] = []
 
