@@ -16,13 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
-from airflow_hive_federation.progress.events import (
-    Activity,
-    BootstrapDumped,
-    TableDumped,
-    TableLeftOut,
-    TableVanished,
-)
+from airflow_hive_federation.progress.events import BootstrapDumped, TableDumped, TableLeftOut, TableVanished
+from airflow_hive_federation.progress.kinds import Activity
 from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import kept_for_bootstrap, with_kept

@@ -30,13 +30,13 @@ from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.model.events import Event, TableEvent, read_event
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.progress.events import (
-    Activity,
     IncrementDumped,
     NothingChanged,
     TableDumped,
     TableLeftOut,
     TableVanished,
 )
+from airflow_hive_federation.progress.kinds import Activity
 from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
 from airflow_hive_federation.replication.dump import external_changes
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places

@@ -30,7 +30,8 @@ from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied, Published, Step
+from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied, Published
+from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.replication.dump.ends import merging_of
 from airflow_hive_federation.replication.dump.merging import Merging
