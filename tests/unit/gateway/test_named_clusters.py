@@ -15,6 +15,7 @@ import pytest
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError, MetastoreServerError
 from airflow_hive_federation.gateway.config import config_of
+from airflow_hive_federation.gateway.handler import Caller
 from airflow_hive_federation.gateway.names import catalogs, with_catalogs
 from airflow_hive_federation.gateway.services import layout
 from airflow_hive_federation.gateway.serving import Serving, start
@@ -223,6 +224,26 @@ def test_partitions_that_share_a_description_are_shown(raw: RawClient) -> None:
     assert [part.sd and part.sd.serdeInfo for part in (copied, other)] == [
         types.SerDeInfo(parameters={"path": place}) for place in (f"{COPY}/p=a", f"{PRIMARY}/p=a")
     ]
+
+
+class SameCaller:
+    """A plug-in that returns the same caller to each call."""
+
+    def __init__(self, _properties: Any) -> None:
+        self._caller = Caller(user="ada", authentication="token", front="grpc")
+
+    def authenticate(self, _evidence: Any) -> Caller:
+        """Return the caller."""
+        return self._caller
+
+
+def test_calls_over_grpc_remember_no_cluster(serve: Serve, client: Clients) -> None:
+    serving = serve(grpc={"port": 0, "authentication_class": f"{__name__}.{SameCaller.__name__}"})
+    uri = serving.fronts[1].uri
+    assert location(client(uri, catalog="C2").get_table("d", "t")) == COPY
+    request = types.GetPartitionsByNamesRequest(db_name="d", tbl_name="t", names=["p=a"])
+    (part,) = client(uri).call("get_partitions_by_names_req", request).partitions
+    assert location(part) == f"{PRIMARY}/p=a"
 
 
 def test_metadata_names_a_cluster_in_every_encoding(serving: Serving, client: Clients) -> None:
