@@ -40,6 +40,7 @@ from airflow_hive_federation.progress.kinds import Activity
 from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
 from airflow_hive_federation.replication.dump import external_changes
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
+from airflow_hive_federation.replication.dump.begun_tables import BegunTables
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source, with_kept
 from airflow_hive_federation.replication.dump.changed_partitions import (
     ChangedPartitions,
@@ -318,6 +319,7 @@ class _Moment:
         )
         settle(client, policy, Unexplained(tables=absent.unexplained), folded.to_id)
         write_ids = readable_write_ids(client, tables, transactions)
+        begun = BegunTables(policy, position, homes, previous.event_id)
 
         def another(table: Any) -> bool:
             """Return whether a table replaced the one dumped under its name without an event."""
@@ -333,11 +335,6 @@ class _Moment:
                 homes.of(name), name, policy.storage_options
             )
 
-        def begun(table: str) -> bool:
-            """Return whether a killed load has brought the target's table beyond the state in its dump."""
-            state = position.tables.get(table)
-            return bool(state and table in homes and state.high_watermark > homes.entries[table].reached)
-
         return cls(
             transactions=transactions,
             folded=folded,
@@ -352,7 +349,7 @@ class _Moment:
                     # Foreign keys of other tables refer to renamed ones.
                     always=bool(changes.renamed)
                     or wire_table.tableName in mend.tables
-                    or begun(wire_table.tableName)
+                    or wire_table.tableName in begun
                     or silent_change(wire_table),
                     replace=wire_table.tableName in mend.replaced | changes.renamed | homes.retained
                     or another(wire_table),
