@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -39,8 +40,9 @@ from airflow_hive_federation.storage.publishing import remove_file, write_atomic
 
 #: The directory below a cluster's root for data in transit; Hive's readers skip such names.
 STATE = "_hive_federation"
-#: The prefix of the names of directories with copies.
+#: The prefix of the names of directories with copies; a digest follows.
 COPY = "copy-"
+_IN_COPY = re.compile(rf"(?:.*/)?{COPY}[0-9a-f]{{24}}/", re.DOTALL)
 _NOTES = "notes"
 
 
@@ -182,10 +184,16 @@ def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | N
 def foreign_files(note: Note, options: Mapping[str, Any] | None = None) -> list[str]:
     """Return the files in a former primary's directory that others have written there since its note.
 
+    Later copies to its cluster may lie in directories below it; their files are not those of others.
+
     :raises StorageError: the directory cannot be listed.
     """
     listing = list_files(note.directory, options=options, missing_ok=True)
-    return [entry.path for entry in visible_files(listing) if not _is_noted(note, entry)]
+    return [
+        entry.path
+        for entry in visible_files(listing)
+        if not _is_noted(note, entry) and not _IN_COPY.match(entry.path)
+    ]
 
 
 def remove_noted(cluster: Cluster, note: Note, options: Mapping[str, Any] | None = None) -> bool:

@@ -189,6 +189,28 @@ def test_a_former_primary_is_removed_when_its_readers_have_ended(
     assert former_primaries(store, registry, -60.0) == ([], {})
 
 
+def test_later_copies_below_a_former_primary_are_no_files_of_others(
+    tmp_path: Path, registry: ClusterRegistry
+) -> None:
+    """The remedy, to move files into the present location, would show their rows twice."""
+    store, former = changed_primary(tmp_path, registry)
+    (later := former / f"copy-{'0123456789ab' * 2}").mkdir()
+    (later / "data").write_text("x", encoding="utf-8")
+    assert former_primaries(store, registry, -60.0) == ([f"file:{former}"], {})
+    assert [path.name for path in former.rglob("*")] == [later.name, "data"]
+
+
+@pytest.mark.parametrize("name", ["copy-1", f"copy-{'x' * 24}"])
+def test_a_directory_that_is_named_almost_like_a_copy_holds_files_of_others(
+    tmp_path: Path, registry: ClusterRegistry, name: str
+) -> None:
+    store, former = changed_primary(tmp_path, registry)
+    (former / name).mkdir()
+    (former / name / "data").write_text("x", encoding="utf-8")
+    with pytest.raises(PrimaryRefusedError, match=f"{name}/data"):
+        former_primaries(store, registry, -60.0)
+
+
 @pytest.mark.parametrize("kept", [False, True])
 def test_files_that_others_have_written_to_the_former_location_are_named(
     tmp_path: Path, registry: ClusterRegistry, kept: bool
