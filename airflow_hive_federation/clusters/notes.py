@@ -169,7 +169,7 @@ def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | N
         try:
             fields = bounded_json.loads(text)
             note = Note(**{**fields, "kind": Kind(fields["kind"])})
-            ours = _name(note.kind, note.directory) == name and _is_of(note, cluster)
+            ours = _name(note.kind, note.directory) == name and is_in_place(note, cluster)
         except (ValueError, KeyError, TypeError) as error:
             raise StorageError(f"{uri} is not a note of a directory.", path=uri) from error
         if not ours:
@@ -243,7 +243,7 @@ def remove_empty_directory(directory: str, options: Mapping[str, Any] | None = N
     return True
 
 
-def _is_of(note: Note, cluster: Cluster) -> bool:
+def is_in_place(note: Note, cluster: Cluster) -> bool:
     """Return whether a directory lies in the place for directories of its kind."""
     inner = canonical(note.directory).removeprefix(canonical(cluster.root)).strip("/").split("/")
     if not is_below(note.directory, cluster.root):
