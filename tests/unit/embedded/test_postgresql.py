@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import platform
 import pwd
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +23,7 @@ from airflow_hive_federation.embedded.postgresql_programs import ServerUser, is_
 from airflow_hive_federation.embedded.process import telling_line
 from airflow_hive_federation.embedded.schema import statements
 from airflow_hive_federation.errors import ConfigurationError, MetastoreStartError
+from airflow_hive_federation.runtime.cache import exclusively
 from airflow_hive_federation.runtime.java import Java
 
 JAVA = Java(home=Path("/no/java"), version=21, vendor="none")
@@ -127,6 +131,34 @@ def test_a_failed_start_keeps_the_files_of_others(tmp_path: Path, monkeypatch: p
     with pytest.raises(MetastoreStartError):
         EmbeddedPostgresql.start(directory=tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"data", "mine", "postgresql.log"}
+
+
+def test_a_failed_start_keeps_the_data_of_one_that_came_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have found the directory empty; the later one waits, and then a server runs there."""
+    home = tmp_path / "home"
+
+    @contextmanager
+    def exclusively_after_another(lock: Path) -> Iterator[None]:
+        with exclusively(lock):
+            (home / "data").mkdir(parents=True)
+            yield
+
+    def fail(*_: object) -> NoReturn:
+        lock = tmp_path / "postgresql-start.lock"
+        with lock.open("r+b") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        raise ConfigurationError("a PostgreSQL server is running")
+
+    monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_CACHE", str(tmp_path))
+    monkeypatch.setattr(postgresql, "exclusively", exclusively_after_another)
+    monkeypatch.setattr(postgresql, "_started", fail)
+    monkeypatch.setattr(postgresql, "find_java", lambda: JAVA)
+    monkeypatch.setattr(postgresql, "server_user", ServerUser)
+    with pytest.raises(ConfigurationError, match="is running"):
+        EmbeddedPostgresql.start(directory=home)
+    assert (home / "data").is_dir()
 
 
 def test_the_line_of_a_failed_server_is_its_fatal_one() -> None:
