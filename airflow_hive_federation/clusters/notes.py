@@ -105,6 +105,18 @@ class Note:
             and (not all(ids) or ids[0] == ids[1])
         )
 
+    def is_of_namer(self, table: types.Table) -> bool:
+        """Return whether the note is of this table, whose metadata names the directory as a copy.
+
+        Notes of earlier versions lack the table's identity: their table existed when they were taken. A later
+        table of its name may have its parameters by ``CREATE TABLE ... LIKE``, but was created after that.
+        """
+        return self.is_of(table) or (
+            not self.created_s
+            and self.table == f"{table.dbName}.{table.tableName}"
+            and 0 < (table.createTime or 0) <= self.taken_s
+        )
+
 
 def state_of(cluster: Cluster) -> str:
     """Return the URI of a cluster's directory for data in transit."""
