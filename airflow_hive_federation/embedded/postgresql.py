@@ -310,20 +310,28 @@ def _prepare(java: Java, home: Path, folder: Path, user: ServerUser) -> None:
 
 
 def _run(command: list[str], user: ServerUser, directory: Path, text: str = "") -> None:
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
-        user=user.user,
-        group=user.group,
-        extra_groups=None if user.user is None else [],
-        umask=0o077,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=_PREPARE_TIMEOUT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
+            user=user.user,
+            group=user.group,
+            extra_groups=None if user.user is None else [],
+            umask=0o077,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_PREPARE_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MetastoreStartError(
+            f"PostgreSQL's {Path(command[0]).name} did not prepare {directory.parent} within "
+            f"{_PREPARE_TIMEOUT_S} s.",
+            remedy="start again when the machine has less to do.",
+            log_path="",
+        ) from error
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["no output"]
         reason = next((line for line in lines if "ERROR:" in line or "FATAL:" in line), lines[-1])

@@ -161,6 +161,15 @@ def test_a_failed_start_keeps_the_data_of_one_that_came_first(
     assert (home / "data").is_dir()
 
 
+def test_a_program_that_does_not_end_in_time_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql, "_PREPARE_TIMEOUT_S", 0.01)
+    (tmp_path / ".data.partial").mkdir()
+    with pytest.raises(MetastoreStartError, match=f"sleep did not prepare {tmp_path} within"):
+        postgresql._run(["/bin/sleep", "60"], ServerUser(), tmp_path / ".data.partial")
+
+
 def test_the_line_of_a_failed_server_is_its_fatal_one() -> None:
     log = (
         "2026-01-01 00:00:00.000 UTC [1] LOG:  starting\n"
