@@ -10,11 +10,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 import pytest
 
-from airflow_hive_federation.embedded import guard, postgresql, postgresql_programs
+from airflow_hive_federation.embedded import database, guard, postgresql, postgresql_programs
 from airflow_hive_federation.embedded.configuration import metastore_settings, sql_settings
 from airflow_hive_federation.embedded.database import jdbc_password, jdbc_url, kind_of, open_database
 from airflow_hive_federation.embedded.jvm import LAUNCHER
@@ -76,6 +76,37 @@ def test_no_metastore_begins_anew_beside_its_data(tmp_path: Path) -> None:
         open_database(JAVA, shared, None, name="n", port=0, temporary=False)
     with pytest.raises(ConfigurationError, match="has its data in postgresql, not in derby"):
         open_database(JAVA, shared, "derby", name="n", port=0, temporary=False)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_server_whose_password_is_lost_does_not_run_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: bool
+) -> None:
+    """The next start, with the password, would find it running."""
+    ended = []
+
+    class Server(EmbeddedPostgresql):
+        def __init__(self, home: Path) -> None:
+            options = postgresql._Options(home=home, delete=False, created=not recorded, settings={})
+            super().__init__(options, cast("Any", None), 0)
+
+        def stop(self) -> None:
+            ended.append("stopped")
+
+        def remove(self) -> None:
+            ended.append("removed")
+
+    def start(directory: Path, **_: object) -> Server:
+        return Server(directory)
+
+    monkeypatch.setattr(database, "driver_jars", lambda _: [])
+    monkeypatch.setattr(EmbeddedPostgresql, "start", start)
+    if recorded:
+        (tmp_path / "postgresql.json").write_text(RECORD, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        open_database(JAVA, tmp_path, "postgresql", name="n", port=0, temporary=False)
+    assert ended == (["stopped"] if recorded else ["removed"])
+    assert (tmp_path / "postgresql.json").exists() == recorded
 
 
 def test_the_schemas_difference_is_the_same_for_both_databases() -> None:
