@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -39,8 +40,9 @@ from airflow_hive_federation.storage.publishing import remove_file, write_atomic
 
 #: The directory below a cluster's root for data in transit; Hive's readers skip such names.
 STATE = "_hive_federation"
-#: The prefix of the names of directories with copies.
+#: The prefix of the names of directories with copies; a digest follows.
 COPY = "copy-"
+_IN_COPY = re.compile(rf"(?:.*/)?{COPY}[0-9a-f]{{24}}/", re.DOTALL)
 _NOTES = "notes"
 
 
@@ -101,6 +103,18 @@ class Note:
             and self.created_s != 0
             and self.created_s == table.createTime
             and (not all(ids) or ids[0] == ids[1])
+        )
+
+    def is_of_namer(self, table: types.Table) -> bool:
+        """Return whether the note is of this table, whose metadata names the directory as a copy.
+
+        Notes of earlier versions lack the table's identity: their table existed when they were taken. A later
+        table of its name may have its parameters by ``CREATE TABLE ... LIKE``, but was created after that.
+        """
+        return self.is_of(table) or (
+            not self.created_s
+            and self.table == f"{table.dbName}.{table.tableName}"
+            and 0 < (table.createTime or 0) <= self.taken_s
         )
 
 
@@ -167,7 +181,7 @@ def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | N
         try:
             fields = bounded_json.loads(text)
             note = Note(**{**fields, "kind": Kind(fields["kind"])})
-            ours = _name(note.kind, note.directory) == name and _is_of(note, cluster)
+            ours = _name(note.kind, note.directory) == name and is_in_place(note, cluster)
         except (ValueError, KeyError, TypeError) as error:
             raise StorageError(f"{uri} is not a note of a directory.", path=uri) from error
         if not ours:
@@ -182,10 +196,16 @@ def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | N
 def foreign_files(note: Note, options: Mapping[str, Any] | None = None) -> list[str]:
     """Return the files in a former primary's directory that others have written there since its note.
 
+    Later copies to its cluster may lie in directories below it; their files are not those of others.
+
     :raises StorageError: the directory cannot be listed.
     """
     listing = list_files(note.directory, options=options, missing_ok=True)
-    return [entry.path for entry in visible_files(listing) if not _is_noted(note, entry)]
+    return [
+        entry.path
+        for entry in visible_files(listing)
+        if not _is_noted(note, entry) and not _IN_COPY.match(entry.path)
+    ]
 
 
 def remove_noted(cluster: Cluster, note: Note, options: Mapping[str, Any] | None = None) -> bool:
@@ -235,7 +255,7 @@ def remove_empty_directory(directory: str, options: Mapping[str, Any] | None = N
     return True
 
 
-def _is_of(note: Note, cluster: Cluster) -> bool:
+def is_in_place(note: Note, cluster: Cluster) -> bool:
     """Return whether a directory lies in the place for directories of its kind."""
     inner = canonical(note.directory).removeprefix(canonical(cluster.root)).strip("/").split("/")
     if not is_below(note.directory, cluster.root):

@@ -49,6 +49,8 @@ from airflow_hive_federation.clusters.notes import (
     Kind,
     Note,
     forget,
+    is_in_place,
+    note_of,
     take_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
@@ -229,6 +231,7 @@ class _Change:
         self._check(table, pending)
         self._refuse_waiting_writers(table)
         if not table.partitionKeys:
+            notes = self._notes_of_copies(table, pending)
             self._note(table, pending, registry)
             try:
                 self._move_table(table, pending)
@@ -236,8 +239,8 @@ class _Change:
                 # Nothing has moved, so no note may let these files be removed later.
                 for item in pending:
                     forget(registry.cluster(self.former), Kind.FORMER_PRIMARY, item.location, self.options)
-                    copied = item.metadata.secondaries[self.place.name].location
-                    take_note(self.place, Note.of(table, Kind.COPY, copied), self.options)
+                for note in notes:
+                    take_note(self.place, note, self.options)
                 raise
         else:
             self._begin(table)
@@ -247,6 +250,20 @@ class _Change:
         self._check_left_alone(table, pending)
         self._report_waiting_writers(table)
         return [item.partition or full_name(table) for item in pending], removed
+
+    def _notes_of_copies(self, table: types.Table, pending: Sequence[CopyObject]) -> list[Note]:
+        """Return the notes of the copies, which a refused change takes again.
+
+        A killed run may have forgotten the note of a copy. A former primary without a note gets none.
+        """
+        notes = []
+        for item in pending:
+            uri = item.metadata.secondaries[self.place.name].location
+            kinds = (Kind.FORMER_PRIMARY, Kind.COPY)
+            kept = [note for kind in kinds if (note := note_of(self.place, kind, uri, self.options))]
+            of_copy = Note.of(table, Kind.COPY, uri)
+            notes += kept or [note for note in [of_copy] if is_in_place(note, self.place)]
+        return notes
 
     def _is_there(self, location: str) -> bool:
         return is_below(location, self.place.root)

@@ -122,6 +122,11 @@ def reason_to_leave(
     :raises StorageError: the directory cannot be listed.
     """
     if not note.is_of(table):
+        if not note.created_s:
+            return (
+                "its note is of an earlier version, and does not identify the table; if no table uses the "
+                "directory, remove it and the note"
+            )
         return f"its note is of another table that was named {note.table}"
     if note.kind is not Kind.FORMER_PRIMARY:
         return ""

@@ -52,10 +52,15 @@ class OpenDatabase:
         """Undo what opening did, after a failed start."""
         if self.fresh:
             (directory / _RECORD).unlink(missing_ok=True)
-        if self.server is not None and self.server.created:
-            self.server.remove()
-        elif self.server is not None:
-            self.server.stop()
+        if self.server is not None:
+            _end(self.server)
+
+
+def _end(server: EmbeddedPostgresql) -> None:
+    if server.created:
+        server.remove()
+    else:
+        server.stop()
 
 
 def open_database(
@@ -82,13 +87,19 @@ def open_database(
         _refuse_other_server(directory, wanted, record)
     jars = driver_jars(java)
     place, server, own = _server(directory, wanted, record, name=name, port=port, temporary=temporary)
-    if record is None:
-        write_atomically(directory / _RECORD, place.text(directory).encode())
+    try:
+        password = server.password
+        if record is None:
+            write_atomically(directory / _RECORD, place.text(directory).encode())
+    except BaseException:
+        if own:
+            _end(server)
+        raise
     return OpenDatabase(
         kind=kind,
         jdbc_url=_postgresql_url(server.port, place.database),
         jdbc_port=server.port,
-        password=server.password,
+        password=password,
         jars=jars,
         server=server if own else None,
         fresh=record is None,

@@ -34,12 +34,13 @@ from airflow_hive_federation.embedded.postgresql_programs import (
 from airflow_hive_federation.embedded.process import end_server, start_server
 from airflow_hive_federation.embedded.schema import schema_script, statements
 from airflow_hive_federation.errors import ConfigurationError, MetastoreStartError
-from airflow_hive_federation.runtime.cache import is_locked, write_atomically
+from airflow_hive_federation.runtime.cache import cache_directory, exclusively, is_locked, write_atomically
 from airflow_hive_federation.runtime.java import Java, find_java
 
 _SCHEMA = "hive-schema-4.0.0.postgres.sql"
 _DIFFERENCE = LAUNCHER / "schema-4.2.0.postgres.sql"
 _LOCK = "server.lock"
+_START_LOCK = "postgresql-start.lock"
 _LOG = "postgresql.log"
 _PASSWORD_FILE = "password"  # noqa: S105 - the name of a file
 _ANNOUNCEMENT = "server.json"
@@ -117,23 +118,24 @@ class EmbeddedPostgresql:
         home = reachable_home(wanted, user)
         if home != wanted and directory is None:
             wanted.rmdir()
-        # A failed start removes what it has made, and nothing else.
-        created = home != wanted or not home.exists() or not any(home.iterdir())
         lasting = {} if directory is not None else TEMPORARY
-        options = _Options(
-            home=home,
-            delete=directory is None,
-            created=created,
-            settings={**lasting, **(settings or {})},
-            port=port,
-        )
-        try:
-            options, process, pid = _started(java, options, user)
-        except BaseException:
-            # An interrupt, too.
-            if created:
-                _leave_log(home)
-            raise
+        with exclusively(cache_directory() / _START_LOCK):
+            # A failed start removes what it has made, and nothing else: no other start may run beside it.
+            created = home != wanted or not home.exists() or not any(home.iterdir())
+            options = _Options(
+                home=home,
+                delete=directory is None,
+                created=created,
+                settings={**lasting, **(settings or {})},
+                port=port,
+            )
+            try:
+                options, process, pid = _started(java, options, user)
+            except BaseException:
+                # An interrupt, too.
+                if created:
+                    _leave_log(home)
+                raise
         return cls(options, process, pid)
 
     @property
@@ -308,20 +310,28 @@ def _prepare(java: Java, home: Path, folder: Path, user: ServerUser) -> None:
 
 
 def _run(command: list[str], user: ServerUser, directory: Path, text: str = "") -> None:
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
-        user=user.user,
-        group=user.group,
-        extra_groups=None if user.user is None else [],
-        umask=0o077,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=_PREPARE_TIMEOUT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
+            user=user.user,
+            group=user.group,
+            extra_groups=None if user.user is None else [],
+            umask=0o077,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=_PREPARE_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MetastoreStartError(
+            f"PostgreSQL's {Path(command[0]).name} did not prepare {directory.parent} within "
+            f"{_PREPARE_TIMEOUT_S} s.",
+            remedy="start again when the machine has less to do.",
+            log_path="",
+        ) from error
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["no output"]
         reason = next((line for line in lines if "ERROR:" in line or "FATAL:" in line), lines[-1])

@@ -57,13 +57,13 @@ def remove_unnamed(
 def _remove(uri: str, cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None) -> bool:
     """Remove the directory of a copy or of a former primary, by its note."""
     former = note_of(cluster, Kind.FORMER_PRIMARY, uri, options)
-    if former is not None and former.is_of(table):
+    if former is not None and former.is_of_namer(table):
         if others := foreign_files(former, options):
             log.warning("%s is left, because others have written files there: %s", uri, ", ".join(others[:5]))
             return False
         return remove_noted(cluster, former, options)
     copy = note_of(cluster, Kind.COPY, uri, options)
-    if copy is None or not copy.is_of(table):
+    if copy is None or not copy.is_of_namer(table):
         log.warning("%s is left, because it has no note of a copy of %s", uri, full_name(table))
         return False
     removed = remove_copy_directory(uri, home_of(cluster, table), options)

@@ -101,6 +101,32 @@ def test_a_table_whose_location_was_set_meanwhile_keeps_its_primary(
     assert store.table.parameters == {"hive.cluster.primary": "C2"}
 
 
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_refused_return_to_a_former_primary_leaves_its_note_as_it_was(
+    tmp_path: Path, registry: ClusterRegistry, noted: bool
+) -> None:
+    """By a note of a copy, which its directory is not named like, every later sweep would fail."""
+    pending = placed(tmp_path, "C1", "C2")
+    former = tmp_path / "C2" / "d.db" / "t"
+    (former / "copy-1" / "data").rename(former / "data")
+    (former / "copy-1").rmdir()
+    table = cast("types.Table", pending.described)
+    secondary = Secondary(location=f"file:{former}", source=pending.mark)
+    table.parameters = write_metadata({}, ClusterMetadata().with_secondary("C2", secondary))
+    if noted:
+        files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(f"file:{former}")}
+        taken = Note.of(table, Kind.FORMER_PRIMARY, f"file:{former}", files=files)
+        take_note(registry.cluster("C2"), taken)
+    before = [note for cluster in registry for note in notes_of(cluster)]
+    store = OneTable(copy.deepcopy(table))
+    assert store.table.sd is not None
+    store.table.sd.location = f"file:{tmp_path}/C1/other"
+    with pytest.raises(PrimaryRefusedError, match="has just been altered"):
+        changing(registry, "C1", "C2", store).run(table, registry)
+    assert [note for cluster in registry for note in notes_of(cluster)] == before
+    assert len(before) == int(noted)
+
+
 def test_the_copy_before_the_one_that_becomes_the_primary_is_removed(
     tmp_path: Path, registry: ClusterRegistry
 ) -> None:
@@ -187,6 +213,28 @@ def test_a_former_primary_is_removed_when_its_readers_have_ended(
     assert former_primaries(store, registry, -60.0) == ([f"file:{former}"], {})
     assert not former.exists()
     assert former_primaries(store, registry, -60.0) == ([], {})
+
+
+def test_later_copies_below_a_former_primary_are_no_files_of_others(
+    tmp_path: Path, registry: ClusterRegistry
+) -> None:
+    """The remedy, to move files into the present location, would show their rows twice."""
+    store, former = changed_primary(tmp_path, registry)
+    (later := former / f"copy-{'0123456789ab' * 2}").mkdir()
+    (later / "data").write_text("x", encoding="utf-8")
+    assert former_primaries(store, registry, -60.0) == ([f"file:{former}"], {})
+    assert [path.name for path in former.rglob("*")] == [later.name, "data"]
+
+
+@pytest.mark.parametrize("name", ["copy-1", f"copy-{'x' * 24}"])
+def test_a_directory_that_is_named_almost_like_a_copy_holds_files_of_others(
+    tmp_path: Path, registry: ClusterRegistry, name: str
+) -> None:
+    store, former = changed_primary(tmp_path, registry)
+    (former / name).mkdir()
+    (former / name / "data").write_text("x", encoding="utf-8")
+    with pytest.raises(PrimaryRefusedError, match=f"{name}/data"):
+        former_primaries(store, registry, -60.0)
 
 
 @pytest.mark.parametrize("kept", [False, True])

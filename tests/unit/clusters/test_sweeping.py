@@ -12,6 +12,7 @@ from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
 from airflow_hive_federation.errors import ClusterMetadataError, NoSuchLockError, NoSuchObjectError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.storage.listing import list_files
 from tests.support.one_table import OneTable
 from tests.support.two_clusters import two_clusters
@@ -131,6 +132,21 @@ def test_a_later_table_of_the_same_name_has_no_right_to_the_directories(
     assert report.removed == [f"file:{place}"]
 
 
+@pytest.mark.parametrize("kind", [Kind.FORMER_PRIMARY, Kind.COPY])
+def test_a_directory_whose_note_identifies_no_table_is_left(
+    tmp_path: Path, registry: ClusterRegistry, kind: Kind
+) -> None:
+    """Another table, which had this name when the note was taken, may name the directory."""
+    place = tmp_path / "C1" / "d.db" / "t" / "copy-1"
+    place.mkdir(parents=True)
+    note = Note(kind=kind, directory=f"file:{place}", table="d.t", files={}, taken_s=10.0)
+    take_note(registry.cluster("C1"), note)
+    report = sweep_cluster(OneTable(described("C2")).client, registry, "C1", former_older_than_s=-60.0)
+    assert (report.removed, list(report.left)) == ([], [f"file:{place}"])
+    assert "its note is of an earlier version, and does not identify the table" in report.left[note.directory]
+    assert place.is_dir()
+
+
 def test_directories_that_a_sweep_leaves_have_their_reasons(
     tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,7 +166,7 @@ def test_directories_that_a_sweep_leaves_have_their_reasons(
     monkeypatch.setattr(store, "get_table", gone)
     report = sweep_cluster(store.client, registry, "C1")
     reason = "the table is gone, or has another name"
-    assert report.to_json() == {
+    assert result_json(report) == {
         "cluster": "C1",
         "removed": [],
         "used": 0,

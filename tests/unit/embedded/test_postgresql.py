@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import platform
 import pwd
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 import pytest
 
-from airflow_hive_federation.embedded import guard, postgresql, postgresql_programs
+from airflow_hive_federation.embedded import database, guard, postgresql, postgresql_programs
 from airflow_hive_federation.embedded.configuration import metastore_settings, sql_settings
 from airflow_hive_federation.embedded.database import jdbc_password, jdbc_url, kind_of, open_database
 from airflow_hive_federation.embedded.jvm import LAUNCHER
@@ -20,6 +23,7 @@ from airflow_hive_federation.embedded.postgresql_programs import ServerUser, is_
 from airflow_hive_federation.embedded.process import telling_line
 from airflow_hive_federation.embedded.schema import statements
 from airflow_hive_federation.errors import ConfigurationError, MetastoreStartError
+from airflow_hive_federation.runtime.cache import exclusively
 from airflow_hive_federation.runtime.java import Java
 
 JAVA = Java(home=Path("/no/java"), version=21, vendor="none")
@@ -72,6 +76,37 @@ def test_no_metastore_begins_anew_beside_its_data(tmp_path: Path) -> None:
         open_database(JAVA, shared, None, name="n", port=0, temporary=False)
     with pytest.raises(ConfigurationError, match="has its data in postgresql, not in derby"):
         open_database(JAVA, shared, "derby", name="n", port=0, temporary=False)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_server_whose_password_is_lost_does_not_run_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: bool
+) -> None:
+    """The next start, with the password, would find it running."""
+    ended = []
+
+    class Server(EmbeddedPostgresql):
+        def __init__(self, home: Path) -> None:
+            options = postgresql._Options(home=home, delete=False, created=not recorded, settings={})
+            super().__init__(options, cast("Any", None), 0)
+
+        def stop(self) -> None:
+            ended.append("stopped")
+
+        def remove(self) -> None:
+            ended.append("removed")
+
+    def start(directory: Path, **_: object) -> Server:
+        return Server(directory)
+
+    monkeypatch.setattr(database, "driver_jars", lambda _: [])
+    monkeypatch.setattr(EmbeddedPostgresql, "start", start)
+    if recorded:
+        (tmp_path / "postgresql.json").write_text(RECORD, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        open_database(JAVA, tmp_path, "postgresql", name="n", port=0, temporary=False)
+    assert ended == (["stopped"] if recorded else ["removed"])
+    assert (tmp_path / "postgresql.json").exists() == recorded
 
 
 def test_the_schemas_difference_is_the_same_for_both_databases() -> None:
@@ -127,6 +162,43 @@ def test_a_failed_start_keeps_the_files_of_others(tmp_path: Path, monkeypatch: p
     with pytest.raises(MetastoreStartError):
         EmbeddedPostgresql.start(directory=tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"data", "mine", "postgresql.log"}
+
+
+def test_a_failed_start_keeps_the_data_of_one_that_came_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have found the directory empty; the later one waits, and then a server runs there."""
+    home = tmp_path / "home"
+
+    @contextmanager
+    def exclusively_after_another(lock: Path) -> Iterator[None]:
+        with exclusively(lock):
+            (home / "data").mkdir(parents=True)
+            yield
+
+    def fail(*_: object) -> NoReturn:
+        lock = tmp_path / "postgresql-start.lock"
+        with lock.open("r+b") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        raise ConfigurationError("a PostgreSQL server is running")
+
+    monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_CACHE", str(tmp_path))
+    monkeypatch.setattr(postgresql, "exclusively", exclusively_after_another)
+    monkeypatch.setattr(postgresql, "_started", fail)
+    monkeypatch.setattr(postgresql, "find_java", lambda: JAVA)
+    monkeypatch.setattr(postgresql, "server_user", ServerUser)
+    with pytest.raises(ConfigurationError, match="is running"):
+        EmbeddedPostgresql.start(directory=home)
+    assert (home / "data").is_dir()
+
+
+def test_a_program_that_does_not_end_in_time_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql, "_PREPARE_TIMEOUT_S", 0.01)
+    (tmp_path / ".data.partial").mkdir()
+    with pytest.raises(MetastoreStartError, match=f"sleep did not prepare {tmp_path} within"):
+        postgresql._run(["/bin/sleep", "60"], ServerUser(), tmp_path / ".data.partial")
 
 
 def test_the_line_of_a_failed_server_is_its_fatal_one() -> None:

@@ -90,6 +90,25 @@ def test_a_directory_that_no_note_gives_to_the_table_is_left(
     assert [place for place in (first, second) if (place / "data").is_file()] == [first, second]
 
 
+@pytest.mark.parametrize("kind", [Kind.COPY, Kind.FORMER_PRIMARY])
+@pytest.mark.parametrize("created_s", [9, 11, None])
+def test_a_note_without_the_tables_identity_is_of_a_table_that_existed_before_it(
+    cluster: Cluster, tmp_path: Path, kind: Kind, created_s: int | None
+) -> None:
+    """Earlier versions wrote such notes."""
+    place, other = places(tmp_path)
+    for uri in (f"file:{place}", f"file:{other}"):
+        forget(cluster, Kind.COPY, uri)
+    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(f"file:{place}")}
+    take_note(cluster, Note(kind=kind, directory=f"file:{place}", table="d.t", files=files, taken_s=10.0))
+    take_note(cluster, Note(kind=kind, directory=f"file:{other}", table="d.u", files=files, taken_s=10.0))
+    store = OneTable(table_at("file:/c1/t", copy=f"file:{place}", former=f"file:{other}"))
+    store.table.createTime = created_s
+    report = _dropped(store.client, cluster, store.get_table("d", "t"), None, None, options=None)
+    assert report.removed == ([f"file:{place}"] if created_s == 9 else [])
+    assert (place.is_dir(), other.is_dir()) == (created_s != 9, True)
+
+
 @pytest.mark.parametrize("others_wrote", [False, True])
 def test_a_former_primary_is_removed_with_its_copy_unless_others_have_written_there(
     cluster: Cluster, tmp_path: Path, others_wrote: bool
