@@ -42,7 +42,7 @@ def test_the_demo_replicates_and_verifies(tmp_path: Path) -> None:
     assert all(table["digest_equal"] is True for table in result["tables"])
     # It waited for the transaction left open, deferred.
     for line in (
-        "flights: 1 transaction to wait for",
+        "; 1 transaction to wait for: ",
         "flights: 1 transaction still open",
         "files, 5.8 of 5.8 MB",
         "deferred",
