@@ -58,6 +58,7 @@ def _check_table(directory: DumpDirectory, entry: TableEntry, sources: SourceRoo
     if described is not None:
         for _ in layers(directory, name):
             pass  # The dumps that describe the other partitions are there; their own loads have read them.
+    directory.totals(name)  # The next increment reads them.
     for number, line in enumerate(directory.partitions(name, only=described), 1):
         if (problem := line.problem(keys)) is not None:
             directory.refuse(table_file("partitions", name, ".jsonl"), problem, number)
