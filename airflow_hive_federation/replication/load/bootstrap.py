@@ -13,9 +13,8 @@ The load has these steps, in this order; each can be killed and repeated:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +32,11 @@ from airflow_hive_federation.progress.events import Activity, FileRemoved, Publi
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps, counted
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.format.manifest import FinishedLoad
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN
 from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.load.creating import create_table, keep_managed
+from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.load.whole_dump import check_dump
@@ -68,32 +67,10 @@ from airflow_hive_federation.storage.durable import sync_directories
 from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.plan_files import read_plan, write_bound_plan
 from airflow_hive_federation.storage.publishing import remove_file
-from airflow_hive_federation.transactions.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.transactions.lease import LeaseKeeper
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
-
-CopyRunner = Callable[[str, str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadSummary:
-    """The numbers of a published load. XCom-safe by :func:`dataclasses.asdict`.
-
-    :param dump: URI of the dump; for an idle cycle, of the dump from which the target was last loaded.
-    :param idle: the cycle found nothing to do.
-    :param skipped: the tables of the source that the policy selects but that are not replicated, each with
-        the reason.
-    """
-
-    dump: str
-    database: str
-    event_id: int
-    tables: int
-    partitions: int
-    functions: int
-    idle: bool = False
-    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_bootstrap(
@@ -141,21 +118,6 @@ def load_bootstrap(
         load.create(threads)
         load.publish()
     return acknowledge(source, directory, load.lease, load.summary(), step=step)
-
-
-def acknowledge(
-    source: MetastorePool,
-    directory: DumpDirectory,
-    lease: int,
-    summary: LoadSummary,
-    *,
-    step: Steps,
-) -> LoadSummary:
-    """End a load, whether published now or before: release the source's cleaner, and acknowledge the load."""
-    step(Step.END_LEASE)
-    end_lease(source, lease)
-    directory.finish_load(FinishedLoad(database=summary.database, event_id=summary.event_id))
-    return summary
 
 
 class _Load:

@@ -40,7 +40,6 @@ from airflow_hive_federation.replication.format.files import CopiedFile
 from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
-from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.load.copying import (
     TableCopy,
@@ -51,6 +50,7 @@ from airflow_hive_federation.replication.load.copying import (
     remove_extraneous,
 )
 from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.survey import Survey, note_placed
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.load.whole_dump import check_dump
