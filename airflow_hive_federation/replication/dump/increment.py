@@ -27,21 +27,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.progress.events import (
-    Activity,
     IncrementDumped,
     NothingChanged,
     TableDumped,
     TableVanished,
 )
-from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
-from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
-from airflow_hive_federation.replication.dump.change_manager import with_kept
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.dump.changed_partitions import (
     ChangedPartitions,
     PartitionReader,
     begun_partitions,
 )
-from airflow_hive_federation.replication.dump.contents import visible_files
+from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.ends import ends_of
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, lost_ends
@@ -54,13 +51,9 @@ from airflow_hive_federation.replication.dump.removals import (
     partitions_before,
     settle,
 )
-from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.source_moment import SourceMoment
 from airflow_hive_federation.replication.dump.tables import (
     Unsettled,
-    has_totals,
-    write_files,
-    write_partitions,
 )
 from airflow_hive_federation.replication.dump.unreadable_events import described
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -76,9 +69,8 @@ from airflow_hive_federation.replication.format.manifest import (
 from airflow_hive_federation.replication.format.tables import EndedTransaction, TableDocument
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.definitions import table_kind
-from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
+from airflow_hive_federation.replication.metadata.directories import check_external
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
-from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -238,6 +230,7 @@ class _Dump:
         self._moment = moment
         self._events = events
         self._directory = directory
+        self._documents = Documents(directory, policy, observer)
         self._observer = observer
         self._reader = PartitionReader(
             policy=policy,
@@ -252,17 +245,14 @@ class _Dump:
         self._events.seek(0)
         self._directory.write_text("events.jsonl", self._events)
         with self._pool.client() as client:
-            self._directory.write_database(client.get_database(self._database))
-            functions = list(client.get_functions(self._database))
-            check_functions(self._policy.sources, functions)
-            self._directory.write_functions(functions)
+            functions = self._documents.write_database(client)
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
             jobs = [workers.submit(self._table, table) for table in moment.tables]
             dumped = [table for job in jobs if (table := job.result())]
         tables = [table.entry for table in dumped]
         external = [entry for table in dumped for entry in table.external]
         self._check_external(tables, external)
-        self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
+        self._documents.write_external(external)
         names = {entry.name for entry in tables}
         vanished = {
             wire_table.tableName
@@ -314,11 +304,8 @@ class _Dump:
             return None
 
     def _write_table(self, name: str, plan: TablePlan) -> _DumpedTable:
-        text = plan.write_ids.text() if plan.write_ids else None
         with self._pool.client() as client:
-            table = at_its_data(
-                client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
-            )
+            table = self._documents.read_table(client, name, plan.write_ids)
             kind = table_kind(table)
             constraints = client.get_table_constraints(self._database, name)
             home = self._home(name, plan)
@@ -392,38 +379,18 @@ class _Dump:
             else ()
         )
         unsettled = Unsettled(plan.write_ids)
-        places = write_partitions(
-            self._directory,
+        places = self._documents.write_partitions(table, partitions, unsettled)
+        totals, sightings = self._documents.write_files(
             table,
-            counted(partitions, f"{self._database}.{name}", Activity.READ, self._observer),
-            unsettled,
-        )
-        if kind is not TableKind.EXTERNAL:
-            check_partitions(name, places)
-        options, sources = self._policy.storage_options, self._policy.sources
-        check_places(sources, self._database, table, places)
-        sightings = Sightings(places)
-        files = visible_files(
-            table,
+            kind,
             places,
-            plan.write_ids,
-            self._moment.transactions,
-            options=options,
-            sightings=sightings,
-        )
-        files = sources.watch(files, f"a file of table {self._database}.{name}")
-        kept_apart = has_totals(table, places, transactional=kind.transactional)
-        totals = write_files(
-            self._directory,
-            name,
-            with_kept(files, self._moment.kept),
+            write_ids=plan.write_ids,
+            transactions=self._moment.transactions,
+            kept=self._moment.kept,
             unsettled=unsettled,
-            names=places.names() if kept_apart else None,
         )
-        if kept_apart:
-            self._directory.write_totals(name, totals.partitions)
         before, evidence = partitions_before(home, name), self._moment.folded.evidence
-        bare = sightings.bare(options) if kind.has_files else []
+        bare = sightings.bare(self._policy.storage_options) if kind.has_files else []
         losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence, kind=kind)
         changes = TableChanges(
             seed=plan.seed,
