@@ -35,7 +35,12 @@ from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN
 from airflow_hive_federation.replication.load.copying import files_there
-from airflow_hive_federation.replication.load.creating import create_table, keep_managed
+from airflow_hive_federation.replication.load.creating import (
+    create_table,
+    keep_managed,
+    seed_text,
+    seed_write_ids,
+)
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
@@ -369,17 +374,7 @@ class _Load:
 
     def _seed_write_ids(self, client: MetastoreClient, name: str, write_ids: ValidWriteIds) -> None:
         if write_ids.high_watermark > 0:
-            database = self._policy.target_database
-            client.repl_tbl_writeid_state(database, name, self._seed(name, write_ids))
-
-    def _seed(self, name: str, write_ids: ValidWriteIds) -> str:
-        """Return the target's write ids of a table, in Hive's text form.
-
-        They leave out aborted ids: with those in the seed, readers see a lower watermark for up to a minute,
-        and the metastore forgets them anyway. The copy leaves out the rows of aborted ids instead.
-        """
-        table = f"{self._policy.target_database}.{name}"
-        return ValidWriteIds(table=table, high_watermark=write_ids.high_watermark).text()
+            seed_write_ids(client, self._policy.target_database, name, write_ids.high_watermark)
 
     def _create_or_keep(
         self, client: MetastoreClient, made: Any, constraints: types.SQLAllTableConstraints
@@ -412,7 +407,11 @@ class _Load:
             statistics.add_partitions(
                 client,
                 batch,
-                valid_write_ids=self._seed(name, document.write_ids) if document.write_ids else None,
+                valid_write_ids=(
+                    seed_text(self._policy.target_database, name, document.write_ids.high_watermark)
+                    if document.write_ids
+                    else None
+                ),
                 insert_only=document.kind is TableKind.INSERT_ONLY,
                 # Existing partitions keep their data if it is identical, and take the dump's definition.
                 replace=self._policy.into_existing,
