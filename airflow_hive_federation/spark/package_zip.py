@@ -26,6 +26,7 @@ _PARTS = (
     "orc",
     "progress",
     "replication/format",
+    "runtime",
     "spark",
     "storage",
     "tables",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import runpy
 import subprocess
 import sys
@@ -86,3 +87,41 @@ def test_every_job_runs_from_the_zip_alone(cache: Path) -> None:
     files = done.stdout.split()
     assert len(files) == len(JOBS)
     assert all(file.startswith(str(cache)) for file in files)
+
+
+#: Modules in the zip that no job uses, and the packages that they need from outside.
+_OUTSIDE = {
+    "provider.py": "hooks",
+    "replication/format/dumped_policy.py": "replication.policy",
+    "replication/format/unfinished.py": "replication.policy",
+    "spark/streaming_sink.py": "ingest",
+}
+
+
+def test_modules_in_the_zip_import_modules_in_the_zip(cache: Path) -> None:
+    """Imports inside of functions, too: a job fails by a missing one in the middle of its work."""
+    package = "airflow_hive_federation"
+    with zipfile.ZipFile(package_zip()) as archive:
+        names = [
+            name for name in archive.namelist() if name.startswith(f"{package}/") and name.endswith(".py")
+        ]
+        sources = {name: archive.read(name) for name in names}
+    modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names}
+    missing = [
+        (name, imported)
+        for name, source in sources.items()
+        for imported in _imports(source)
+        if imported.split(".")[0] == package and imported not in modules
+    ]
+    outside = [
+        (name, imported)
+        for name, imported in missing
+        if not imported.startswith(f"{package}.{_OUTSIDE.get(name.removeprefix(f'{package}/'), '-')}")
+    ]
+    assert not outside
+
+
+def _imports(source: bytes) -> list[str]:
+    nodes = list(ast.walk(ast.parse(source)))
+    froms = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return froms + [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
