@@ -183,13 +183,12 @@ class PartitionReader:
         if bare and (any(directory.missing for directory in bare) or any(total.files for total in known)):
             # Whether the store is mounted shows in the other partitions.
             return None
-        present = set(places.names())
         evidence = self.folded.evidence
-        lost = [
-            total.name
-            for total in known
-            if total.name not in present and not evidence.of_partition(changed.name, total.name)
-        ]
+        absent = concerned.difference(places.names())
+        lost = {name for name in absent if not evidence.of_partition(changed.name, name)}
+        if not lost <= before.keys():
+            # An event names a partition that the metastore does not find by that name, and a listing may.
+            return None
         others = {name: total for name, total in before.items() if name not in concerned}
         return ChangedPartitions(
             concerned=concerned,

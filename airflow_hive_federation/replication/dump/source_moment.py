@@ -12,6 +12,7 @@ from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.progress.events import TableLeftOut
 from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.replication.dump import external_changes
+from airflow_hive_federation.replication.dump.begun_tables import BegunTables
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source
 from airflow_hive_federation.replication.dump.event_fold import EventFold, EventReading, check_source, fold
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
@@ -139,6 +140,7 @@ class SourceMoment:
         )
         settle(client, policy, Unexplained(tables=absent.unexplained), folded.to_id)
         write_ids = readable_write_ids(client, tables, transactions)
+        begun = BegunTables(policy, position, homes, previous.event_id)
 
         def another(table: Any) -> bool:
             """Return whether a table replaced the one dumped under its name without an event."""
@@ -154,11 +156,6 @@ class SourceMoment:
                 homes.of(name), name, policy.storage_options
             )
 
-        def begun(table: str) -> bool:
-            """Return whether a killed load has brought the target's table beyond the state in its dump."""
-            state = position.tables.get(table)
-            return bool(state and table in homes and state.high_watermark > homes.entries[table].reached)
-
         return cls(
             transactions=transactions,
             folded=folded,
@@ -173,7 +170,7 @@ class SourceMoment:
                     # Foreign keys of other tables refer to renamed ones.
                     always=bool(changes.renamed)
                     or wire_table.tableName in mend.tables
-                    or begun(wire_table.tableName)
+                    or wire_table.tableName in begun
                     or silent_change(wire_table),
                     replace=wire_table.tableName in mend.replaced | changes.renamed | homes.retained
                     or another(wire_table),

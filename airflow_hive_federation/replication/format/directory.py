@@ -224,8 +224,9 @@ class DumpDirectory:
             ) from error
         except ValueError as error:
             self.refuse(_MANIFEST, str(error))
-        self._expected = manifest.files
+        # The digests come last: other threads of a dump take the entries for read once the digests are.
         self._entries = {entry.name: entry for entry in manifest.tables}
+        self._expected = manifest.files
         return manifest
 
     def database(self) -> types.Database:

@@ -164,6 +164,13 @@ def new_without_directory(source: Source) -> None:
     source.places["new"] = f"file:{source.root}/t/p=new"
 
 
+def new_by_another_name(source: Source) -> None:
+    """The name that an event gives a new partition is not the one by which the metastore finds it."""
+    source.plan = replace(source.plan, partitions=frozenset({"p=new"}))
+    source.places["NEW"] = f"file:{source.root}/t/p=NEW"
+    source.write("NEW", 2)
+
+
 def most_files(source: Source) -> None:
     for number in (0, 1, 2, 4, 5):
         source.write(str(number), 2)
@@ -196,6 +203,7 @@ def without_directory(source: Source) -> None:
         emptied,
         without_directory,
         new_without_directory,
+        new_by_another_name,
     ],
 )
 def test_other_tables_are_described_as_a_whole(source: Source, case: Any) -> None:
@@ -228,3 +236,18 @@ def test_a_partition_that_the_source_hides_is_a_loss_unless_an_event_drops_it(so
     assert changed is not None
     assert not changed.losses
     assert "p=3" not in changed.totals
+
+
+def test_a_partition_that_events_add_and_drop_is_described_as_gone(source: Source) -> None:
+    source.plan = replace(source.plan, partitions=frozenset({"p=passing"}))
+    evidence = Evidence("d")
+    evidence.add(
+        ev.PartitionsChanged(
+            event_id=1, event_type="DROP_PARTITION", database="d", table="t", gone=("p=passing",)
+        )
+    )
+    source.folded = replace(source.folded, evidence=evidence)
+    changed = source.read()
+    assert changed is not None
+    assert (changed.concerned, changed.before) == ({"p=3", "p=passing"}, ["p=3"])
+    assert not changed.losses

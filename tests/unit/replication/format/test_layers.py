@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,23 @@ def test_the_dumps_are_read_as_one(chain: list[DumpDirectory]) -> None:
     assert [one.uri for one in chain[0].files("t")] == ["file:/t/p=4/c", "file:/t/p=2/b", "file:/t/p=1/a"]
     assert [one.name for one in chain[1].partitions("t")] == ["p=2", "p=1"]
     assert [one.name for one in chain[2].partitions("t")] == ["p=1", "p=2", "p=3"]
+
+
+class ReadMeanwhile(DumpDirectory):
+    """A dump of which another thread reads the partitions as soon as one has read the manifest's digests."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "_expected" and value is not None:
+            self.meanwhile = [one.name for one in self.partitions("t")]
+
+
+def test_a_thread_that_reads_while_another_opens_the_dump_reads_all_partitions(
+    chain: list[DumpDirectory],
+) -> None:
+    dump = ReadMeanwhile(chain[0].uri)
+    dump.manifest()
+    assert dump.meanwhile == ["p=4", "p=2", "p=1"]
 
 
 def test_a_load_reads_its_own_partitions_only(chain: list[DumpDirectory]) -> None:

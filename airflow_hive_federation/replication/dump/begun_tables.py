@@ -1,0 +1,52 @@
+"""Finds the tables of a target that killed loads have changed beyond the dump that describes them.
+
+A load makes a table before its partitions. If it is killed in between, and another dump is loaded next, no
+event may name the table any more: somebody had dropped it on the target, or the policy had not replicated it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.unfinished import unfinished_loads
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.position import TargetPosition
+from airflow_hive_federation.replication.replica.table_index import TableIndex
+
+
+class BegunTables:
+    """The tables of a target that killed loads have made, or brought forward.
+
+    :param position: the target's position.
+    :param homes: the tables of the dump from which the target was last loaded.
+    :param event_id: the event of that dump.
+    """
+
+    def __init__(
+        self, policy: ReplicationPolicy, position: TargetPosition, homes: TableIndex, event_id: int
+    ) -> None:
+        self._policy = policy
+        self._position = position
+        self._homes = homes
+        self._event_id = event_id
+
+    def __contains__(self, table: str) -> bool:
+        state = self._position.tables.get(table)
+        if state is None:
+            return False
+        if table not in self._homes:
+            return True
+        brought_forward = state.high_watermark > self._homes.entries[table].reached
+        # Manifests are read only if the table is not older than the published load.
+        return brought_forward or (state.loaded_id >= self._event_id and table in self._made)
+
+    @cached_property
+    def _made(self) -> frozenset[str]:
+        """Return the tables that killed loads were about to make, from the beginning or anew."""
+        return frozenset(
+            entry.name
+            for dump in unfinished_loads(self._policy, self._position.dump)
+            for entry in dump.manifest().changed_tables
+            if entry.work is not TableWork.CONTINUE
+        )
