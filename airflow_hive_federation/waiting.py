@@ -7,8 +7,10 @@ worker, the triggerer, or a plain loop. :class:`Wait` makes the steps; its calle
 from __future__ import annotations
 
 import logging
+import queue
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -53,6 +55,33 @@ class PollPolicy:
         while deadline_s is None or clock() < deadline_s:
             yield pause if deadline_s is None else max(0.0, min(pause, deadline_s - clock()))
             pause = min(pause * self.factor, self.longest_s)
+
+
+class StopRequest:
+    """A request to stop, which any thread may make, and also a signal's handler while its thread waits here.
+
+    An ``Event`` would not do: its ``set`` takes a lock that its ``wait`` may hold at the moment of the
+    signal, so that the process would never stop. A ``SimpleQueue`` is made for this.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._made = False
+
+    def make(self) -> None:
+        """Request the stop, for good."""
+        self._made = True
+        self._calls.put(None)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the request in the one thread that stops; return whether it has been made.
+
+        :param timeout_s: seconds to wait; ``None`` waits until the request is made.
+        """
+        if not self._made:
+            with suppress(queue.Empty):
+                self._calls.get(timeout=timeout_s)
+        return self._made
 
 
 def boot_time_s() -> float:

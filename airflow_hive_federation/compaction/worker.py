@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -60,6 +59,7 @@ from airflow_hive_federation.transactions.heartbeat import (
     transaction_timeout_s,
 )
 from airflow_hive_federation.transactions.snapshots import Snapshot, take_snapshots
+from airflow_hive_federation.waiting import StopRequest
 
 log = logging.getLogger(__name__)
 
@@ -129,11 +129,11 @@ class CompactionWorker:
         self._pool_names = (None, _DEFAULT_POOL) if pool_name in {None, _DEFAULT_POOL} else (pool_name,)
         self._batch_size = batch_size
         self._options = storage_options
-        self._stopping = threading.Event()
+        self._stop = StopRequest()
 
     def stop(self) -> None:
-        """End :meth:`serve` after the compactions in progress."""
-        self._stopping.set()
+        """End :meth:`serve` after the compactions in progress; a signal's handler may call this."""
+        self._stop.make()
 
     def serve(
         self,
@@ -156,7 +156,7 @@ class CompactionWorker:
         self._warn_of_the_cleaner()
         begun = time.monotonic()
         reports: list[CompactionReport] = []
-        while not self._stopping.is_set():
+        while not self._stop.wait(0):
             room = (
                 self._batch_size
                 if max_compactions is None
@@ -173,7 +173,7 @@ class CompactionWorker:
                 if until_empty:
                     break
                 left = poll_s if timeout_s is None else timeout_s - (time.monotonic() - begun)
-                self._stopping.wait(max(0.0, min(poll_s, left)))
+                self._stop.wait(max(0.0, min(poll_s, left)))
         return reports
 
     def serve_next(self, count: int = 1) -> list[CompactionReport]:

@@ -14,7 +14,8 @@ from typing import Any
 
 from airflow_hive_federation.errors import HiveFederationError, ReplicationError
 from airflow_hive_federation.hooks.progress import EVENT_FIELD, LOG_EVENTS_VARIABLE
-from airflow_hive_federation.progress.events import Event, event_of
+from airflow_hive_federation.progress.events import Event
+from airflow_hive_federation.progress.reading import event_of
 
 DAG_ID = "replicate_database"
 

@@ -2,12 +2,13 @@
 
 A table or partition with a fresh copy in the cluster appears at the copy's location. All others appear at the
 location of their primary: their rows are right, though they come from another site. The view refuses writes
-to tables of another cluster, so the location of a copy never gets into the metastore as that of the primary.
+to tables of another cluster, and never puts the location of a copy into the metastore as that of the primary.
 New tables belong to the cluster, and lie below its root.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,7 +28,7 @@ from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Status, refused
 from airflow_hive_federation.gateway.messages import CALL, REPLY, Emit, head_bytes, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
-from airflow_hive_federation.gateway.names import references
+from airflow_hive_federation.gateway.names import catalogs, identifier, references
 from airflow_hive_federation.gateway.partition_specs import spread, with_partitions
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.connection import message_types
@@ -65,6 +66,7 @@ _HARMLESS = frozenset(
         "unlock",
     }
 )
+_COPY = re.compile(r"hive\.cluster\.secondary\.\w+\.location")
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
 #: Part of a message with metadata of copies.
 SECONDARY = b"hive.cluster.secondary."
@@ -189,12 +191,17 @@ class ClusterView:
                 remedy="Change it at the metastore itself.",
             )
         if call.method in _CREATES:
-            return self._creating(call)
-        for database, table in sorted(
-            {(reference.database, reference.table) for reference in call.named if reference.table}
-        ):
-            self._check_primary(call, database, str(table))
+            call = self._creating(call)
+        else:
+            self._check_primaries(call)
+        refuse_location_of_copy(call)
         return call
+
+    def _check_primaries(self, call: Call) -> None:
+        tables = {(reference.database, reference.table) for reference in call.named if reference.table}
+        for catalog in _catalogs_of(call) if tables else ():
+            for database, table in sorted(tables):
+                self._check_primary(call, catalog, database, str(table))
 
     def _creating(self, call: Call) -> Call:
         head = read_head(call.message)
@@ -219,8 +226,8 @@ class ClusterView:
                 self.cluster.root, f"{table.dbName}.db".lower(), str(table.tableName).lower()
             )
 
-    def _check_primary(self, call: Call, database: str, name: str) -> None:
-        table = self._table(call, database, name)
+    def _check_primary(self, call: Call, catalog: str | None, database: str, name: str) -> None:
+        table = self._table(call, catalog, database, name)
         if table is None:
             return
         primary = read_metadata(table.parameters, full_name(table)).primary
@@ -233,11 +240,12 @@ class ClusterView:
                 remedy=f"Run the statement in cluster {primary}.",
             )
 
-    def _table(self, call: Call, database: str, name: str) -> types.Table | None:
+    def _table(self, call: Call, catalog: str | None, database: str, name: str) -> types.Table | None:
         """Return the table as the metastore has it; ``None`` if it does not exist."""
         method = "get_table_req"
         arguments, result, _ = message_types(method)
         request = types.GetTableRequest(
+            catName=catalog,
             dbName=database,
             tblName=name,
             capabilities=types.ClientCapabilities(values=[types.ClientCapability.INSERT_ONLY_TABLES]),
@@ -249,17 +257,24 @@ class ClusterView:
         self.target.relay(replace(call, method=method, message=message, named=named), parts.append)
         answer = b"".join(parts)
         reply = read_head(answer)
-        if reply.kind != REPLY:
-            raise refused(
-                Status.FAILED,
-                f"{call.method}: the metastore does not say which cluster {database}.{name} belongs to.",
-                remedy="Read the metastore's log.",
-            )
-        decoded: Any = from_bytes(result, answer[reply.body :])
-        if decoded.success is None:
+        decoded: Any = from_bytes(result, answer[reply.body :]) if reply.kind == REPLY else result()
+        if decoded.success is not None:
+            table: types.Table | None = decoded.success.table
+            return table
+        if decoded.o2 is not None:
             return None
-        table: types.Table | None = decoded.success.table
-        return table
+        raise refused(
+            Status.FAILED,
+            f"{call.method}: the metastore does not answer which cluster {database}.{name} belongs to.",
+            remedy="Read the metastore's log.",
+        )
+
+
+def _catalogs_of(call: Call) -> tuple[str | None, ...]:
+    """Return the catalogs that a call names, and ``None``, which is the metastore's default one."""
+    names = catalogs(call.message, read_head(call.message).body, message_types(call.method)[0])
+    # One struct in a call may name a catalog, and another one none.
+    return (None, *sorted({identifier(name.name) for name in names} - {""}))
 
 
 def _is_managed_acid(table: types.Table) -> bool:
@@ -292,6 +307,32 @@ def copy_by_metadata(one: Described, cluster: str) -> Secondary | None:
 def show_copy(one: Described, copy: Secondary) -> None:
     """Replace the location of a table or partition with that of its copy."""
     relocate(one, copy.location)
+
+
+def refuse_location_of_copy(call: Call) -> None:
+    """Refuse to make the location of a copy that of the primary.
+
+    A client may read a table by a cluster's name and write it back without the name, or by that of another
+    cluster: structs of Hive 2 have no field for a catalog.
+
+    :raises GatewayError: a table or partition of the call has the location of a copy.
+    """
+    if SECONDARY not in call.message:
+        return
+    arguments = from_bytes(message_types(call.method)[0], call.message[read_head(call.message).body :])
+    for struct in structs(arguments):
+        if not isinstance(struct, types.Table | types.Partition) or struct.sd is None:
+            continue
+        copies = {name: value for name, value in (struct.parameters or {}).items() if _COPY.fullmatch(name)}
+        place = f"{struct.dbName}.{struct.tableName}"
+        for name, location in copies.items():
+            if location_of(struct) == location:
+                raise refused(
+                    Status.DENIED,
+                    f"{call.method}: {location} would become the primary location of {place}, and is its "
+                    f"copy's ({name}).",
+                    remedy="Name the same cluster when you read and when you write, or none.",
+                )
 
 
 def structs(value: Any) -> Iterator[Struct]:

@@ -15,14 +15,13 @@ primary.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
-from airflow_hive_federation.gateway.cluster_view import SECONDARY, ClusterView, location_of, structs
+from airflow_hive_federation.gateway.cluster_view import ClusterView, refuse_location_of_copy
 from airflow_hive_federation.gateway.dispatch import Call, Metastore
 from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Caller, Deadline, Status, refused
@@ -38,15 +37,12 @@ from airflow_hive_federation.gateway.names import (
 from airflow_hive_federation.gateway.old_clients import is_unknown_method
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.connection import message_types
-from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
-from airflow_hive_federation.metastore.struct import Struct
 from airflow_hive_federation.metastore.wire import from_bytes
 
 log = logging.getLogger(__name__)
 
 _CATALOGS = "get_catalogs"
-_COPY = re.compile(r"hive\.cluster\.secondary\.\w+\.location")
 #: Methods about a catalog itself, which may be one that does not exist yet.
 _OF_CATALOGS = frozenset({"alter_catalog", "create_catalog", "drop_catalog", "get_catalog"})
 _CHANGES_CATALOG = _OF_CATALOGS - {"get_catalog"}
@@ -138,8 +134,8 @@ class NamedClusters:
         names = [name for name in catalogs(call.message, body, kind) if identifier(name.name)]
         named = self._named(call, names)
         if named is None:
-            if ACCESS.get(call.method) is Access.WRITE and SECONDARY in call.message:
-                _refuse_copies_location(call.method, from_bytes(kind, call.message[body:]))
+            if ACCESS.get(call.method) is Access.WRITE:
+                refuse_location_of_copy(call)
             self.target.relay(call, emit)
             return
         if call.method in _CHANGES_CATALOG:
@@ -239,24 +235,3 @@ class NamedClusters:
                     remedy="Rename the cluster in the registry.",
                 )
         self._catalogs = real
-
-
-def _refuse_copies_location(method: str, arguments: Struct) -> None:
-    """Refuse to make the location of a copy that of the primary.
-
-    A client may read a table by a cluster's name and write it back without the name: structs of Hive 2 have
-    no field for a catalog.
-    """
-    for struct in structs(arguments):
-        if not isinstance(struct, types.Table | types.Partition) or struct.sd is None:
-            continue
-        copies = {name: value for name, value in (struct.parameters or {}).items() if _COPY.fullmatch(name)}
-        place = f"{struct.dbName}.{struct.tableName}"
-        for name, location in copies.items():
-            if location_of(struct) == location:
-                raise refused(
-                    Status.DENIED,
-                    f"{method}: {location} would become the primary location of {place}, and is its copy's "
-                    f"({name}).",
-                    remedy="Name the same cluster when you read and when you write, or none.",
-                )

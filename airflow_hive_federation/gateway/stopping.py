@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import queue
 import signal
 from types import FrameType, TracebackType
 from typing import Self
+
+from airflow_hive_federation.waiting import StopRequest
 
 
 class Stopping:
     """Waits for a signal to stop; the signals' former handlers are in place again after the ``with`` block.
 
-    Python runs a signal's handler in the main thread, also while that thread waits. An ``Event`` would not
-    do: its ``set`` takes a lock that its ``wait`` may hold at that moment, so that the process would never
-    stop. A ``SimpleQueue`` is made for this.
+    Python runs a signal's handler in the main thread, also while that thread waits.
     """
 
     def __init__(self) -> None:
-        self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._request = StopRequest()
 
     def __enter__(self) -> Self:
         self._before = {
@@ -33,18 +32,14 @@ class Stopping:
 
     def request(self) -> None:
         """Request the stop; any thread may do so."""
-        self._requests.put(None)
+        self._request.make()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for a request; return whether one has come.
 
         :param timeout_s: seconds to wait; ``None`` waits until a request comes.
         """
-        try:
-            self._requests.get(timeout=timeout_s)
-        except queue.Empty:
-            return False
-        return True
+        return self._request.wait(timeout_s)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.request()

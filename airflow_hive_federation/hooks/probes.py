@@ -15,14 +15,9 @@ from typing import Any, ClassVar
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
 from airflow_hive_federation.hooks.remotes import remotes_of
-from airflow_hive_federation.progress.events import (
-    Event,
-    RemoteChecked,
-    TargetBehind,
-    TargetUnpublished,
-    event_of,
-)
+from airflow_hive_federation.progress.events import Event, RemoteChecked, TargetBehind, TargetUnpublished
 from airflow_hive_federation.progress.observers import Observer
+from airflow_hive_federation.progress.reading import event_of
 from airflow_hive_federation.progress.words import words
 
 

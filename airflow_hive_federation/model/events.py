@@ -18,19 +18,17 @@ import gzip
 import io
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.errors import EventCorruptError
 from airflow_hive_federation.model import bounded_json, thrift_json
+from airflow_hive_federation.model.kept_files import kept_files
 from airflow_hive_federation.model.partitions import partition_name
 
 GZIP_FORMAT = "gzip(json-2.0)"
 JSON_FORMAT = "json-0.2"
-#: Longest name of a kept file (``dfs.namenode.fs-limits.max-component-length``), and the length to which
-#: longer names are cut.
-_LONGEST_NAME, _CUT = 255, 254
 #: Bytes of an unpacked message, far above those of Hive: a few packed bytes may unpack to gigabytes.
 _LONGEST_MESSAGE = 1 << 28
 
@@ -288,25 +286,6 @@ def _unpacked(message: str) -> str:
     if len(unpacked) > _LONGEST_MESSAGE:
         raise ValueError(f"the message has more than {_LONGEST_MESSAGE} bytes")
     return unpacked.decode()
-
-
-def kept_files(encoded: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return pairs of an event's file and its path in the change manager's root, if that is enabled.
-
-    An event names a file as ``uri#checksum#cmroot#subdirectory`` (``ReplChangeManager.encodeFileUri``), and
-    separates several files of a transaction by ``]``. The name of the kept file is the file's name and its
-    checksum (``ReplChangeManager.getCMPath``).
-    """
-    kept = []
-    for text in encoded:
-        for file_uri in text.split("]"):
-            uri, checksum, root, *_ = (*file_uri.strip().split("#"), "", "", "")
-            if checksum and root:
-                name = f"{uri.rpartition('/')[2]}_{checksum}"
-                kept.append(
-                    (uri, f"{root.rstrip('/')}/{name if len(name) <= _LONGEST_NAME else name[:_CUT]}")
-                )
-    return tuple(kept)
 
 
 class _Heading:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.compaction.requests import CompactionCounts, CompactionResult
-    from airflow_hive_federation.compaction.worker import CompactionReport, MergeRunner
+    from airflow_hive_federation.compaction.worker import CompactionReport, CompactionWorker, MergeRunner
 
 
 class _CompactionOperator(LineageOperator, ResultOperator):
@@ -202,6 +202,7 @@ class CompactionWorkerOperator(_CompactionOperator):
         self.pool_name = pool_name
         self.batch_size = batch_size
         self.poll_s = poll_s
+        self._worker: CompactionWorker | None = None
 
     def perform(self, context: Context) -> CompactionCounts:
         from airflow_hive_federation.compaction.requests import CompactionCounts, revoke_dead_workers
@@ -211,7 +212,7 @@ class CompactionWorkerOperator(_CompactionOperator):
         with as_airflow_error():
             with hook.client() as client:
                 revoke_dead_workers(client)
-            worker = CompactionWorker(
+            worker = self._worker = CompactionWorker(
                 hook.settings,
                 self.merge_runner(hook),
                 pool_name=self.pool_name,
@@ -227,3 +228,9 @@ class CompactionWorkerOperator(_CompactionOperator):
             )
         self.note_lineage(hook, reports)
         return CompactionCounts.of(reports)
+
+    def on_kill(self) -> None:
+        """Take no further request from the queue, and stop the Spark job, which fails those in progress."""
+        if self._worker:
+            self._worker.stop()
+        super().on_kill()

@@ -143,8 +143,9 @@ _KINDS: dict[int, Callable[[_Parts], list[Field]]] = {
 
 
 def _bounds(parts: _Parts, low: int, high: int, key: Callable[[Any], Any], wire: int) -> list[Field]:
-    lows = [value for part in parts for value in _values(part, low)]
-    highs = [value for part in parts for value in _values(part, high)]
+    # A damaged file may have a number in the place of a text.
+    lows = [value for part in parts for field, kind, value in part if (field, kind) == (low, wire)]
+    highs = [value for part in parts for field, kind, value in part if (field, kind) == (high, wire)]
     if not len(lows) == len(highs) == len(parts) or not _comparable(
         [key(value) for value in (*lows, *highs)]
     ):

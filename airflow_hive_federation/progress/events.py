@@ -7,12 +7,14 @@ An event holds plain values, so that it passes from a Spark job or a task to ano
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from enum import Enum, StrEnum
-from typing import Any, ClassVar, get_origin, get_type_hints
+from enum import Enum
+from typing import Any, ClassVar
 
-_KIND = "kind"
+from airflow_hive_federation.progress.kinds import Activity, FileJob, Step
+
+#: The name of the class in the JSON of an event.
+KIND = "kind"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,52 +27,12 @@ class Event:
     interim: ClassVar[bool] = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return the class and the fields, from which :func:`event_of` makes the event again."""
+        """Return the class and the fields, from which :func:`.reading.event_of` makes the event again."""
         values = ((name, getattr(self, name)) for name in (field.name for field in fields(self)))
-        return {_KIND: type(self).__name__, **{name: _plain(value) for name, value in values}}
+        return {KIND: type(self).__name__, **{name: _plain(value) for name, value in values}}
 
 
 # -- steps and long work -------------------------------------------------------------------------------
-
-
-class Step(StrEnum):
-    """The steps of loads, failovers and take-overs: each may be killed before it begins, and repeated."""
-
-    RESERVE = "reserve"
-    SURVEY = "survey"
-    REPLACE = "replace"
-    REPLACE_PARTITIONS = "replace partitions"
-    COPY_PLAN = "copy_plan"
-    COPY = "copy"
-    PLACE = "place"
-    OPEN_TRANSACTIONS = "open transactions"
-    KEEP_SHAPE = "keep shape"
-    ALLOCATE = "allocate"
-    FUNCTIONS = "functions"
-    SEED = "seed"
-    SHAPE = "shape"
-    TABLE = "table"
-    CREATE = "create"
-    PARTITIONS = "partitions"
-    FOREIGN_KEYS = "foreign keys"
-    END_TRANSACTION = "end"
-    DROP_PARTITIONS = "drop partitions"
-    DROP = "drop"
-    CONSTRAIN = "constrain"
-    REMOVE_FILES = "remove files"
-    DESCRIBE = "describe"
-    SWEEP = "sweep"
-    DIGESTS = "digests"
-    PUBLISH = "publish"
-    END_LEASE = "end_lease"
-    CHECK = "check"
-    BASELINE = "baseline"
-    SOURCE_BECOMES_TARGET = "source becomes target"
-    TARGET_BECOMES_SOURCE = "target becomes source"
-    END_FAILOVER = "end failover"
-    END_LOAD = "end load"
-    ABORT = "abort"
-    LET_GO = "let go"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,14 +54,6 @@ class StepStarting(Event):
         return f"{self.step.value} {self.subject}".rstrip()
 
 
-class Activity(StrEnum):
-    """Work on many partitions."""
-
-    READ = "read"
-    CREATED = "created"
-    COMPARED = "compared"
-
-
 @dataclass(frozen=True, kw_only=True)
 class PartitionsCounted(Event):
     """Work on a table's partitions goes on.
@@ -113,13 +67,6 @@ class PartitionsCounted(Event):
     activity: Activity
     partitions: int
     seconds: float
-
-
-class FileJob(StrEnum):
-    """The Spark jobs that work on many files."""
-
-    COPY = "copy-files"
-    DIGEST = "digest-files"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -524,34 +471,7 @@ class RecordsIngested(Event):
         return self.committed / max(self.seconds, 1e-3)
 
 
-def event_classes() -> Mapping[str, type[Event]]:
-    """Return the classes of events by their names."""
-    return {kind.__name__: kind for kind in Event.__subclasses__()}
-
-
-def event_of(values: Any) -> Event:
-    """Return the event that :meth:`Event.to_json` wrote.
-
-    :raises ValueError: the values are those of no event.
-    """
-    given = dict(values) if isinstance(values, Mapping) else {}
-    kind = event_classes().get(str(given.pop(_KIND, "")))
-    if kind is None:
-        raise ValueError(f"{values!r} is no event of progress.")
-    hints = get_type_hints(kind)
-    try:
-        return kind(**{name: _value(hints[name], value) for name, value in given.items()})
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{values!r} lacks a field of {kind.__name__}, or has another.") from error
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
     return value.value if isinstance(value, Enum) else value
-
-
-def _value(hint: Any, value: Any) -> Any:
-    if get_origin(hint) is tuple:
-        return tuple(value)
-    return hint(value) if isinstance(hint, type) and issubclass(hint, Enum) else value

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 
-from airflow_hive_federation.progress.events import Event, event_of
+from airflow_hive_federation.progress.events import Event
 from airflow_hive_federation.progress.observers import RECORD_EVENT
+from airflow_hive_federation.progress.reading import event_of
 
 #: The text before the event in a line.
 _MARK = " HIVE_FEDERATION_EVENT "
@@ -22,11 +23,14 @@ class EventFormatter(logging.Formatter):
 
 
 def event_in(line: str) -> Event | None:
-    """Return the event of a line; ``None`` for a line without one, or with a damaged one."""
+    """Return the event of a line; ``None`` for a line without one, or with a damaged one.
+
+    Other programs print lines into the same output, so that no line may raise an error.
+    """
     _, mark, text = line.partition(_MARK)
     if not mark:
         return None
     try:
         return event_of(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

@@ -7,13 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-from airflow_hive_federation.progress.events import (
-    Activity,
-    Event,
-    PartitionsCounted,
-    Step,
-    StepStarting,
-)
+from airflow_hive_federation.progress.events import Event, PartitionsCounted, StepStarting
+from airflow_hive_federation.progress.kinds import Activity, Step
 from airflow_hive_federation.progress.words import words
 
 T = TypeVar("T")

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from functools import singledispatch
 
 from airflow_hive_federation.progress import events as ev
+from airflow_hive_federation.progress.kinds import Activity, FileJob
 
 #: The number of transactions that a line names.
 _NAMED = 20
 
 _ACTIVITIES = {
-    ev.Activity.READ: "read",
-    ev.Activity.CREATED: "created",
-    ev.Activity.COMPARED: "compared, and altered where they differ,",
+    Activity.READ: "read",
+    Activity.CREATED: "created",
+    Activity.COMPARED: "compared, and altered where they differ,",
 }
-_VERBS = {ev.FileJob.COPY: "copied", ev.FileJob.DIGEST: "compared"}
+_VERBS = {FileJob.COPY: "copied", FileJob.DIGEST: "compared"}
 
 
 @singledispatch

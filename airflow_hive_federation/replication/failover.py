@@ -39,9 +39,9 @@ from airflow_hive_federation.progress.events import (
     SourceIsReplica,
     SourceMarked,
     SourceWritable,
-    Step,
     TargetNotChecked,
 )
+from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.progress.words import words
 from airflow_hive_federation.replication.cycle import dump_next_increment

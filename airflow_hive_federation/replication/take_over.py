@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
 from airflow_hive_federation.errors import FailoverError, NoSuchObjectError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.progress.events import Step, TakenOver
+from airflow_hive_federation.progress.events import TakenOver
+from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.progress.words import words
 from airflow_hive_federation.replication.failover import SILENCE, FailoverResult, let_go

@@ -19,7 +19,8 @@ from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
-from airflow_hive_federation.progress.events import FileJob, FilesProcessed
+from airflow_hive_federation.progress.events import FilesProcessed
+from airflow_hive_federation.progress.kinds import FileJob
 from airflow_hive_federation.progress.observers import LOGGED
 from airflow_hive_federation.spark.balancing import balance
 from airflow_hive_federation.spark.failures import combined, error_to_json

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_hive_federation.progress.events import FileJob
+from airflow_hive_federation.progress.kinds import FileJob
 from airflow_hive_federation.spark.balancing import deal
 from airflow_hive_federation.spark.failures import combined
 from airflow_hive_federation.spark.groups import GroupTask, failures_of, new_run_id, run_groups

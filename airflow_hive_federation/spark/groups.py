@@ -24,7 +24,8 @@ from airflow_hive_federation.errors import (
     StorageFullError,
     StoragePermissionError,
 )
-from airflow_hive_federation.progress.events import FileJob, FilesProcessed
+from airflow_hive_federation.progress.events import FilesProcessed
+from airflow_hive_federation.progress.kinds import FileJob
 from airflow_hive_federation.progress.observers import LOGGED
 from airflow_hive_federation.spark.failures import error_from_json, error_to_json, from_spark
 from airflow_hive_federation.storage.bandwidth import TokenBucket

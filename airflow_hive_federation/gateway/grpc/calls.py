@@ -25,6 +25,7 @@ from airflow_hive_federation.gateway.handler import (
     Cancellation,
     Deadline,
     Handler,
+    Session,
     Status,
     refused,
     status_of,
@@ -217,7 +218,8 @@ class Calls:
 
     def _caller(self, evidence: Evidence) -> Caller:
         caller = self._authenticator.authenticate(evidence)
-        return replace(caller, cluster=evidence.metadata.get(CLUSTER_KEY, "").strip())
+        # A plug-in may return the same caller again, whose memory would pass from one client to another.
+        return replace(caller, cluster=evidence.metadata.get(CLUSTER_KEY, "").strip(), session=Session())
 
 
 class _Slot:

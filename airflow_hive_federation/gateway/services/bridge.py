@@ -57,7 +57,7 @@ class NotRepresentable(ValueError):  # noqa: N818 - internal signal, a status to
 
 
 class Bridge:
-    """Translates between descriptor kind of message of Hive's proto and descriptor kind of struct.
+    """Translates between one kind of message of Hive's proto and one kind of struct.
 
     :param described: the message's descriptor.
     :param spec: the struct's fields.

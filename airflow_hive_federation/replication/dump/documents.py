@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
-from airflow_hive_federation.progress.events import Activity
+from airflow_hive_federation.progress.kinds import Activity
 from airflow_hive_federation.progress.observers import Observer, counted
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import with_kept

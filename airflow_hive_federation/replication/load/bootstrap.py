@@ -28,7 +28,8 @@ from airflow_hive_federation.metastore.calls.partition_pages import page_size
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.progress.events import Activity, FileRemoved, Published, Step, TableCreated
+from airflow_hive_federation.progress.events import FileRemoved, Published, TableCreated
+from airflow_hive_federation.progress.kinds import Activity, Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps, counted
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind

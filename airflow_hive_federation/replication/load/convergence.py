@@ -19,7 +19,7 @@ from airflow_hive_federation.metastore.calls.partition_pages import page_size
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import is_side_parameter
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.progress.events import Activity
+from airflow_hive_federation.progress.kinds import Activity
 from airflow_hive_federation.progress.observers import Observer, counted, unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind

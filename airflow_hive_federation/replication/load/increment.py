@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.model.files import CopyItem, FileEntry
-from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied, Published, Step
+from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied, Published
+from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork

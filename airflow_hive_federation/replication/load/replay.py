@@ -36,7 +36,7 @@ from airflow_hive_federation.errors import (
     TargetChangedError,
 )
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.progress.events import Step
+from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import Steps
 from airflow_hive_federation.replication.dump.increment_plan import allocation_runs
 from airflow_hive_federation.replication.dump.merging import Merging

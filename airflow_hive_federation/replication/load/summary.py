@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.progress.events import Step
+from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import Steps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import FinishedLoad

@@ -27,12 +27,8 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.model.write_ids import ValidTxns
-from airflow_hive_federation.progress.events import (
-    Activity,
-    ComparedByDigests,
-    ReplicaCompared,
-    TableNotCompared,
-)
+from airflow_hive_federation.progress.events import ComparedByDigests, ReplicaCompared, TableNotCompared
+from airflow_hive_federation.progress.kinds import Activity
 from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.format.directory import DumpDirectory

@@ -83,3 +83,15 @@ def _limits_of_this_thread(spark: SparkSession) -> Iterator[None]:
     finally:
         for key in limits:
             context.setLocalProperty(key, None)  # type: ignore[arg-type]
+
+
+def cause_of(error: Exception) -> str:
+    """Return the cause of a failed job, without the stack trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # An exception of a Python worker carries its traceback.
+    if isinstance(error, Py4JJavaError):
+        # The text has py4j's message about its own call, then Java's message, then the stack trace.
+        end = next((place for place, line in enumerate(lines) if line.startswith("at ")), len(lines))
+        lines = [line.lstrip(": ") for line in lines[1:end]] or lines
+    messages = [f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") else lines[0]] if lines else []
+    return messages[0][:500] if messages else type(error).__name__

@@ -28,7 +28,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.tables.read.reader import ROW_ID_COLUMN, read_table
 from airflow_hive_federation.tables.spark_internals import time_zone
-from airflow_hive_federation.tables.write.batches import collect_from_workers
+from airflow_hive_federation.tables.write.batches import cause_of, collect_from_workers
 from airflow_hive_federation.tables.write.files import write_deletes, write_inserts
 from airflow_hive_federation.tables.write.fragments import (
     FRAGMENT_SCHEMA,
@@ -452,7 +452,7 @@ def _written(
         results = _results(rows, writing, statement, placed=placed)
     except (PySparkException, Py4JJavaError) as error:
         raise SparkJobError(
-            f"Writing to {layout.name} failed: {_cause(error)}",
+            f"Writing to {layout.name} failed: {cause_of(error)}",
             remedy="Nothing of it is visible. See Spark's log for the cause.",
         ) from error
     _check_refusals(layout, results)
@@ -491,14 +491,3 @@ def _check_refusals(layout: TableLayout, results: Sequence[Row]) -> None:
         if result.problem:
             kind = TransactionAbortedError if "(any more)" in result.problem else ConfigurationError
             raise kind(f"{layout.name}: {result.problem}.", remedy="Nothing was changed: read again.")
-
-
-def _cause(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # An exception of a Python worker carries its traceback.
-    if isinstance(error, Py4JJavaError):
-        # The text has py4j's message about its own call, then Java's message, then the stack trace.
-        end = next((place for place, line in enumerate(lines) if line.startswith("at ")), len(lines))
-        lines = [line.lstrip(": ") for line in lines[1:end]] or lines
-    messages = [f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") else lines[0]] if lines else []
-    return messages[0][:500] if messages else type(error).__name__

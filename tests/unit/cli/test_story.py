@@ -6,14 +6,13 @@ from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.progress.events import (
     BootstrapDumped,
     Event,
-    FileJob,
     FilesProcessed,
     Published,
-    Step,
     StepStarting,
     TableCreated,
     TableDumped,
 )
+from airflow_hive_federation.progress.kinds import FileJob, Step
 
 
 class Clock:

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from airflow_hive_federation.demo.local_airflow import DagTestLog
-from airflow_hive_federation.progress.events import Event, FileJob, FilesProcessed, TransactionsOpen
+from airflow_hive_federation.progress.events import Event, FilesProcessed, TransactionsOpen
+from airflow_hive_federation.progress.kinds import FileJob
 
 SENSOR = "airflow.task.operators.airflow_hive_federation.sensors.transactions.OpenTransactionsDrainSensor"
 HOOK = "airflow.task.hooks.airflow_hive_federation.hooks.pipeline_submit.PipelineSubmitHook"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,18 +15,14 @@ import pytest
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError, MetastoreServerError
 from airflow_hive_federation.gateway.config import config_of
-from airflow_hive_federation.gateway.names import catalogs, with_catalogs
+from airflow_hive_federation.gateway.handler import Caller
 from airflow_hive_federation.gateway.services import layout
 from airflow_hive_federation.gateway.serving import Serving, start
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
-from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.grpc_wire import CLUSTER_KEY
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.idl.service import METHODS
-from airflow_hive_federation.metastore.protocol import encode
-from airflow_hive_federation.metastore.struct import Struct
-from airflow_hive_federation.metastore.wire import from_bytes
+from airflow_hive_federation.metastore.struct import Fault
 from tests.support.copied_table import COPY, PRIMARY, partition, table
 from tests.support.foreign_clients import HIVES, Client
 from tests.support.gateways import Clients, Peers, RawClient
@@ -35,13 +31,19 @@ from tests.support.metastore_peers import Thrift
 
 @dataclass
 class Metastore:
-    """A metastore of Hive 4 with the catalogs ``hive`` and ``spark``; it keeps the arguments of each call."""
+    """A metastore of Hive 4 with the catalogs ``hive`` and ``spark``; it keeps the arguments of each call.
+
+    :param faults: per catalog, the error of each request of a table there.
+    """
 
     catalogs: list[str] = field(default_factory=lambda: ["hive", "spark"])
     calls: list[tuple[str, Any]] = field(default_factory=list)
+    faults: dict[str | None, Fault] = field(default_factory=dict)
 
     def __call__(self, method: str, args: Any) -> Any:
         self.calls.append((method, args))
+        if method == "get_table_req" and args.req.catName in self.faults:
+            raise self.faults[args.req.catName]
         return {
             "get_catalogs": lambda: types.GetCatalogsResponse(names=self.catalogs),
             "get_catalog": lambda: types.GetCatalogResponse(catalog=types.Catalog(name="hive")),
@@ -225,6 +227,25 @@ def test_partitions_that_share_a_description_are_shown(raw: RawClient) -> None:
     ]
 
 
+class SameCaller:
+    """A plug-in that returns the same caller to each call."""
+
+    def __init__(self, _properties: Any) -> None:
+        self._caller = Caller(user="ada", authentication="token", front="grpc")
+
+    def authenticate(self, _evidence: Any) -> Caller:
+        return self._caller
+
+
+def test_calls_over_grpc_remember_no_cluster(serve: Serve, client: Clients) -> None:
+    serving = serve(grpc={"port": 0, "authentication_class": f"{__name__}.{SameCaller.__name__}"})
+    uri = serving.fronts[1].uri
+    assert location(client(uri, catalog="C2").get_table("d", "t")) == COPY
+    request = types.GetPartitionsByNamesRequest(db_name="d", tbl_name="t", names=["p=a"])
+    (part,) = client(uri).call("get_partitions_by_names_req", request).partitions
+    assert location(part) == f"{PRIMARY}/p=a"
+
+
 def test_metadata_names_a_cluster_in_every_encoding(serving: Serving, client: Clients) -> None:
     for cluster, place in (("C2", COPY), ("c1", PRIMARY), (None, PRIMARY)):
         ours = over_grpc(client, serving, cluster)
@@ -401,10 +422,13 @@ def test_tables_are_written_by_the_name_of_their_primary(raw: RawClient, metasto
         answer = raw.ask("alter_table", dbname=f"@{spelling}#d", tbl_name="t", new_tbl=table())
         assert [fault.message.partition(".")[2] for fault in answer.values()] == reasons
     assert metastore.arguments("alter_table").dbname == "@hive#d"
-    # Read by the name, and written without it.
+    # Read by the name, and written without it, or by that of the primary's cluster.
     shown.catName = None
-    (fault,) = raw.ask("alter_table", dbname="d", tbl_name="t", new_tbl=shown).values()
-    assert f"{COPY} would become the primary location of d.t" in fault.message
+    metastore.calls.clear()
+    for database in ("d", "@C1#d"):
+        (fault,) = raw.ask("alter_table", dbname=database, tbl_name="t", new_tbl=shown).values()
+        assert f"{COPY} would become the primary location of d.t" in fault.message
+    assert "alter_table" not in dict(metastore.calls)
     made = types.Table(catName="C2", dbName="d", tableName="new", sd=types.StorageDescriptor())
     assert raw.ask("create_table", tbl=made) == {}
     created = metastore.arguments("create_table").tbl
@@ -416,6 +440,29 @@ def test_tables_are_written_by_the_name_of_their_primary(raw: RawClient, metasto
     created = metastore.arguments("create_table").tbl
     assert created.sd.location is None
     assert read_metadata(created.parameters, "new").primary == "C2"
+
+
+def test_views_look_into_all_catalogs(serve: Serve, stack: ExitStack, metastore: Metastore) -> None:
+    raw = connected(serve(cluster={"name": "C2"}), stack)
+    unknown = types.NoSuchObjectException(message="There is no such table.")
+    metastore.faults = {None: unknown, "hive": unknown}
+    request = types.AlterTableRequest(
+        dbName="d", tableName="t", table=types.Table(catName="Spark", dbName="d", tableName="t")
+    )
+    drop = {"dbname": "@spark#d", "name": "t", "deleteData": True}
+    for method, arguments in (("drop_table", drop), ("alter_table_req", {"req": request})):
+        (fault,) = raw.ask(method, **arguments).values()
+        assert "d.t is written in its primary cluster, C1, and not in C2" in fault.message
+        assert method not in dict(metastore.calls)
+    # Neither catalog has the table.
+    metastore.faults["spark"] = unknown
+    assert raw.ask("drop_table", **drop) == {}
+    assert metastore.arguments("drop_table").dbname == "@spark#d"
+    metastore.calls.clear()
+    metastore.faults["spark"] = types.MetaException(message="The database does not answer.")
+    (fault,) = raw.ask("drop_table", **drop).values()
+    assert "the metastore does not answer which cluster d.t belongs to" in fault.message
+    assert "drop_table" not in dict(metastore.calls)
 
 
 def test_a_side_car_names_a_cluster_for_its_clients(
@@ -451,39 +498,3 @@ def test_other_gateways_refuse_the_name(serve: Serve, client: Clients) -> None:
     with pytest.raises(MetastoreServerError, match="There is no cluster 'C2': this gateway has no registry"):
         over_grpc(client, of_none, "C2").get_table("d", "t")
     assert location(over_grpc(client, of_none, None).get_table("d", "t")) == PRIMARY
-
-
-# -- names in messages -------------------------------------------------------------------------------------
-
-
-def structs() -> Iterator[type[Struct]]:
-    yield from (kind for kind in vars(types).values() if isinstance(kind, type) and issubclass(kind, Struct))
-    yield from (message_types(method)[0] for method in METHODS)
-
-
-def test_every_field_of_a_catalog_is_known() -> None:
-    others = {"CreateCatalogRequest", "GetCatalogResponse", "create_catalog_args"}
-    for kind in structs():
-        for number, (ttype, name, *_) in kind.thrift_spec.items():
-            if ttype != 11 or kind.__name__ in others:
-                continue
-            if name.lower() in {"catname", "cat_name", "catalog", "catalogname"}:
-                message = encode(kind(**{name: "C2"}))
-                (catalog,) = catalogs(message, 0, kind)
-                again: Any = from_bytes(kind, with_catalogs(message, [(catalog, "hive")]))
-                assert getattr(again, name) == "hive", (kind, number)
-
-
-def test_catalogs_are_written_in_their_form() -> None:
-    request = types.CreationMetadata(catName="C2", dbName="@C2#d", tblName="t", tablesUsed=["C2.d.t", "d.u"])
-    message = encode(request)
-    names = catalogs(message, 0, types.CreationMetadata)
-    assert sorted(name.text.value for name in names) == ["@C2#d", "C2", "C2.d.t"]
-    again: Any = from_bytes(
-        types.CreationMetadata, with_catalogs(message, [(name, "hive") for name in names])
-    )
-    assert again == types.CreationMetadata(
-        catName="hive", dbName="@hive#d", tblName="t", tablesUsed=["hive.d.t", "d.u"]
-    )
-    # Hive refuses a name without its mark; with one, it would be every database.
-    assert catalogs(encode(types.Table(dbName="@C2", tableName="t")), 0, types.Table) == []

@@ -70,6 +70,15 @@ def test_a_part_without_bounds_leaves_them_out(order: int) -> None:
     assert [field[0] for field in merged(_STRINGS, *[first, other][::order]) or ()] == [3]
 
 
+def test_bounds_of_another_wire_type_are_left_out() -> None:
+    number: list[tuple[int, int, Any]] = [(1, VARINT, 2**62), (2, VARINT, 2**62), (3, VARINT, zigzag(4))]
+    damaged = column(2, _STRINGS, *number)
+    assert [field[0] for field in merged(_STRINGS, damaged, damaged) or ()] == [3]
+    assert [
+        field[0] for field in merged(_STRINGS, damaged, column(2, _STRINGS, *texts(b"a", b"b"))) or ()
+    ] == [3]
+
+
 def test_also_step_by_step() -> None:
     nan = column(2, _DOUBLES, *doubles(float("nan"), float("nan"), float("nan")))
     known = column(2, _DOUBLES, *doubles(7, 9, 16))

@@ -10,15 +10,14 @@ import pytest
 from airflow_hive_federation.errors import CycleLostError
 from airflow_hive_federation.hooks.progress import LOG_EVENTS_VARIABLE, task_observer
 from airflow_hive_federation.progress.events import (
-    Activity,
     Event,
     PartitionsCounted,
     Published,
-    Step,
     StepStarting,
     TablesProcessed,
     TransactionsAborted,
 )
+from airflow_hive_federation.progress.kinds import Activity, Step
 from airflow_hive_federation.progress.lines import EventFormatter, event_in
 from airflow_hive_federation.progress.observers import (
     LOGGED,
@@ -104,6 +103,8 @@ def test_an_event_passes_through_a_line_of_a_process() -> None:
     assert event_in("words") is None
     assert event_in(line[:-3]) is None
     assert event_in(line.replace("Published", "Unknown")) is None
+    assert event_in(line.replace(": 7", ': "7"')) is None
+    assert event_in(line.partition("{")[0] + "[" * 100_000) is None
 
 
 class FieldsLog:

@@ -11,7 +11,8 @@ import pytest
 
 from airflow_hive_federation.errors import CycleLostError
 from airflow_hive_federation.model.files import CopyItem
-from airflow_hive_federation.progress.events import Event, Step
+from airflow_hive_federation.progress.events import Event
+from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind

@@ -1,0 +1,42 @@
+"""The loop of a compaction worker, without a metastore, and its end by a signal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+#: Each line of Python's threading that the main thread reaches while the worker waits gets a signal.
+WHENEVER = """
+import signal, sys, threading
+from airflow_hive_federation.compaction.worker import CompactionWorker
+from airflow_hive_federation.metastore import MetastoreSettings
+
+def trace(frame, event, _):
+    if frame.f_code.co_filename == threading.__file__:
+        signal.raise_signal(signal.SIGTERM)
+    return trace
+
+class Idle(CompactionWorker):
+    def _warn_of_the_cleaner(self):
+        pass
+
+    def serve_next(self, count=1):
+        return []
+
+worker = Idle(MetastoreSettings(uris=["thrift://127.0.0.1:1"]), lambda merges: [])
+signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+timer = threading.Timer(0.2, worker.stop)
+timer.start()
+sys.settrace(trace)
+reports = worker.serve(poll_s=3600.0)
+sys.settrace(None)
+timer.join()
+print(reports, worker.serve(poll_s=3600.0))
+"""
+
+
+def test_a_signal_may_stop_the_worker_at_any_moment_of_its_wait() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", WHENEVER], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert run.stdout == "[] []\n"
