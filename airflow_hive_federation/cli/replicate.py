@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.replication.dump.drain import DrainStart
     from airflow_hive_federation.replication.failover import FailoverReport, FailoverResult, SourceState
-    from airflow_hive_federation.replication.load.bootstrap import LoadSummary
+    from airflow_hive_federation.replication.load.summary import LoadSummary
     from airflow_hive_federation.replication.repair import RepairReport
-    from airflow_hive_federation.replication.verify.verify import VerificationReport
+    from airflow_hive_federation.replication.verify.report import VerificationReport
 
 #: Connections per metastore, because tables are dumped and created side by side.
 _CONNECTIONS = 8

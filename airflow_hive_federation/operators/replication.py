@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from airflow_hive_federation.replication.dump.bootstrap import DumpSummary
     from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
-    from airflow_hive_federation.replication.load.bootstrap import LoadSummary
+    from airflow_hive_federation.replication.load.summary import LoadSummary
     from airflow_hive_federation.replication.repair import RepairResult
-    from airflow_hive_federation.replication.verify.verify import VerificationResult
+    from airflow_hive_federation.replication.verify.report import VerificationResult
 
 #: The number of tables dumped side by side, over a connection each.
 _DUMP_CONNECTIONS = 8

@@ -13,8 +13,9 @@ from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import RepairPlan
-from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, load_bootstrap
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import refuse_changed
 from airflow_hive_federation.replication.replica import markers

@@ -18,16 +18,12 @@ from airflow_hive_federation.progress.events import RepairStarting
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.dump.repair_plan import repair_plan_of
-from airflow_hive_federation.replication.load.bootstrap import CopyRunner
+from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.differences import RETAINED, Difference
 from airflow_hive_federation.replication.replica.position import loaded_dump
-from airflow_hive_federation.replication.verify.verify import (
-    VerificationReport,
-    VerificationResult,
-    VerifyRunner,
-    verify_replica,
-)
+from airflow_hive_federation.replication.verify.report import VerificationReport, VerificationResult
+from airflow_hive_federation.replication.verify.verify import VerifyRunner, verify_replica
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastorePool

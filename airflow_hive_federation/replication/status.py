@@ -27,7 +27,7 @@ from airflow_hive_federation.model.events import (
     read_event,
 )
 from airflow_hive_federation.replication.cycle_plan import CyclePlan, plan_cycle
-from airflow_hive_federation.replication.dump.increment_plan import check_source
+from airflow_hive_federation.replication.dump.event_fold import check_source
 from airflow_hive_federation.replication.metadata.table_names import named_event
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers

@@ -14,10 +14,11 @@ from airflow_hive_federation.metastore import MetastorePool
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published, load_dump, load_idle
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.load.bootstrap import LoadSummary
+from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.table_index import changed_tables
-from airflow_hive_federation.replication.verify.verify import VerificationReport, verify_replica
+from airflow_hive_federation.replication.verify.report import VerificationReport
+from airflow_hive_federation.replication.verify.verify import verify_replica
 from airflow_hive_federation.spark.job import run_job
 from tests.support.incrementing import run_copy
 

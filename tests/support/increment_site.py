@@ -12,7 +12,7 @@ from airflow_hive_federation.replication.cycle import dump_next_increment, load_
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
-from airflow_hive_federation.replication.load.bootstrap import CopyRunner
+from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from tests.support.incrementing import run_copy
 from tests.support.kills import pool

@@ -17,8 +17,9 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
-from airflow_hive_federation.replication.load.bootstrap import LoadSummary, load_bootstrap
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.position import read_position
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets

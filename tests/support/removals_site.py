@@ -23,7 +23,8 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.status import read_status
-from airflow_hive_federation.replication.verify.verify import VerificationReport, verify_replica
+from airflow_hive_federation.replication.verify.report import VerificationReport
+from airflow_hive_federation.replication.verify.verify import verify_replica
 from tests.support.incrementing import run_copy
 from tests.support.kills import pool
 from tests.support.small_source import connected

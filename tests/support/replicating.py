@@ -12,9 +12,11 @@ from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
 from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import DumpSummary, dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
-from airflow_hive_federation.replication.load.bootstrap import LoadSummary, load_bootstrap
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.verify.verify import VerificationReport, verify_replica
+from airflow_hive_federation.replication.verify.report import VerificationReport
+from airflow_hive_federation.replication.verify.verify import verify_replica
 from airflow_hive_federation.spark.job import run_job
 
 if TYPE_CHECKING:

@@ -16,22 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
-from airflow_hive_federation.progress.events import BootstrapDumped, TableDumped, TableLeftOut, TableVanished
-from airflow_hive_federation.progress.kinds import Activity
-from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
-from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
-from airflow_hive_federation.replication.dump.change_manager import kept_for_bootstrap, with_kept
-from airflow_hive_federation.replication.dump.contents import cut_below_open, visible_files
+from airflow_hive_federation.progress.events import (
+    BootstrapDumped,
+    TableDumped,
+    TableLeftOut,
+    TableVanished,
+)
+from airflow_hive_federation.progress.observers import LOGGED, Observer
+from airflow_hive_federation.replication.dump.change_manager import kept_for_bootstrap
+from airflow_hive_federation.replication.dump.contents import cut_below_open
+from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.drain import DrainStart
 from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.removals import refuse_missing
-from airflow_hive_federation.replication.dump.source_directories import Sightings, new_directories_missing
+from airflow_hive_federation.replication.dump.source_directories import new_directories_missing
 from airflow_hive_federation.replication.dump.source_history import note_event
 from airflow_hive_federation.replication.dump.tables import (
     Unsettled,
-    has_totals,
-    write_files,
-    write_partitions,
 )
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
@@ -40,9 +41,8 @@ from airflow_hive_federation.replication.format.manifest import Manifest, TableE
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.metadata import external_tables, statistics
 from airflow_hive_federation.replication.metadata.definitions import table_kind
-from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
+from airflow_hive_federation.replication.metadata.directories import check_external
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
-from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
 from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -182,6 +182,7 @@ class _Dump:
         self._policy = policy
         self._database = policy.source_database
         self._directory = directory
+        self._documents = Documents(directory, policy, observer)
         self._observer = observer
         self._kept: Mapping[str, str] = {}
 
@@ -191,10 +192,7 @@ class _Dump:
         :return: the entries of the tables, and for each of the others the reason for which it is left out.
         """
         with self._pool.client() as client:
-            self._directory.write_database(client.get_database(self._database))
-            functions = list(client.get_functions(self._database))
-            check_functions(self._policy.sources, functions)
-            self._directory.write_functions(functions)
+            self._documents.write_database(client)
             tables, skipped = self._tables(client)
             client.keep_history(
                 self._lease,
@@ -218,7 +216,7 @@ class _Dump:
         external = [entry for table in dumped for entry in table.external]
         if self._policy.external_base:
             check_external(self._policy, external)
-        self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
+        self._documents.write_external(external)
         return [table.entry for table in dumped], skipped
 
     def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
@@ -234,43 +232,27 @@ class _Dump:
     ) -> _DumpedTable | None:
         name = named.tableName
         kind = table_kind(named)
-        text = write_ids.text() if write_ids else None
         try:
             with self._pool.client() as client:
-                table = at_its_data(
-                    client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
-                )
+                table = self._documents.read_table(client, name, write_ids)
                 constraints = client.get_table_constraints(self._database, name)
                 partitioned = table.partitionKeys and kind.has_files
                 unsettled = Unsettled(write_ids)
                 partitions = statistics.iter_partitions(client, table) if partitioned else ()
-                places = write_partitions(
-                    self._directory,
-                    table,
-                    counted(partitions, f"{self._database}.{name}", Activity.READ, self._observer),
-                    unsettled,
-                )
+                places = self._documents.write_partitions(table, partitions, unsettled)
         except NoSuchObjectError:
             # Its drop is an event that the increments read.
             self._observer(TableVanished(table=f"{self._database}.{name}"))
             return None
-        if kind is not TableKind.EXTERNAL:
-            check_partitions(name, places)
-        options, sources = self._policy.storage_options, self._policy.sources
-        check_places(sources, self._database, table, places)
-        sightings = Sightings(places)
-        files = visible_files(table, places, write_ids, transactions, options=options, sightings=sightings)
-        files = sources.watch(files, f"a file of table {self._database}.{name}")
-        kept_apart = has_totals(table, places, transactional=kind.transactional)
-        totals = write_files(
-            self._directory,
-            name,
-            with_kept(files, self._kept),
+        totals, sightings = self._documents.write_files(
+            table,
+            kind,
+            places,
+            write_ids=write_ids,
+            transactions=transactions,
+            kept=self._kept,
             unsettled=unsettled,
-            names=places.names() if kept_apart else None,
         )
-        if kept_apart:
-            self._directory.write_totals(name, totals.partitions)
         self._directory.write_table(
             TableDocument(
                 table=table,
@@ -299,6 +281,10 @@ class _Dump:
                 size_bytes=totals.size_bytes,
                 unsettled=unsettled.names,
             ),
-            missing=new_directories_missing(sightings.bare(options), kind) if kind.has_files else [],
+            missing=(
+                new_directories_missing(sightings.bare(self._policy.storage_options), kind)
+                if kind.has_files
+                else []
+            ),
             external=external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         )

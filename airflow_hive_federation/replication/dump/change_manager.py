@@ -15,7 +15,7 @@ from airflow_hive_federation.errors import InvalidOperationError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import TxnEnded, WriteIdsAllocated, read_event
 from airflow_hive_federation.model.kept_files import kept_files
-from airflow_hive_federation.replication.dump.increment_plan import EventFold
+from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.storage.filesystem import canonical

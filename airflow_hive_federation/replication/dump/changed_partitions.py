@@ -17,7 +17,8 @@ from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump.allowed_sources import check_places
 from airflow_hive_federation.replication.dump.change_manager import with_kept
 from airflow_hive_federation.replication.dump.contents import visible_files
-from airflow_hive_federation.replication.dump.increment_plan import EventFold, TablePlan
+from airflow_hive_federation.replication.dump.event_fold import EventFold
+from airflow_hive_federation.replication.dump.increment_plan import TablePlan
 from airflow_hive_federation.replication.dump.removals import Losses
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.tables import Unsettled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import chain
 
-from airflow_hive_federation.replication.dump.increment_plan import EventFold
+from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.dump.merging import Merging, leaders
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.tables import EndedTransaction

@@ -9,7 +9,7 @@
         …                as a bootstrap's dump, for the tables concerned only
 
 All tables are dumped at one moment, as in a bootstrap: a list of the source's transactions, and the events up
-to it (see :func:`~.increment_plan.events_at`). Unlike in a bootstrap, a table is not cut below its lowest
+to it (see :func:`~.event_fold.events_at`). Unlike in a bootstrap, a table is not cut below its lowest
 open write id: the target gets open write ids as open ones. A transaction that ends later belongs to a later
 cycle.
 
@@ -18,8 +18,7 @@ A table without an event costs only its name: the dump repeats nothing else that
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -27,41 +26,23 @@ from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import NoSuchObjectError
-from airflow_hive_federation.model.events import Event, TableEvent, read_event
-from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.progress.events import (
     IncrementDumped,
     NothingChanged,
     TableDumped,
-    TableLeftOut,
     TableVanished,
 )
-from airflow_hive_federation.progress.kinds import Activity
-from airflow_hive_federation.progress.observers import LOGGED, Observer, counted
-from airflow_hive_federation.replication.dump import external_changes
-from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
-from airflow_hive_federation.replication.dump.begun_tables import BegunTables
-from airflow_hive_federation.replication.dump.change_manager import kept_by_source, with_kept
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.dump.changed_partitions import (
     ChangedPartitions,
     PartitionReader,
     begun_partitions,
 )
-from airflow_hive_federation.replication.dump.contents import visible_files
+from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.ends import ends_of
-from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
-from airflow_hive_federation.replication.dump.increment_plan import (
-    EventFold,
-    EventReading,
-    TablePlan,
-    check_source,
-    fold,
-    lost_ends,
-    plan_table,
-)
+from airflow_hive_federation.replication.dump.increment_plan import TablePlan, lost_ends
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary, summary_of
-from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
 from airflow_hive_federation.replication.dump.removals import (
     Losses,
@@ -70,15 +51,11 @@ from airflow_hive_federation.replication.dump.removals import (
     partitions_before,
     settle,
 )
-from airflow_hive_federation.replication.dump.source_directories import Sightings
-from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
+from airflow_hive_federation.replication.dump.source_moment import SourceMoment
 from airflow_hive_federation.replication.dump.tables import (
     Unsettled,
-    has_totals,
-    write_files,
-    write_partitions,
 )
-from airflow_hive_federation.replication.dump.unreadable_events import described, warn_of_unreadable
+from airflow_hive_federation.replication.dump.unreadable_events import described
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.files import DataLocation
@@ -86,25 +63,19 @@ from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
 from airflow_hive_federation.replication.format.manifest import (
     Manifest,
     RepairPlan,
-    SourceEvent,
     TableChanges,
     TableEntry,
 )
 from airflow_hive_federation.replication.format.tables import EndedTransaction, TableDocument
 from airflow_hive_federation.replication.metadata import external_tables
-from airflow_hive_federation.replication.metadata.database_properties import database_claims
 from airflow_hive_federation.replication.metadata.definitions import table_kind
-from airflow_hive_federation.replication.metadata.directories import check_external, check_partitions
+from airflow_hive_federation.replication.metadata.directories import check_external
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
-from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
-from airflow_hive_federation.replication.metadata.table_names import asked_for, named_event, named_source
-from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
+from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
 from airflow_hive_federation.replication.replica.position import TargetPosition
-from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.transactions.lease import end_lease, lease_of_a_dump
 
 if TYPE_CHECKING:
@@ -146,7 +117,7 @@ def dump_increment(
     ):
         lease = held_lease.txn_id
         with pool.client() as client:
-            moment = _Moment.read(
+            moment = SourceMoment.read(
                 client, policy, position, lease=lease, mend=mend or RepairPlan(), spool=spool
             )
         folded = moment.folded
@@ -198,7 +169,7 @@ def dump_increment(
     return summary
 
 
-def _idle_summary(moment: _Moment, position: TargetPosition) -> IncrementSummary:
+def _idle_summary(moment: SourceMoment, position: TargetPosition) -> IncrementSummary:
     return IncrementSummary(
         dump=position.dump,
         from_id=moment.folded.from_id,
@@ -214,157 +185,6 @@ def _idle_summary(moment: _Moment, position: TargetPosition) -> IncrementSummary
         skipped=asked_for(moment.skipped),
         retained=sorted(moment.absent.kept),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Moment:
-    """The state of the source at the cycle's moment."""
-
-    transactions: ValidTxns
-    folded: EventFold
-    events: int
-    tables: Sequence[Any]
-    plans: Mapping[str, TablePlan]
-    skipped: Mapping[str, str]
-    absent: AbsentTables
-    homes: TableIndex
-    open_before: Mapping[int, Mapping[str, int]]
-    mend: RepairPlan
-    last_event: SourceEvent | None
-    adopted: tuple[str, ...]
-    kept: Mapping[str, str]
-
-    def report(self, policy: ReplicationPolicy, observer: Observer) -> None:
-        """Report the tables that the policy selects but that are not replicated."""
-        for name, why in sorted(asked_for(self.skipped).items()):
-            observer(
-                TableLeftOut(
-                    table=f"{policy.source_database}.{name}",
-                    reason=why,
-                    replica_stays=name in self.absent.kept,
-                )
-            )
-
-    def idle(self) -> bool:
-        """Return whether the target would not change, except for its last event."""
-        folded = self.folded
-        return not (
-            folded.ends
-            or self.mend
-            or folded.lost
-            or folded.database_changed
-            or folded.functions_changed
-            or dict(folded.open_writes) != dict(self.open_before)
-            or self.absent.dropped
-            or self.absent.kept.keys() != self.homes.retained
-            or asked_for(self.skipped) != self.homes.skipped
-            or any(plan.work is not TableWork.NOTHING for plan in self.plans.values())
-        )
-
-    @classmethod
-    def read(
-        cls,
-        client: MetastoreClient,
-        policy: ReplicationPolicy,
-        position: TargetPosition,
-        *,
-        lease: int,
-        mend: RepairPlan,
-        spool: IO[str],
-    ) -> _Moment:
-        last = DumpDirectory(position.dump, policy.storage_options)
-        previous = last.manifest()
-        homes, changes = TableIndex(last), policy_changes(previous.policy, policy)
-        database, from_id = policy.source_database, position.last_id
-        client.keep_history(lease, [f"{database}.{table}" for table in client.list_tables(database)])
-        transactions = valid_transactions(client.get_open_txns())
-        source_id = client.get_current_notification_event_id()
-        check_source(from_id, source_id)
-        check_history(client, previous.last_event)
-        events = (
-            named_event(policy, read_event(raw))
-            for raw in client.iter_notification_events(from_id, up_to=source_id)
-        )
-        reading = EventReading(events, from_id, transactions, lambda event: spool.write(_event_line(event)))
-        open_before = previous.open_writes
-        folded = fold(
-            reading,
-            database,
-            source_id=source_id,
-            open_writes=open_before,
-            transactions=transactions,
-            lost_before=previous.lost,
-        )
-        warn_of_unreadable(folded.unreadable, database, folded.doubtful)
-        # This call fails if the database is gone, which would otherwise look like one without tables.
-        properties = database_claims(client.get_database(database))
-        before = database_claims(last.database())
-        folded = replace(
-            folded,
-            functions_changed=folded.functions_changed or changes.functions_root,
-            # A source that is itself a replica is altered by each of its own cycles.
-            database_changed=folded.database_changed and properties != before,
-        )
-        source_tables: list[Any] = list(client.get_tables(database, client.list_tables(database)))
-        skipped = left_out(policy, source_tables)
-        tables = [wire_table for wire_table in source_tables if wire_table.tableName not in skipped]
-        absent = judge_tables(
-            position.tables,
-            replicated={wire_table.tableName for wire_table in tables},
-            skipped=skipped,
-            policy=policy,
-            evidence=folded.evidence,
-            # This policy has not made the tables that no dump describes; a repair is about to remove them.
-            unwanted=changes.renamed | (mend.tables - set(homes)),
-        )
-        settle(client, policy, Unexplained(tables=absent.unexplained), folded.to_id)
-        write_ids = readable_write_ids(client, tables, transactions)
-        begun = BegunTables(policy, position, homes, previous.event_id)
-
-        def another(table: Any) -> bool:
-            """Return whether a table replaced the one dumped under its name without an event."""
-            name = table.tableName
-            return folded.is_doubtful(name) and name in homes and is_another(table, homes.of(name))
-
-        def silent_change(table: Any) -> bool:
-            """Return whether an external table has changed without an event."""
-            name = table.tableName
-            if table_kind(table) is not TableKind.EXTERNAL or name not in homes:
-                return False
-            return changes.external_base or external_changes.files_changed(
-                homes.of(name), name, policy.storage_options
-            )
-
-        return cls(
-            transactions=transactions,
-            folded=folded,
-            events=reading.count,
-            tables=tables,
-            plans={
-                wire_table.tableName: plan_table(
-                    wire_table.tableName,
-                    write_ids.get(wire_table.tableName),
-                    position.tables.get(wire_table.tableName),
-                    folded,
-                    # Foreign keys of other tables refer to renamed ones.
-                    always=bool(changes.renamed)
-                    or wire_table.tableName in mend.tables
-                    or wire_table.tableName in begun
-                    or silent_change(wire_table),
-                    replace=wire_table.tableName in mend.replaced | changes.renamed | homes.retained
-                    or another(wire_table),
-                )
-                for wire_table in tables
-            },
-            skipped=skipped,
-            absent=replace(absent, dropped=absent.dropped | absent.unexplained),
-            homes=homes,
-            open_before=open_before,
-            mend=mend,
-            last_event=note_event(client, folded.to_id) or previous.last_event,
-            adopted=previous.adopted,
-            kept=kept_by_source(client, database, folded),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -398,7 +218,7 @@ class _Dump:
         policy: ReplicationPolicy,
         position: TargetPosition,
         *,
-        moment: _Moment,
+        moment: SourceMoment,
         events: IO[str],
         directory: DumpDirectory,
         observer: Observer,
@@ -410,6 +230,7 @@ class _Dump:
         self._moment = moment
         self._events = events
         self._directory = directory
+        self._documents = Documents(directory, policy, observer)
         self._observer = observer
         self._reader = PartitionReader(
             policy=policy,
@@ -424,17 +245,14 @@ class _Dump:
         self._events.seek(0)
         self._directory.write_text("events.jsonl", self._events)
         with self._pool.client() as client:
-            self._directory.write_database(client.get_database(self._database))
-            functions = list(client.get_functions(self._database))
-            check_functions(self._policy.sources, functions)
-            self._directory.write_functions(functions)
+            functions = self._documents.write_database(client)
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
             jobs = [workers.submit(self._table, table) for table in moment.tables]
             dumped = [table for job in jobs if (table := job.result())]
         tables = [table.entry for table in dumped]
         external = [entry for table in dumped for entry in table.external]
         self._check_external(tables, external)
-        self._directory.write_text(external_tables.FILE_NAME, external_tables.to_text(external))
+        self._documents.write_external(external)
         names = {entry.name for entry in tables}
         vanished = {
             wire_table.tableName
@@ -486,11 +304,8 @@ class _Dump:
             return None
 
     def _write_table(self, name: str, plan: TablePlan) -> _DumpedTable:
-        text = plan.write_ids.text() if plan.write_ids else None
         with self._pool.client() as client:
-            table = at_its_data(
-                client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
-            )
+            table = self._documents.read_table(client, name, plan.write_ids)
             kind = table_kind(table)
             constraints = client.get_table_constraints(self._database, name)
             home = self._home(name, plan)
@@ -564,38 +379,18 @@ class _Dump:
             else ()
         )
         unsettled = Unsettled(plan.write_ids)
-        places = write_partitions(
-            self._directory,
+        places = self._documents.write_partitions(table, partitions, unsettled)
+        totals, sightings = self._documents.write_files(
             table,
-            counted(partitions, f"{self._database}.{name}", Activity.READ, self._observer),
-            unsettled,
-        )
-        if kind is not TableKind.EXTERNAL:
-            check_partitions(name, places)
-        options, sources = self._policy.storage_options, self._policy.sources
-        check_places(sources, self._database, table, places)
-        sightings = Sightings(places)
-        files = visible_files(
-            table,
+            kind,
             places,
-            plan.write_ids,
-            self._moment.transactions,
-            options=options,
-            sightings=sightings,
-        )
-        files = sources.watch(files, f"a file of table {self._database}.{name}")
-        kept_apart = has_totals(table, places, transactional=kind.transactional)
-        totals = write_files(
-            self._directory,
-            name,
-            with_kept(files, self._moment.kept),
+            write_ids=plan.write_ids,
+            transactions=self._moment.transactions,
+            kept=self._moment.kept,
             unsettled=unsettled,
-            names=places.names() if kept_apart else None,
         )
-        if kept_apart:
-            self._directory.write_totals(name, totals.partitions)
         before, evidence = partitions_before(home, name), self._moment.folded.evidence
-        bare = sightings.bare(options) if kind.has_files else []
+        bare = sightings.bare(self._policy.storage_options) if kind.has_files else []
         losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence, kind=kind)
         changes = TableChanges(
             seed=plan.seed,
@@ -641,9 +436,3 @@ class _Dump:
             homes = self._moment.homes
             gone |= other_partitions(homes.of(name), self._directory, name) if name in homes else set()
         return tuple(sorted(gone.intersection(places.names()))) if gone else ()
-
-
-def _event_line(event: Event) -> str:
-    table = event.table if isinstance(event, TableEvent) else ""
-    values = {"id": event.event_id, "type": event.event_type, "database": event.database, "table": table}
-    return json.dumps(values, sort_keys=True, ensure_ascii=False) + "\n"

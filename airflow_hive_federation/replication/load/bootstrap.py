@@ -13,9 +13,8 @@ The load has these steps, in this order; each can be killed and repeated:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +33,16 @@ from airflow_hive_federation.progress.kinds import Activity, Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps, counted
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.format.manifest import FinishedLoad
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN
 from airflow_hive_federation.replication.load.copying import files_there
-from airflow_hive_federation.replication.load.creating import create_table, keep_managed
+from airflow_hive_federation.replication.load.creating import (
+    create_table,
+    keep_managed,
+    seed_text,
+    seed_write_ids,
+)
+from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.load.whole_dump import check_dump
@@ -69,32 +73,10 @@ from airflow_hive_federation.storage.durable import sync_directories
 from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.plan_files import read_plan, write_bound_plan
 from airflow_hive_federation.storage.publishing import remove_file
-from airflow_hive_federation.transactions.lease import LeaseKeeper, end_lease
+from airflow_hive_federation.transactions.lease import LeaseKeeper
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
-
-CopyRunner = Callable[[str, str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadSummary:
-    """The numbers of a published load. XCom-safe by :func:`dataclasses.asdict`.
-
-    :param dump: URI of the dump; for an idle cycle, of the dump from which the target was last loaded.
-    :param idle: the cycle found nothing to do.
-    :param skipped: the tables of the source that the policy selects but that are not replicated, each with
-        the reason.
-    """
-
-    dump: str
-    database: str
-    event_id: int
-    tables: int
-    partitions: int
-    functions: int
-    idle: bool = False
-    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_bootstrap(
@@ -142,21 +124,6 @@ def load_bootstrap(
         load.create(threads)
         load.publish()
     return acknowledge(source, directory, load.lease, load.summary(), step=step)
-
-
-def acknowledge(
-    source: MetastorePool,
-    directory: DumpDirectory,
-    lease: int,
-    summary: LoadSummary,
-    *,
-    step: Steps,
-) -> LoadSummary:
-    """End a load, whether published now or before: release the source's cleaner, and acknowledge the load."""
-    step(Step.END_LEASE)
-    end_lease(source, lease)
-    directory.finish_load(FinishedLoad(database=summary.database, event_id=summary.event_id))
-    return summary
 
 
 class _Load:
@@ -408,17 +375,7 @@ class _Load:
 
     def _seed_write_ids(self, client: MetastoreClient, name: str, write_ids: ValidWriteIds) -> None:
         if write_ids.high_watermark > 0:
-            database = self._policy.target_database
-            client.repl_tbl_writeid_state(database, name, self._seed(name, write_ids))
-
-    def _seed(self, name: str, write_ids: ValidWriteIds) -> str:
-        """Return the target's write ids of a table, in Hive's text form.
-
-        They leave out aborted ids: with those in the seed, readers see a lower watermark for up to a minute,
-        and the metastore forgets them anyway. The copy leaves out the rows of aborted ids instead.
-        """
-        table = f"{self._policy.target_database}.{name}"
-        return ValidWriteIds(table=table, high_watermark=write_ids.high_watermark).text()
+            seed_write_ids(client, self._policy.target_database, name, write_ids.high_watermark)
 
     def _create_or_keep(
         self, client: MetastoreClient, made: Any, constraints: types.SQLAllTableConstraints
@@ -451,7 +408,11 @@ class _Load:
             statistics.add_partitions(
                 client,
                 batch,
-                valid_write_ids=self._seed(name, document.write_ids) if document.write_ids else None,
+                valid_write_ids=(
+                    seed_text(self._policy.target_database, name, document.write_ids.high_watermark)
+                    if document.write_ids
+                    else None
+                ),
                 insert_only=document.kind is TableKind.INSERT_ONLY,
                 # Existing partitions keep their data if it is identical, and take the dump's definition.
                 replace=self._policy.into_existing,

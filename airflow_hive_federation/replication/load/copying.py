@@ -46,6 +46,27 @@ class TableCopy:
     extraneous: list[str] = field(default_factory=list)
 
 
+class EarlierCopies:
+    """The source's files at their last copy, as the dumps before an increment list them.
+
+    :param previous: URI of the dump from which the target was last loaded.
+    """
+
+    def __init__(self, previous: str, options: Mapping[str, Any] | None = None) -> None:
+        self._options = options
+        self._homes = {
+            entry.name: entry.dump or previous for entry in DumpDirectory(previous, options).manifest().tables
+        }
+
+    def files(self, document: TableDocument) -> Mapping[str, tuple[int, int]]:
+        """Return the size and time of a table's files, by URI; none for a transactional table."""
+        name = document.name
+        if name not in self._homes or document.kind.transactional:
+            return {}
+        dumped = DumpDirectory(self._homes[name], self._options).files(name)
+        return {file.uri: (file.size_bytes, file.modified_ns) for file in dumped}
+
+
 def files_there(
     layout: TargetLayout, document: TableDocument, options: Mapping[str, Any] | None = None
 ) -> dict[str, FileEntry]:

@@ -27,23 +27,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import TargetChangedError
-from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem, FileEntry
-from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied, Published
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
-from airflow_hive_federation.replication.dump.ends import merging_of
-from airflow_hive_federation.replication.dump.merging import Merging
-from airflow_hive_federation.replication.dump.pairs import Pairs
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.format.files import CopiedFile
 from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
-from airflow_hive_federation.replication.load.bootstrap import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.load.copying import (
+    EarlierCopies,
     TableCopy,
     files_there,
     partition_files_there,
@@ -51,8 +45,13 @@ from airflow_hive_federation.replication.load.copying import (
     plan_copy,
     remove_extraneous,
 )
+from airflow_hive_federation.replication.load.creating import seed_write_ids
+from airflow_hive_federation.replication.load.digests import note_digests
 from airflow_hive_federation.replication.load.replay import Replay
-from airflow_hive_federation.replication.load.survey import Survey, note_placed
+from airflow_hive_federation.replication.load.replayed_writes import ReplayedWrites
+from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary, acknowledge
+from airflow_hive_federation.replication.load.survey import Survey
+from airflow_hive_federation.replication.load.target_functions import TargetFunctions
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.load.whole_dump import check_dump
 from airflow_hive_federation.replication.metadata.database_properties import take_properties
@@ -62,19 +61,12 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import cycle_history, markers
 from airflow_hive_federation.replication.replica.database import find_layout
 from airflow_hive_federation.replication.replica.foreign_writes import ForeignWrite, refuse_foreign_writes
-from airflow_hive_federation.replication.replica.functions import (
-    converge_functions,
-    function_claim,
-    function_items,
-    target_function,
-)
 from airflow_hive_federation.replication.replica.position import (
     TableState,
     read_position,
     refuse_later_writes,
 )
 from airflow_hive_federation.replication.replica.table_index import TableIndex
-from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import write_bound_plan
 from airflow_hive_federation.transactions.lease import LeaseKeeper
 
@@ -154,6 +146,8 @@ class _Load:
         self._step = step
         self._layout = find_layout(client, policy)
         self._replay = Replay(client, policy)
+        self._replayed = ReplayedWrites(directory)
+        self._functions = TargetFunctions(client, self._layout, directory, self._manifest)
         # Views come last, because Hive reads them through the tables.
         self._concerned = sorted(self._manifest.changed_tables, key=lambda entry: not entry.kind.has_files)
         self._documents: dict[str, TableDocument] = {
@@ -245,8 +239,7 @@ class _Load:
 
     def shape(self) -> None:
         self._step(Step.FUNCTIONS)
-        functions = [target_function(function, self._layout) for function in self._functions()]
-        converge_functions(self._client, self._database, functions, kept=self._functions_kept())
+        self._functions.converge()
         for entry in self._concerned:
             if entry.name not in self._shaped:
                 self._step(Step.SEED, entry.name)
@@ -260,8 +253,8 @@ class _Load:
 
     def replay(self) -> None:
         others = [entry for entry in self._concerned if not self._goes_on(entry)]
-        self._replay.allocate(self._writes(others), self._step)
-        for txn in self._replay.to_end(self._merging, self._ends()):
+        self._replay.allocate(self._replayed.missing(others, self._states), self._step)
+        for txn in self._replay.to_end(self._replayed.merging, self._replayed.ends()):
             self._step(Step.END_TRANSACTION, txn)
             self._replay.end(txn)
 
@@ -290,22 +283,8 @@ class _Load:
     def note_digests(self) -> None:
         """Record the digests of all files of the tables concerned, for later verifications."""
         self._step(Step.DIGESTS)
-        options = self._policy.storage_options
-        before = TableIndex(DumpDirectory(self._manifest.previous, options))
-        copied = TableIndex(self._directory).copied(self._directory)
-        for name, document in self._documents.items():
-            if not document.kind.has_files:
-                continue
-            described = self._entries[name].described
-            # Of the partitions that earlier dumps describe, those dumps have the digests, too.
-            older = before.digests(name) if name in before and described is None else {}
-            known = {**older, **copied}
-            note_placed(self._directory, self._layout, document)
-            files = self._directory.files(name, only=described)
-            uris = (canonical(self._layout.file(document, file)) for file in files)
-            self._directory.add_digests(
-                name, (CopiedFile(uri=uri, digest=known[uri]) for uri in uris if uri in known)
-            )
+        previous = DumpDirectory(self._manifest.previous, self._policy.storage_options)
+        note_digests(self._directory, self._layout, previous, self._documents, self._manifest.changed_tables)
 
     def publish(self) -> None:
         self._step(Step.PUBLISH)
@@ -383,7 +362,7 @@ class _Load:
             self._documents[name],
             there=there,
             visible=state.high_watermark if state else None,
-            before=self._files_before(name),
+            before=self._earlier_copies.files(self._documents[name]),
             mended=self._mend.files,
             complete=state.complete if state else 0,
             only=self._only(entry),
@@ -391,38 +370,17 @@ class _Load:
 
     def _prepare(self) -> None:
         """Do the work that is possible while files are copied."""
-        self._replay.open(self._writes(self._concerned), self._step)
+        self._replay.open(self._replayed.missing(self._concerned, self._states), self._step)
         continued = [entry for entry in self._concerned if self._goes_on(entry)]
         for name in [entry.name for entry in continued]:
             self._step(Step.KEEP_SHAPE, name)
             if self._table(name).keep_shape():
                 self._shaped.add(name)
-        self._replay.allocate(self._writes(continued), self._step)
+        self._replay.allocate(self._replayed.missing(continued, self._states), self._step)
 
     def _goes_on(self, entry: TableEntry) -> bool:
         """Return whether the target has the table, and its readers see only committed write ids."""
         return entry.work is TableWork.CONTINUE and entry.kind.transactional
-
-    def _writes(self, tables: Iterable[TableEntry]) -> dict[str, Pairs]:
-        """Return pairs of transaction and write id to replay that the target's tables do not have yet."""
-        new = TableState(loaded_id=0)
-        return self._merging.merged(
-            {
-                entry.name: self._writes_above(self._states.get(entry.name, new).high_watermark, entry)
-                for entry in tables
-            }
-        )
-
-    @cached_property
-    def _merging(self) -> Merging:
-        return merging_of(self._directory)
-
-    def _ends(self) -> Iterator[int]:
-        return (end.txn for end in self._directory.ends())
-
-    def _writes_above(self, write_id: int, entry: TableEntry) -> Pairs:
-        lines = self._directory.writes(entry.name) if entry.changes.writes else ()
-        return Pairs((txn, write) for txn, write in lines if write > write_id)
 
     def _record(self) -> cycle_history.CycleRecord:
         now_s = time.time()
@@ -477,9 +435,7 @@ class _Load:
     def _seed(self, entry: TableEntry) -> None:
         """Give a new table its initial write ids before a reader can read it."""
         if entry.changes.seed and not self._client.get_tables(self._database, [entry.name]):
-            name = f"{self._database}.{entry.name}"
-            state = ValidWriteIds(table=name, high_watermark=entry.changes.seed).text()
-            self._client.repl_tbl_writeid_state(self._database, entry.name, state)
+            seed_write_ids(self._client, self._database, entry.name, entry.changes.seed)
 
     def _drop_table(self, name: str) -> None:
         self._places.drop_table(self._client, name)
@@ -487,54 +443,8 @@ class _Load:
     def _copy_items(self) -> Iterator[CopyItem]:
         for copy in self._copies.values():
             yield from copy.items
-        for function in self._functions_to_copy():
-            yield from function_items(function, self._layout)
+        yield from self._functions.copy_items()
 
     @cached_property
-    def _files_before(self) -> Callable[[str], Mapping[str, tuple[int, int]]]:
-        """Return a function that finds the size and time of a table's source files at their last copy."""
-        options = self._policy.storage_options
-        previous = self._manifest.previous
-        homes = {
-            entry.name: entry.dump or previous for entry in DumpDirectory(previous, options).manifest().tables
-        }
-
-        def files(name: str) -> Mapping[str, tuple[int, int]]:
-            if name not in homes or self._documents[name].kind.transactional:
-                return {}
-            dumped = DumpDirectory(homes[name], options).files(name)
-            return {file.uri: (file.size_bytes, file.modified_ns) for file in dumped}
-
-        return files
-
-    def _functions(self) -> list[types.Function]:
-        return list(self._directory.functions())
-
-    def _functions_to_copy(self) -> list[types.Function]:
-        """Return the functions whose jars and files may be missing on the target, or may differ there."""
-        present = {
-            function.functionName: function_claim(function)
-            for function in self._client.get_functions(self._database)
-        }
-        return [
-            function
-            for function in self._functions()
-            if self._manifest.functions_changed
-            or present.get(function.functionName) != function_claim(target_function(function, self._layout))
-        ]
-
-    def _functions_kept(self) -> list[str]:
-        """Return the functions that stay although the source lists none of their names.
-
-        No event records their drop, and no verification demands it; an adopted database had functions of its
-        own before.
-        """
-        gone = set(self._manifest.functions_gone)
-        present = [str(function.functionName) for function in self._client.get_functions(self._database)]
-        if not self._mend.database:
-            return [name for name in present if name not in gone]
-        if not self._policy.into_existing:
-            return []
-        previous = DumpDirectory(self._manifest.previous, self._policy.storage_options)
-        replicated_before = {function.functionName for function in previous.functions()}
-        return [name for name in present if name not in replicated_before]
+    def _earlier_copies(self) -> EarlierCopies:
+        return EarlierCopies(self._manifest.previous, self._policy.storage_options)

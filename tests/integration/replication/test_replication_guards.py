@@ -26,8 +26,9 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.failover import roll_back_failover, start_failover, switch_roles
 from airflow_hive_federation.replication.format.manifest import RepairPlan
-from airflow_hive_federation.replication.load.bootstrap import CopyRunner, load_bootstrap
+from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.verify.verify import verify_replica
 from tests.support.increment_site import DATABASE, Site

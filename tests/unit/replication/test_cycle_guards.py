@@ -29,7 +29,7 @@ from airflow_hive_federation.replication import cycle, take_over
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.kinds import DumpKind
-from airflow_hive_federation.replication.load.bootstrap import LoadSummary
+from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import cycle_lock, markers
 from airflow_hive_federation.replication.replica.dumps_owner import claim_dumps, metastore_id

@@ -27,7 +27,7 @@ from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.differences import Difference
-from airflow_hive_federation.replication.verify.verify import ReadFailure, VerificationReport
+from airflow_hive_federation.replication.verify.report import ReadFailure, VerificationReport
 from airflow_hive_federation.transactions.heartbeat import Heartbeat
 from airflow_hive_federation.transactions.lease import LeaseKeeper, lease_of_a_dump
 

@@ -18,9 +18,11 @@ from airflow_hive_federation.errors import NoSuchTransactionError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
-from airflow_hive_federation.replication.dump.increment_plan import EventReading, OpenWrites, fold, plan_table
+from airflow_hive_federation.replication.dump.event_fold import EventReading, fold
+from airflow_hive_federation.replication.dump.increment_plan import plan_table
 from airflow_hive_federation.replication.dump.merging import Merging, leaders
 from airflow_hive_federation.replication.dump.pairs import Pairs
+from airflow_hive_federation.replication.format.manifest import OpenWrites
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.position import TableState

@@ -16,8 +16,9 @@ from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.changed_partitions import ChangedPartitions, PartitionReader
 from airflow_hive_federation.replication.dump.contents import visible_files
+from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.dump.evidence import Evidence
-from airflow_hive_federation.replication.dump.increment_plan import EventFold, TablePlan
+from airflow_hive_federation.replication.dump.increment_plan import TablePlan
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork

@@ -16,17 +16,10 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
-from airflow_hive_federation.replication.dump.increment_plan import (
-    EventFold,
-    EventReading,
-    OpenWrites,
-    allocation_runs,
-    check_source,
-    fold,
-    lost_ends,
-    plan_table,
-)
+from airflow_hive_federation.replication.dump.event_fold import EventFold, EventReading, check_source, fold
+from airflow_hive_federation.replication.dump.increment_plan import allocation_runs, lost_ends, plan_table
 from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.manifest import OpenWrites
 from airflow_hive_federation.replication.replica.position import TableState
 
 DATABASE = "db"

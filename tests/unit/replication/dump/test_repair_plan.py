@@ -8,7 +8,7 @@ from airflow_hive_federation.errors import VerificationError
 from airflow_hive_federation.replication.dump.repair_plan import repair_plan_of
 from airflow_hive_federation.replication.format.manifest import RepairPlan
 from airflow_hive_federation.replication.replica.differences import OWNER, RETAINED, WRITE_IDS, Difference
-from airflow_hive_federation.replication.verify.verify import VerificationReport
+from airflow_hive_federation.replication.verify.report import VerificationReport
 
 
 def difference(table: str, kind: str, where: str = "") -> Difference:

@@ -1,0 +1,194 @@
+"""Reads the state of the source at the moment of an increment: its transactions, events and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import IO, TYPE_CHECKING, Any
+
+from airflow_hive_federation.model.events import Event, TableEvent, read_event
+from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.progress.events import TableLeftOut
+from airflow_hive_federation.progress.observers import Observer
+from airflow_hive_federation.replication.dump import external_changes
+from airflow_hive_federation.replication.dump.begun_tables import BegunTables
+from airflow_hive_federation.replication.dump.change_manager import kept_by_source
+from airflow_hive_federation.replication.dump.event_fold import EventFold, EventReading, check_source, fold
+from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
+from airflow_hive_federation.replication.dump.increment_plan import TablePlan, plan_table
+from airflow_hive_federation.replication.dump.left_out import left_out
+from airflow_hive_federation.replication.dump.removals import Unexplained, settle
+from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
+from airflow_hive_federation.replication.dump.unreadable_events import warn_of_unreadable
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.manifest import RepairPlan, SourceEvent
+from airflow_hive_federation.replication.metadata.database_properties import database_claims
+from airflow_hive_federation.replication.metadata.definitions import table_kind
+from airflow_hive_federation.replication.metadata.table_names import asked_for, named_event
+from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.policy_changes import policy_changes
+from airflow_hive_federation.replication.replica.position import TargetPosition
+from airflow_hive_federation.replication.replica.table_index import TableIndex
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceMoment:
+    """The state of the source at the cycle's moment."""
+
+    transactions: ValidTxns
+    folded: EventFold
+    events: int
+    tables: Sequence[Any]
+    plans: Mapping[str, TablePlan]
+    skipped: Mapping[str, str]
+    absent: AbsentTables
+    homes: TableIndex
+    open_before: Mapping[int, Mapping[str, int]]
+    mend: RepairPlan
+    last_event: SourceEvent | None
+    adopted: tuple[str, ...]
+    kept: Mapping[str, str]
+
+    def report(self, policy: ReplicationPolicy, observer: Observer) -> None:
+        """Report the tables that the policy selects but that are not replicated."""
+        for name, why in sorted(asked_for(self.skipped).items()):
+            observer(
+                TableLeftOut(
+                    table=f"{policy.source_database}.{name}",
+                    reason=why,
+                    replica_stays=name in self.absent.kept,
+                )
+            )
+
+    def idle(self) -> bool:
+        """Return whether the target would not change, except for its last event."""
+        folded = self.folded
+        return not (
+            folded.ends
+            or self.mend
+            or folded.lost
+            or folded.database_changed
+            or folded.functions_changed
+            or dict(folded.open_writes) != dict(self.open_before)
+            or self.absent.dropped
+            or self.absent.kept.keys() != self.homes.retained
+            or asked_for(self.skipped) != self.homes.skipped
+            or any(plan.work is not TableWork.NOTHING for plan in self.plans.values())
+        )
+
+    @classmethod
+    def read(
+        cls,
+        client: MetastoreClient,
+        policy: ReplicationPolicy,
+        position: TargetPosition,
+        *,
+        lease: int,
+        mend: RepairPlan,
+        spool: IO[str],
+    ) -> SourceMoment:
+        last = DumpDirectory(position.dump, policy.storage_options)
+        previous = last.manifest()
+        homes, changes = TableIndex(last), policy_changes(previous.policy, policy)
+        database, from_id = policy.source_database, position.last_id
+        client.keep_history(lease, [f"{database}.{table}" for table in client.list_tables(database)])
+        transactions = valid_transactions(client.get_open_txns())
+        source_id = client.get_current_notification_event_id()
+        check_source(from_id, source_id)
+        check_history(client, previous.last_event)
+        events = (
+            named_event(policy, read_event(raw))
+            for raw in client.iter_notification_events(from_id, up_to=source_id)
+        )
+        reading = EventReading(events, from_id, transactions, lambda event: spool.write(_event_line(event)))
+        open_before = previous.open_writes
+        folded = fold(
+            reading,
+            database,
+            source_id=source_id,
+            open_writes=open_before,
+            transactions=transactions,
+            lost_before=previous.lost,
+        )
+        warn_of_unreadable(folded.unreadable, database, folded.doubtful)
+        # This call fails if the database is gone, which would otherwise look like one without tables.
+        properties = database_claims(client.get_database(database))
+        before = database_claims(last.database())
+        folded = replace(
+            folded,
+            functions_changed=folded.functions_changed or changes.functions_root,
+            # A source that is itself a replica is altered by each of its own cycles.
+            database_changed=folded.database_changed and properties != before,
+        )
+        source_tables: list[Any] = list(client.get_tables(database, client.list_tables(database)))
+        skipped = left_out(policy, source_tables)
+        tables = [wire_table for wire_table in source_tables if wire_table.tableName not in skipped]
+        absent = judge_tables(
+            position.tables,
+            replicated={wire_table.tableName for wire_table in tables},
+            skipped=skipped,
+            policy=policy,
+            evidence=folded.evidence,
+            # This policy has not made the tables that no dump describes; a repair is about to remove them.
+            unwanted=changes.renamed | (mend.tables - set(homes)),
+        )
+        settle(client, policy, Unexplained(tables=absent.unexplained), folded.to_id)
+        write_ids = readable_write_ids(client, tables, transactions)
+        begun = BegunTables(policy, position, homes, previous.event_id)
+
+        def another(table: Any) -> bool:
+            """Return whether a table replaced the one dumped under its name without an event."""
+            name = table.tableName
+            return folded.is_doubtful(name) and name in homes and is_another(table, homes.of(name))
+
+        def silent_change(table: Any) -> bool:
+            """Return whether an external table has changed without an event."""
+            name = table.tableName
+            if table_kind(table) is not TableKind.EXTERNAL or name not in homes:
+                return False
+            return changes.external_base or external_changes.files_changed(
+                homes.of(name), name, policy.storage_options
+            )
+
+        return cls(
+            transactions=transactions,
+            folded=folded,
+            events=reading.count,
+            tables=tables,
+            plans={
+                wire_table.tableName: plan_table(
+                    wire_table.tableName,
+                    write_ids.get(wire_table.tableName),
+                    position.tables.get(wire_table.tableName),
+                    folded,
+                    # Foreign keys of other tables refer to renamed ones.
+                    always=bool(changes.renamed)
+                    or wire_table.tableName in mend.tables
+                    or wire_table.tableName in begun
+                    or silent_change(wire_table),
+                    replace=wire_table.tableName in mend.replaced | changes.renamed | homes.retained
+                    or another(wire_table),
+                )
+                for wire_table in tables
+            },
+            skipped=skipped,
+            absent=replace(absent, dropped=absent.dropped | absent.unexplained),
+            homes=homes,
+            open_before=open_before,
+            mend=mend,
+            last_event=note_event(client, folded.to_id) or previous.last_event,
+            adopted=previous.adopted,
+            kept=kept_by_source(client, database, folded),
+        )
+
+
+def _event_line(event: Event) -> str:
+    table = event.table if isinstance(event, TableEvent) else ""
+    values = {"id": event.event_id, "type": event.event_type, "database": event.database, "table": table}
+    return json.dumps(values, sort_keys=True, ensure_ascii=False) + "\n"
