@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import psutil
@@ -22,6 +23,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.transaction import Transaction
+from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.groovy_scripts import run_groovy
 from tests.support.incrementing import Cycles, cycles
 from tests.support.small_source import connected, make_table, storage
@@ -34,7 +36,6 @@ IMPATIENT = {
     "metastore.hmshandler.retry.interval": "100ms",
     "hikaricp.connectionTimeout": "1000",
 }
-_ROUNDS = 200
 _WRITERS = 6
 _WRITES = 5
 
@@ -113,11 +114,14 @@ def test_deadlocks_of_the_database_are_repeated_by_the_metastore(site: Site, tmp
         with ThreadPoolExecutor() as threads:
             locker = threads.submit(run_groovy, "row_locker.groovy", *places, scratch=tmp_path)
             try:
-                for number in range(_ROUNDS):
+                started = PollPolicy(first_s=0.05, longest_s=0.2, timeout_s=120.0)
+                assert wait_until(lambda: locker.done() or _text(pid), started)
+                for number in count():
                     for partition in partitions:
                         partition.parameters = {**(partition.parameters or {}), "round": str(number)}
                     client.alter_partitions("dead", "acid", partitions)
-                    victims = deadlocked(site.server) - {pid.read_text()} if pid.exists() else set()
+                    victims = deadlocked(site.server) - {_text(pid)}
+                    # The locker ends by itself, after minutes.
                     if victims or locker.done():
                         break
             finally:
@@ -126,6 +130,10 @@ def test_deadlocks_of_the_database_are_repeated_by_the_metastore(site: Site, tmp
         assert victims, "PostgreSQL has ended no transaction of the metastore"
         last = [(partition.parameters or {})["round"] for partition in client.get_partitions("dead", "acid")]
     assert last == [str(number)] * 40
+
+
+def _text(path: Path) -> str:
+    return path.read_text("ascii") if path.exists() else ""
 
 
 def deadlocked(server: EmbeddedPostgresql) -> set[str]:
