@@ -20,7 +20,7 @@ DERBY = "derby"
 POSTGRESQL = "postgresql"
 KINDS = (DERBY, POSTGRESQL)
 
-#: A kind, a running server, or ``None`` for what there is already.
+#: A kind, a running server, or ``None`` for the present one.
 Wanted = str | EmbeddedPostgresql | None
 
 _DERBY_DATA = "metastore_db"
@@ -68,7 +68,7 @@ def open_database(
 ) -> OpenDatabase:
     """Create the database of a metastore, or continue that of its directory, and start its server.
 
-    :param wanted: a kind; a server of several metastores; or ``None`` for what the directory has, else Derby.
+    :param wanted: a kind; a server of several metastores; or ``None`` for the directory's own, else Derby.
     :param name: the name of a new database in a PostgreSQL server.
     :param port: the port of Derby's or PostgreSQL's server; 0 takes a free one.
     :param temporary: the directory is removed when the metastore stops.

@@ -56,7 +56,7 @@ _SETTINGS = {
     # Each metastore has several pools of connections, and each SQL engine too.
     "max_connections": "300",
     "log_line_prefix": "%m [%p] ",
-    # Statements may hold what tables hold.
+    # Statements may hold values of tables.
     "log_min_error_statement": "panic",
     "timezone": "UTC",
     "log_timezone": "UTC",
@@ -120,7 +120,7 @@ class EmbeddedPostgresql:
             wanted.rmdir()
         lasting = {} if directory is not None else TEMPORARY
         with exclusively(cache_directory() / _START_LOCK):
-            # A failed start removes what it has made, and nothing else: no other start may run beside it.
+            # A failed start removes its own files, and nothing else: no other start may run beside it.
             created = home != wanted or not home.exists() or not any(home.iterdir())
             options = _Options(
                 home=home,
@@ -263,7 +263,7 @@ def _started(
         )
     home.mkdir(parents=True, exist_ok=True)
     if user.user is not None:
-        # The server's user passes the directory, and reads in it only what is its own.
+        # The server's user passes the directory, and reads only its own files in it.
         home.chmod(0o711)
     folder = reachable_programs(java, home, user)
     _prepare(java, home, folder, user)

@@ -1,4 +1,4 @@
-"""Folds the events of a cycle into what the cycle has to know of them. Pure.
+"""Folds the events of a cycle into a summary per table. Pure.
 
 Events show *where* the source changed and *in which order* its transactions ended; the present state of a
 table is read from the source itself. So the fold keeps little: write ids given to transactions, ends of

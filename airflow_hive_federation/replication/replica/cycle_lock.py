@@ -26,7 +26,7 @@ than 45 s, sends the call when it wakes up. That call is its last, and the holde
 :class:`CycleLostError` after it.
 
 Reads are not guarded. A holder that wakes up may therefore read a target that its successor has changed, and
-fail by what it reads; it reports :class:`CycleLostError`, with that error as the cause.
+fail because of it; it reports :class:`CycleLostError`, with that error as the cause.
 """
 
 from __future__ import annotations

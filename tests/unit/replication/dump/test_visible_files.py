@@ -48,7 +48,7 @@ def test_an_empty_base_hides_what_was_before(tmp_path: Path, elsewhere: bool) ->
 
 
 def test_insert_only_files_that_mix_aborted_with_committed_rows_are_refused(tmp_path: Path) -> None:
-    """Their rows cannot be told apart: copied, the aborted ones would be visible."""
+    """Their rows look alike: copied, the aborted ones would be visible."""
     (tmp_path / "delta_0000001_0000003").mkdir()
     (tmp_path / "delta_0000001_0000003" / "000000_0").touch()
     assert visible(tmp_path, [], "4") == ["|delta_0000001_0000003/000000_0"]
