@@ -229,7 +229,7 @@ class SparkPipelineHook(BaseHook):
                 else "The Spark job reported no result.",
                 remedy="Look further up in the task's log.",
             ) from failed
-        return read_report(report.decode())
+        return read_report(report)
 
 
 def spark_environment(

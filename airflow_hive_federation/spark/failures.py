@@ -43,7 +43,7 @@ def error_report(error: HiveFederationError) -> str:
     return json.dumps({"error": error_to_json(error)}, sort_keys=True)
 
 
-def read_report(text: str) -> dict[str, Any]:
+def read_report(text: str | bytes) -> dict[str, Any]:
     """Return the result from a report of :func:`result_report` or :func:`error_report`.
 
     :raises HiveFederationError: this error is reported.

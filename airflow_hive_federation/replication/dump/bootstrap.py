@@ -31,9 +31,7 @@ from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.removals import refuse_missing
 from airflow_hive_federation.replication.dump.source_directories import new_directories_missing
 from airflow_hive_federation.replication.dump.source_history import note_event
-from airflow_hive_federation.replication.dump.tables import (
-    Unsettled,
-)
+from airflow_hive_federation.replication.dump.tables import Unsettled
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind

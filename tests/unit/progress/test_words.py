@@ -238,7 +238,7 @@ def test_no_module_reads_the_words_of_events() -> None:
         for path in sorted(package.rglob("*.py"))
         for line, source, matches in matched(ast.parse(path.read_text(encoding="utf-8")))
         for _, text in WORDS
-        # What also matches nonsense of the same form does not look for these words.
+        # An expression that also matches nonsense of the same form does not look for these words.
         if matches(text) and not matches(re.sub(r"[A-Za-z]+", "zz", text))
     ]
     assert readers == []
