@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -24,7 +25,7 @@ from airflow_hive_federation.metastore.connection import Connection
 from airflow_hive_federation.metastore.grpc_streams import NotStreamed, read_stream
 from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.plugins import load_class
-from airflow_hive_federation.metastore.retry import is_idempotent
+from airflow_hive_federation.metastore.retry import DEADLOCKS, is_idempotent, is_undone_by_deadlock
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 from airflow_hive_federation.metastore.struct import Fault
 from airflow_hive_federation.metastore.translation import translate
@@ -145,6 +146,18 @@ class MetastoreClient(PartitionCalls, TransactionCalls):
             raise
 
     def _call(self, method: str, args: tuple[Any, ...]) -> Any:
+        pauses = DEADLOCKS.pauses()
+        while True:
+            try:
+                return self._exchange(method, args)
+            except MetastoreError as error:
+                if not is_undone_by_deadlock(method, error) or (pause_s := next(pauses, None)) is None:
+                    raise
+                log.info("%s at %s: a deadlock of the database ended it; trying again", method, self.uri)
+            # Two callers that met must not meet again.
+            time.sleep(pause_s * random.SystemRandom().uniform(0.5, 1.0))
+
+    def _exchange(self, method: str, args: tuple[Any, ...]) -> Any:
         deadline: Deadline | None = None
         for attempt in range(len(self._endpoints) + 1):
             connection = self._connected()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+from airflow_hive_federation.errors import MetastoreError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.idl.service import METHODS
-from airflow_hive_federation.metastore.retry import is_idempotent
+from airflow_hive_federation.metastore.retry import is_idempotent, is_undone_by_deadlock
+from airflow_hive_federation.metastore.translation import translate
 
 
 def test_of_the_methods_that_do_not_begin_with_get_these_are_repeated() -> None:
@@ -37,3 +42,30 @@ def test_of_the_methods_that_do_not_begin_with_get_these_are_repeated() -> None:
 def test_of_the_methods_that_begin_with_get_these_are_not() -> None:
     kept = {name for name in METHODS if not is_idempotent(name) and name.startswith("get")}
     assert kept == {"get_delegation_token", "get_lock_materialization_rebuild"}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'Update of object with id "3[OID]" failed : ERROR: deadlock detected\n  Detail: Process 7 waits',
+        "A lock could not be obtained due to a deadlock, cycle of locks and waiters is:",
+        "Deadlock found when trying to get lock; try restarting transaction",
+        "Transaction (Process ID 52) was deadlocked on lock resources with another process",
+    ],
+)
+def test_a_call_that_the_database_rolled_back_because_of_a_deadlock_is_repeated(message: str) -> None:
+    assert _is_repeated("alter_partitions_req", message)
+    # It stores its locks in a transaction of its own.
+    assert not _is_repeated("lock", message)
+
+
+def test_a_call_that_failed_otherwise_is_not_repeated() -> None:
+    assert not _is_repeated("alter_partitions_req", "No such partition: deadlock=1")
+
+
+def _is_repeated(method: str, message: str) -> bool:
+    fault = types.MetaException(message=message)
+    try:
+        raise translate(fault, method, "thrift://h:9083") from fault
+    except MetastoreError as error:
+        return is_undone_by_deadlock(method, error)
