@@ -22,7 +22,10 @@ from airflow_hive_federation.replication.dump.increment_plan import TablePlan
 from airflow_hive_federation.replication.dump.removals import Losses
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.tables import Unsettled
-from airflow_hive_federation.replication.dump.written_partitions import partitions_with_other_files
+from airflow_hive_federation.replication.dump.written_partitions import (
+    dumped_places,
+    partitions_with_other_files,
+)
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.manifest import TableEntry
@@ -185,6 +188,9 @@ class PartitionReader:
             return None
         evidence = self.folded.evidence
         absent = concerned.difference(places.names())
+        if absent and any(dumped_places(changed.home, table).elsewhere()):
+            # A partition that stays may have lost its files with one that is gone.
+            return None
         lost = {name for name in absent if not evidence.of_partition(changed.name, name)}
         if not lost <= before.keys():
             # An event names a partition that the metastore does not find by that name, and a listing may.

@@ -34,13 +34,22 @@ def partitions_with_other_files(
     :param transactions: the source's transactions.
     :param options: storage options.
     """
+    places = dumped_places(home, table)
+    before = _digests(home.files(table.tableName))
+    now = _digests(visible_files(table, places, write_ids, transactions, options=options))
+    return {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+
+
+def dumped_places(home: DumpDirectory, table: Any) -> TableLocations:
+    """Return the directories of a table's partitions as a dump has them.
+
+    :param table: wire ``Table``.
+    """
     places = TableLocations(table)
     for line in home.partitions(table.tableName):
         storage = types.StorageDescriptor(location=line.location)
         places.add(types.Partition(values=list(line.values), sd=storage))
-    before = _digests(home.files(table.tableName))
-    now = _digests(visible_files(table, places, write_ids, transactions, options=options))
-    return {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+    return places
 
 
 def _digests(files: Iterable[VisibleFile]) -> dict[str, int]:

@@ -49,18 +49,21 @@ class Source:
         self.places = {str(number): f"file:{root}/t/p={number}" for number in range(COUNT)}
         for value in self.places:
             self.write(value, 1)
-        self.home = DumpDirectory(f"file:{root}/home")
-        places = write_partitions(self.home, self.table, self.partitions())
-        files = visible_files(self.table, places, self.write_ids(1), TRANSACTIONS)
-        totals = write_files(self.home, "t", files, names=places.names())
-        self.home.write_totals("t", totals.partitions)
-        self.home.finish_dump(manifest(ENTRY))
+        self.dump()
         self.plan = TablePlan(
             work=TableWork.CONTINUE, write_ids=self.write_ids(2), reached=2, partitions=frozenset()
         )
         self.folded = EventFold(from_id=1, to_id=2, writes={"t": [(7, 2)]}, ends=[(7, 1)])
         self.begun: dict[str, frozenset[str] | None] = {}
         self.entry = ENTRY
+
+    def dump(self, name: str = "home") -> None:
+        self.home = DumpDirectory(f"file:{self.root}/{name}")
+        places = write_partitions(self.home, self.table, self.partitions())
+        files = visible_files(self.table, places, self.write_ids(1), TRANSACTIONS)
+        totals = write_files(self.home, "t", files, names=places.names())
+        self.home.write_totals("t", totals.partitions)
+        self.home.finish_dump(manifest(ENTRY))
 
     @staticmethod
     def write_ids(high: int) -> ValidWriteIds:
@@ -190,6 +193,16 @@ def without_directory(source: Source) -> None:
     shutil.rmtree(source.root / "t/p=3")
 
 
+def gone_with_its_directory(source: Source) -> None:
+    """Another partition has the directory, too, and no event names that one."""
+    source.places["4"] = source.places["3"]
+    source.dump("shared")
+    source.folded = EventFold(from_id=1, to_id=2)
+    source.plan = replace(source.plan, partitions=frozenset({"p=3"}))
+    del source.places["3"]
+    shutil.rmtree(source.root / "t/p=3")
+
+
 @pytest.mark.parametrize(
     "case",
     [
@@ -204,6 +217,7 @@ def without_directory(source: Source) -> None:
         without_directory,
         new_without_directory,
         new_by_another_name,
+        gone_with_its_directory,
     ],
 )
 def test_other_tables_are_described_as_a_whole(source: Source, case: Any) -> None:
