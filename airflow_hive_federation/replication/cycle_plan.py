@@ -19,12 +19,15 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
+from airflow_hive_federation.replication.format.unfinished import unfinished_loads
 from airflow_hive_federation.replication.load.copying import TableCopy, files_there, plan_copy
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, IDLE, INCREMENT
-from airflow_hive_federation.replication.replica.database import expected_layout, find_layout
+from airflow_hive_federation.replication.replica.database import expected_layout, find_layout, find_target
 from airflow_hive_federation.replication.replica.differences import definition_differences
+from airflow_hive_federation.replication.replica.markers import TargetState
 from airflow_hive_federation.replication.replica.position import TargetPosition, read_position
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.transactions.lease import LeaseKeeper, end_lease
@@ -62,6 +65,8 @@ class CyclePlan:
     :param skipped: the tables of the source that the policy selects but that are not replicated, each with
         the reason.
     :param retained: those of the skipped tables whose earlier replica the target keeps.
+    :param unfinished: the dumps whose load has begun and was not published; the cycle repeats the work that
+        they began on the target.
     """
 
     database: str
@@ -73,6 +78,7 @@ class CyclePlan:
     tables: Sequence[PlannedTable] = field(default_factory=tuple)
     skipped: Mapping[str, str] = field(default_factory=dict)
     retained: Sequence[str] = ()
+    unfinished: Sequence[str] = ()
 
     @property
     def files(self) -> int:
@@ -104,9 +110,24 @@ def plan_cycle(
     with tempfile.TemporaryDirectory(prefix="hive-federation-plan-") as directory:
         aside = replace(policy, dump_root=f"file:{directory}", functions_root=policy.root_of_functions)
         with target.client() as client:
+            # A dump in its usual place would see these loads by itself.
+            unfinished = _unfinished(client, policy)
             if is_published(client, policy):
-                return _plan_increment(source, target, client, aside, observer)
-            return _plan_bootstrap(source, client, aside, observer)
+                plan = _plan_increment(source, target, client, aside, observer)
+            else:
+                plan = _plan_bootstrap(source, client, aside, observer)
+    return replace(plan, unfinished=unfinished)
+
+
+def _unfinished(target: MetastoreClient, policy: ReplicationPolicy) -> list[str]:
+    """Return the dumps whose load into the target has begun and was not published."""
+    state = find_target(target, policy).state
+    if state not in {TargetState.LOADED, TargetState.LOADING}:
+        return []
+    loaded = (target.get_database(policy.target_database).parameters or {}).get(markers.CHECKPOINT, "")
+    if state is TargetState.LOADING:
+        return [loaded] if loaded else []
+    return [dump.uri for dump in unfinished_loads(policy, loaded)]
 
 
 def _plan_bootstrap(
@@ -145,29 +166,22 @@ def _plan_increment(
     observer: Observer,
 ) -> CyclePlan:
     dumped = dump_next_increment(source, target, policy, observer=observer)
+    plan = CyclePlan(
+        database=policy.target_database,
+        kind=IDLE if dumped.idle else INCREMENT,
+        event_id=dumped.event_id,
+        events=dumped.events,
+        transactions=dumped.transactions,
+        skipped=dumped.skipped,
+        retained=dumped.retained,
+    )
     if dumped.idle:
-        return CyclePlan(
-            database=policy.target_database,
-            kind=IDLE,
-            event_id=dumped.event_id,
-            events=dumped.events,
-            skipped=dumped.skipped,
-            retained=dumped.retained,
-        )
+        return plan
     with LeaseKeeper(source, dumped.lease):
         comparison = _Comparison(client, policy, DumpDirectory(dumped.dump, policy.storage_options))
         tables = [*comparison.tables(), *comparison.dropped()]
     end_lease(source, dumped.lease)
-    return CyclePlan(
-        database=policy.target_database,
-        kind=INCREMENT,
-        event_id=dumped.event_id,
-        events=dumped.events,
-        transactions=dumped.transactions,
-        tables=tables,
-        skipped=dumped.skipped,
-        retained=dumped.retained,
-    )
+    return replace(plan, tables=tables)
 
 
 class _Comparison:
