@@ -6,7 +6,6 @@ import logging
 import os
 from typing import Any
 
-from airflow_hive_federation.hooks.compat import airflow_metrics
 from airflow_hive_federation.progress.events import Event
 from airflow_hive_federation.progress.metrics import measured
 from airflow_hive_federation.progress.observers import Observer
@@ -30,6 +29,9 @@ def task_observer(log: Any) -> Observer:
 
     :param log: the logger of an operator, a sensor, a trigger or a hook.
     """
+    # The commands read this module's names without Airflow.
+    from airflow_hive_federation.hooks.compat import airflow_metrics
+
     # A logger of Python's own library takes no fields.
     with_fields = os.environ.get(LOG_EVENTS_VARIABLE) == "true" and not isinstance(log, logging.Logger)
 
