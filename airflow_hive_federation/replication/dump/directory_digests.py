@@ -31,7 +31,7 @@ class DirectoryDigests:
     """
 
     def __init__(self, write_ids: ValidWriteIds, transactions: ValidTxns) -> None:
-        self._first_open = min(write_ids.open_ids, default=write_ids.high_watermark + 1)
+        self._write_ids = write_ids
         self._transactions = transactions
         self._digests: dict[str, str] = {}
 
@@ -55,6 +55,9 @@ class DirectoryDigests:
 
     def _is_ended(self, directory: str) -> bool:
         name = parse_directory(directory)
-        if name.max_write_id >= self._first_open:
+        write_ids = self._write_ids
+        if name.max_write_id > write_ids.high_watermark:
+            return False
+        if write_ids.has_open(name.min_write_id, name.max_write_id):
             return False
         return not name.visibility_txn_id or self._transactions.is_valid(name.visibility_txn_id)

@@ -27,6 +27,7 @@ def digest(*paths: str, write_ids: ValidWriteIds = WRITE_IDS) -> str:
     [
         "delta_0000004_0000004_0000/bucket_00000",
         "delta_0000003_0000003_0000/bucket_00000",
+        "delta_0000006_0000009/bucket_00000",
         "base_0000004/",
         "base_0000004_v0000049/bucket_00000",
         "000000_0",
@@ -42,8 +43,8 @@ def test_a_directory_of_ended_transactions_has_a_digest(path: str) -> None:
         "delta_0000005_0000005_0000/bucket_00000",
         "delta_0000005_0000005_0000/",
         "delta_0000004_0000007/bucket_00000",
-        # Transactions that began later may have ended or not.
-        "delta_0000006_0000006_0000/bucket_00000",
+        "delta_0000005_0000006/bucket_00000",
+        "delta_0000009_0000010/bucket_00000",
         "delete_delta_0000005_0000005_0000/bucket_00000",
         "base_0000005/bucket_00000",
         "base_0000004_v0000050/bucket_00000",
