@@ -1,0 +1,203 @@
+"""A Hive 3.1 metastore as a source: its SQL, its compactor's worker, its cleaner, its listener."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from airflow_hive_federation.acid.markers import chosen
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.errors import UnsupportedMethodError
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.cycle import load_dump
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.filesystem import local_path
+from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.transactions.keeping import KeptFiles
+from airflow_hive_federation.transactions.transaction import Transaction
+from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support.cutting import Cut, cut_at
+from tests.support.cycling import Scheduled, rows
+from tests.support.incrementing import run_copy
+from tests.support.older_sql import OlderSql, older_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+DATABASE = "from_hive_3"
+ACID = "stored as orc tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
+#: Hive makes the names of locks lower-case.
+PARTITION = "p=A b"
+
+
+@pytest.fixture(scope="module")
+def far(hive_3: str) -> Iterator[MetastoreClient]:
+    with MetastoreClient(MetastoreSettings(uris=(hive_3,))) as client:
+        yield client
+        client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
+
+
+@pytest.fixture(scope="module")
+def sql(hive_3: str, far: MetastoreClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OlderSql]:
+    with older_sql(3, hive_3, tmp_path_factory.mktemp("hive-3-sql") / "sql") as sql:
+        sql.execute(f"create database {DATABASE}")
+        yield sql
+
+
+def place(far: MetastoreClient, table: str) -> Path:
+    (partition,) = far.iter_partitions(DATABASE, table, names=[PARTITION])
+    return Path(local_path(partition.sd.location) or "")  # type: ignore[union-attr,arg-type]
+
+
+def directories(far: MetastoreClient, table: str) -> set[str]:
+    return {path.name for path in place(far, table).iterdir()}
+
+
+def is_cleaned(far: MetastoreClient, table: str) -> bool:
+    return wait_until(
+        lambda: {name.partition("_")[0] for name in directories(far, table)} == {"base"},
+        PollPolicy(timeout_s=120),
+    )
+
+
+def compact(far: MetastoreClient, tables: Sequence[str]) -> None:
+    for table in tables:
+        far.call(
+            "compact2",
+            types.CompactionRequest(
+                dbname=DATABASE, tablename=table, partitionname=PARTITION, type=types.CompactionType.MAJOR
+            ),
+        )
+
+
+def policy_of(target: EmbeddedMetastore, root: Path, **fields: Any) -> ReplicationPolicy:
+    return ReplicationPolicy(
+        **{
+            "name": DATABASE,
+            "source_database": DATABASE,
+            "dump_root": f"file:{root}/dumps",
+            "external_base": f"file:{target.external_warehouse}/{DATABASE}_base",
+            **fields,
+        }
+    )
+
+
+@pytest.fixture
+def both(hive_3: str, target: EmbeddedMetastore, spark: SparkSession, tmp_path: Path) -> Iterator[Scheduled]:
+    with (
+        MetastorePool(MetastoreSettings(uris=(hive_3,)), 4) as source_pool,
+        MetastorePool(MetastoreSettings(uris=(target.uri,)), 4) as target_pool,
+    ):
+        yield Scheduled(source_pool, target_pool, policy_of(target, tmp_path), spark)
+
+
+def test_the_cleaner_waits_for_a_reader_and_for_a_dump(
+    sql: OlderSql, far: MetastoreClient, both: Scheduled
+) -> None:
+    tables = ["read_now", "dumped", "free"]
+    for table in tables:
+        sql.execute(f"create table {DATABASE}.{table} (a int) partitioned by (p string) {ACID}")
+        for number in (1, 2):
+            sql.execute(f"insert into {DATABASE}.{table} partition (p='A b') values ({number})")
+    both.change(include_tables=("dumped",), target_database=f"{DATABASE}_kept")
+    dump = dump_bootstrap(both.source, both.policy, begin_drain(far, DATABASE)).dump
+    with Transaction(far, read_only=True) as reader:
+        reader.lock_to_read([f"{DATABASE}.read_now"])
+        snapshot = reader.snapshot(DATABASE, "read_now")
+        before = directories(far, "read_now")
+        for table in tables:
+            # The compaction goes beyond what reader and dump may see.
+            sql.execute(f"insert into {DATABASE}.{table} partition (p='A b') values (3)")
+        compact(far, tables)
+        assert is_cleaned(far, "free")
+        # The worker takes them in their order, and a round of the cleaner all that await it.
+        for table in ("read_now", "dumped"):
+            assert len([name for name in directories(far, table) if name.startswith("delta_")]) == 3
+            assert "base_0000003" in directories(far, table)
+        where = place(far, "read_now")
+        state = chosen(f"file:{where}", list_files(f"file:{where}"), snapshot.write_ids, snapshot.txns, None)
+        assert {directory.name.path for directory in state.directories} == before
+        load_dump(both.source, both.target, both.policy, dump, run_copy=run_copy)
+    assert is_cleaned(far, "read_now")
+    assert is_cleaned(far, "dumped")
+
+
+def test_partitions_that_come_between_locks_and_snapshot(sql: OlderSql, far: MetastoreClient) -> None:
+    sql.execute(f"create table {DATABASE}.growing (a int) partitioned by (p string) {ACID}")
+    sql.execute(f"create table {DATABASE}.plain (a int) partitioned by (p string) stored as orc")
+    sql.execute(f"alter table {DATABASE}.plain add partition (p='x')")
+    names = [f"{DATABASE}.growing", f"{DATABASE}.plain"]
+    taken: list[set[str]] = []
+
+    def snapshot() -> None:
+        if len(taken) < 2:
+            sql.execute(f"alter table {DATABASE}.growing add partition (p='{len(taken)}')")
+        taken.append({str(lock.partname) for lock in far.show_locks(txn_id=txn)})
+
+    (txn,) = far.open_txns()
+    KeptFiles(far, txn).take(lambda: names, snapshot)
+    assert taken == [{"None"}, {"None", "p=0"}, {"None", "p=0", "p=1"}]
+    far.commit_txn(txn)
+
+
+def test_a_history_is_replicated(
+    sql: OlderSql,
+    far: MetastoreClient,
+    both: Scheduled,
+    hive_sql_target: HiveSql,
+) -> None:
+    both.change(include_tables=("parted", "flat"), target_database=f"{DATABASE}_copy")
+
+    def equal() -> None:
+        for table in ("parted", "flat"):
+            query = "select ROW__ID, * from {}." + table
+            here = rows(hive_sql_target, query.format(f"{DATABASE}_copy"))
+            there = sorted(sql.execute(query.format(DATABASE)))
+            assert [tuple(str(value) for value in row) for row in here] == there
+
+    sql.execute(f"create table {DATABASE}.parted (a int, b string) partitioned by (p string) {ACID}")
+    sql.execute(f"create table {DATABASE}.flat (a int, b string) {ACID}")
+    sql.execute(f"insert into {DATABASE}.parted partition (p) values (1, 'x', 'A b'), (2, 'y', 'c')")
+    both.cycle()
+    sql.execute(f"insert into {DATABASE}.flat values (1, 'x'), (2, 'y'), (3, 'z')")
+    sql.execute(f"update {DATABASE}.flat set b = 'new' where a = 1")
+    sql.execute(f"delete from {DATABASE}.flat where a = 2")
+    sql.execute(f"insert into {DATABASE}.parted partition (p) values (3, 'z', 'A b'), (4, 'z', 'd')")
+    both.cycle()
+    equal()
+    assert both.cycle().idle
+    # The events of the cycle's own transactions concern nothing.
+    assert both.cycle().idle
+
+    sql.execute(f"update {DATABASE}.parted set b = 'more' where a = 3")
+    compact(far, ["parted"])
+    assert is_cleaned(far, "parted")
+    sql.execute(f"insert overwrite table {DATABASE}.flat select a, b from {DATABASE}.flat where a = 3")
+    (left_open,) = far.open_txns()
+    far.allocate_table_write_ids(DATABASE, "flat", [left_open])
+    for last in (30, 90):
+        with pytest.raises(Cut), cut_at(last):
+            both.cycle()
+    both.cycle()
+    equal()
+    far.abort_txns([left_open])
+    both.cycle()
+    equal()
+    assert not both.verify().differences
+
+
+def test_it_is_no_target(hive_3: str, far: MetastoreClient, both: Scheduled) -> None:
+    both.target, both.source = both.source, both.target
+    before = far.list_databases()
+    both.change(source_database="default", target_database="to_hive_3")
+    with pytest.raises(UnsupportedMethodError, match="get_max_allocated_table_write_id"):
+        both.cycle()
+    assert far.list_databases() == before
