@@ -51,12 +51,16 @@ def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
         parameters = client.get_database(name).parameters or {}
     except NoSuchObjectError:
         parameters = None
-        _refuse_older(client, name)
+        refuse_older(client, name)
     empty = parameters is not None and not client.list_tables(name)
     return judge_target(name, parameters, policy=policy.name, adopt=policy.into_existing, empty=empty)
 
 
-def _refuse_older(client: MetastoreClient, database: str) -> None:
+def refuse_older(client: MetastoreClient, database: str) -> None:
+    """Refuse a metastore that lacks calls without which it cannot hold a replica.
+
+    :raises UnsupportedMethodError: it lacks one.
+    """
     try:
         max_allocated_write_id(client, database, "")
     except UnsupportedMethodError as error:

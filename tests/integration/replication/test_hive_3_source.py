@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import UnsupportedMethodError
+from airflow_hive_federation.errors import AcidFormatError, UnsupportedMethodError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import load_dump
@@ -21,18 +22,23 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.transactions.keeping import KeptFiles
+from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
+from airflow_hive_federation.transactions.snapshots import Snapshot
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.cutting import Cut, cut_at
 from tests.support.cycling import Scheduled, rows
+from tests.support.history_files import insert_rows, prepare_partitions
 from tests.support.incrementing import run_copy
 from tests.support.older_sql import OlderSql, older_sql
+from tests.support.small_source import add_partition, make_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 DATABASE = "from_hive_3"
+ROWS = pa.schema([("a", pa.int32()), ("b", pa.string())])
 ACID = "stored as orc tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
 #: Hive makes the names of locks lower-case.
 PARTITION = "p=A b"
@@ -41,6 +47,7 @@ PARTITION = "p=A b"
 @pytest.fixture(scope="module")
 def far(hive_3: str) -> Iterator[MetastoreClient]:
     with MetastoreClient(MetastoreSettings(uris=(hive_3,))) as client:
+        client.create_database(types.Database(name=DATABASE))
         yield client
         client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
 
@@ -48,8 +55,19 @@ def far(hive_3: str) -> Iterator[MetastoreClient]:
 @pytest.fixture(scope="module")
 def sql(hive_3: str, far: MetastoreClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OlderSql]:
     with older_sql(3, hive_3, tmp_path_factory.mktemp("hive-3-sql") / "sql") as sql:
-        sql.execute(f"create database {DATABASE}")
         yield sql
+
+
+def insert(far: MetastoreClient, table: str, number: int) -> None:
+    """Insert a row with the transaction of its number, as Hive 3.1 names files."""
+    with Transaction(far) as transaction:
+        write = TableWrite(database=DATABASE, table=table, kind=WriteKind.INSERT, dynamic=True)
+        transaction.lock([write])
+        write_id = transaction.write_id(DATABASE, table)
+        (where,) = prepare_partitions(far, transaction, DATABASE, table, ["A b"]).values()
+        insert_rows(where, write_id, [{"a": number, "b": "x"}], ROWS, acid=True)
+        for file in where.glob("delta_*/bucket_00000_0"):
+            file.rename(file.with_name("bucket_00000"))
 
 
 def place(far: MetastoreClient, table: str) -> Path:
@@ -66,6 +84,13 @@ def is_cleaned(far: MetastoreClient, table: str) -> bool:
         lambda: {name.partition("_")[0] for name in directories(far, table)} == {"base"},
         PollPolicy(timeout_s=120),
     )
+
+
+def chosen_now(far: MetastoreClient, snapshot: Snapshot) -> set[str]:
+    """Return the directories that a reader of the snapshot opens."""
+    uri = f"file:{place(far, 'read_now')}"
+    state = chosen(uri, list_files(uri), snapshot.write_ids, snapshot.txns, None)
+    return {directory.path for directory in state.directories}
 
 
 def compact(far: MetastoreClient, tables: Sequence[str]) -> None:
@@ -99,47 +124,42 @@ def both(hive_3: str, target: EmbeddedMetastore, spark: SparkSession, tmp_path: 
         yield Scheduled(source_pool, target_pool, policy_of(target, tmp_path), spark)
 
 
-def test_the_cleaner_waits_for_a_reader_and_for_a_dump(
-    sql: OlderSql, far: MetastoreClient, both: Scheduled
-) -> None:
+def test_the_cleaner_waits_for_a_reader_and_for_a_dump(far: MetastoreClient, both: Scheduled) -> None:
     tables = ["read_now", "dumped", "free"]
     for table in tables:
-        sql.execute(f"create table {DATABASE}.{table} (a int) partitioned by (p string) {ACID}")
+        make_table(far, DATABASE, table, partitioned=True)
         for number in (1, 2):
-            sql.execute(f"insert into {DATABASE}.{table} partition (p='A b') values ({number})")
-    both.change(include_tables=("dumped",), target_database=f"{DATABASE}_kept")
+            insert(far, table, number)
+    both.change(include_tables="dumped", target_database=f"{DATABASE}_kept")
     dump = dump_bootstrap(both.source, both.policy, begin_drain(far, DATABASE)).dump
     with Transaction(far, read_only=True) as reader:
         reader.lock_to_read([f"{DATABASE}.read_now"])
         snapshot = reader.snapshot(DATABASE, "read_now")
-        before = directories(far, "read_now")
         for table in tables:
             # The compaction goes beyond what reader and dump may see.
-            sql.execute(f"insert into {DATABASE}.{table} partition (p='A b') values (3)")
+            insert(far, table, 3)
         compact(far, tables)
         assert is_cleaned(far, "free")
         # The worker takes them in their order, and a round of the cleaner all that await it.
         for table in ("read_now", "dumped"):
             assert len([name for name in directories(far, table) if name.startswith("delta_")]) == 3
             assert "base_0000003" in directories(far, table)
-        where = place(far, "read_now")
-        state = chosen(f"file:{where}", list_files(f"file:{where}"), snapshot.write_ids, snapshot.txns, None)
-        assert {directory.name.path for directory in state.directories} == before
+        # Hive's rule: whoever lists only now cannot know that all deltas are there.
+        with pytest.raises(AcidFormatError, match="Not enough history"):
+            chosen_now(far, snapshot)
         load_dump(both.source, both.target, both.policy, dump, run_copy=run_copy)
     assert is_cleaned(far, "read_now")
     assert is_cleaned(far, "dumped")
 
 
-def test_partitions_that_come_between_locks_and_snapshot(sql: OlderSql, far: MetastoreClient) -> None:
-    sql.execute(f"create table {DATABASE}.growing (a int) partitioned by (p string) {ACID}")
-    sql.execute(f"create table {DATABASE}.plain (a int) partitioned by (p string) stored as orc")
-    sql.execute(f"alter table {DATABASE}.plain add partition (p='x')")
-    names = [f"{DATABASE}.growing", f"{DATABASE}.plain"]
+def test_partitions_that_come_between_locks_and_snapshot(far: MetastoreClient) -> None:
+    make_table(far, DATABASE, "acid", partitioned=True)
+    names = [f"{DATABASE}.acid"]
     taken: list[set[str]] = []
 
     def snapshot() -> None:
         if len(taken) < 2:
-            sql.execute(f"alter table {DATABASE}.growing add partition (p='{len(taken)}')")
+            add_partition(far, DATABASE, str(len(taken)))
         taken.append({str(lock.partname) for lock in far.show_locks(txn_id=txn)})
 
     (txn,) = far.open_txns()
@@ -154,7 +174,7 @@ def test_a_history_is_replicated(
     both: Scheduled,
     hive_sql_target: HiveSql,
 ) -> None:
-    both.change(include_tables=("parted", "flat"), target_database=f"{DATABASE}_copy")
+    both.change(include_tables="parted|flat", target_database=f"{DATABASE}_copy")
 
     def equal() -> None:
         for table in ("parted", "flat"):
