@@ -54,20 +54,25 @@ class HistoryCalls(PartitionCalls, TransactionCalls):
         """
         if not full_table_names:
             return locked
-        by_locks = False
+        by_locks: list[str] = []
         try:
             self.call("add_write_ids_to_min_history", txn_id, dict.fromkeys(full_table_names, 1))
         except UnsupportedMethodError:
-            by_locks = self.waits_for_locks()
+            databases = {name.partition(".")[0] for name in full_table_names}
+            waiting = {database for database in databases if self.waits_for_locks(database)}
+            by_locks = [name for name in full_table_names if name.partition(".")[0] in waiting]
         if not locked:
             # A metastore of mixed versions may wait for locks, or for transactions: this serves both.
             (newer,) = self.open_txns(kind=types.TxnType.READ_ONLY)
             self.commit_txn(newer, kind=types.TxnType.READ_ONLY)
-        return self._lock_to_keep(txn_id, full_table_names, locked) if by_locks else None
+        return self._lock_to_keep(txn_id, by_locks, locked) if by_locks else None
 
-    def waits_for_locks(self) -> bool:
-        """Return whether the metastore shows no sign of a cleaner that waits for transactions."""
-        request = types.GetLatestCommittedCompactionInfoRequest(dbname="default", tablename="")
+    def waits_for_locks(self, database: str) -> bool:
+        """Return whether a database's metastore shows no sign of a cleaner that waits for transactions.
+
+        :param database: any database of the metastore; behind a gateway, each may have another metastore.
+        """
+        request = types.GetLatestCommittedCompactionInfoRequest(dbname=database, tablename="")
         try:
             self.call("get_latest_committed_compaction_info", request)
         except UnsupportedMethodError:

@@ -107,8 +107,8 @@ class SourceMoment:
 
         :param spool: receives the events of the moment.
         """
-        by_locks = client.waits_for_locks()
         database = policy.source_database
+        by_locks = client.waits_for_locks(database)
         moment: SourceMoment | None = None
 
         def tables() -> list[str]:
