@@ -6,7 +6,6 @@ The client uses a replacement only after the server's error shows that it lacks 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from typing import Any
 
 from airflow_hive_federation.errors import MetastoreError, NoSuchObjectError, UnsupportedMethodError
@@ -15,18 +14,13 @@ from airflow_hive_federation.model.write_ids import ValidTxns
 
 Call = Callable[[str, tuple[Any, ...]], Any]
 
-_UNSET = (
-    "Required field 'validTxnList' is unset",
-    "Required field 'type' is unset! Struct:LockComponent",
-)
-
 
 def is_too_old(method: str, error: MetastoreError) -> bool:
     """Return whether the error means that the server lacks the call, and a replacement exists."""
     if method not in FALLBACKS:
         return False
-    # Hive 3.1 requires fields that later versions fill in themselves, and does not know all kinds of locks.
-    return isinstance(error, UnsupportedMethodError) or any(unset in str(error) for unset in _UNSET)
+    # Hive 3.1 requires fields that later versions fill in themselves.
+    return isinstance(error, UnsupportedMethodError) or "Required field 'validTxnList' is unset" in str(error)
 
 
 def _get_database_req(call: Call, args: tuple[Any, ...]) -> types.Database:
@@ -180,18 +174,6 @@ def _get_valid_write_ids(call: Call, args: tuple[Any, ...]) -> types.GetValidWri
     return call("get_valid_write_ids", (request,))  # type: ignore[no-any-return]
 
 
-def _lock(call: Call, args: tuple[Any, ...]) -> types.LockResponse:
-    """Request locks of Hive 3.1, whose shared writers exclude each other as Hive 4's exclusive writers do."""
-    (request,) = args
-    components = [copy(component) for component in request.component]
-    for component in components:
-        if component.type == types.LockType.EXCL_WRITE:
-            component.type = types.LockType.SHARED_WRITE
-    older = copy(request)
-    older.component = components
-    return call("lock", (older,))  # type: ignore[no-any-return]
-
-
 FALLBACKS: dict[str, Callable[[Call, tuple[Any, ...]], Any]] = {
     "alter_partitions_req": _alter_partitions_req,
     "alter_table_req": _alter_table_req,
@@ -207,5 +189,4 @@ FALLBACKS: dict[str, Callable[[Call, tuple[Any, ...]], Any]] = {
     "get_table_objects_by_name_req": _get_table_objects_by_name_req,
     "get_table_req": _get_table_req,
     "get_valid_write_ids": _get_valid_write_ids,
-    "lock": _lock,
 }

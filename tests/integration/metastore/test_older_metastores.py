@@ -7,8 +7,6 @@ import pytest
 from airflow_hive_federation.errors import NoSuchObjectError, UnsupportedMethodError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, examine
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
-from airflow_hive_federation.transactions.transaction import Transaction
 from tests.support.wire_structs import DATABASE, column_statistics, partition, table
 
 #: The gateway recognises a Hive 4, which reads other expressions, by this method.
@@ -75,11 +73,6 @@ def test_hive_3(hive_3: str) -> None:
         assert first in (client.get_open_txns().open_txns or [])
         client.commit_txn(first)
         assert client.get_valid_write_ids([name])[name].invalidWriteIds == [write_ids[second]]
-        with Transaction(client) as transaction:
-            # It knows no exclusive writers, which its shared ones are.
-            transaction.lock([TableWrite(database=DATABASE, table="acid", kind=WriteKind.UPDATE)])
-            held = client.show_locks(txn_id=transaction.id)
-            assert {lock.type for lock in held} == {types.LockType.SHARED_WRITE}
 
         client.drop_database(DATABASE, delete_data=True, cascade=True)
         findings = {finding.name: finding for finding in examine(client)}

@@ -46,7 +46,9 @@ PARTITION = "p=A b"
 @pytest.fixture(scope="module")
 def far(hive_3: str) -> Iterator[MetastoreClient]:
     with MetastoreClient(MetastoreSettings(uris=(hive_3,))) as client:
-        client.create_database(types.Database(name=DATABASE))
+        client.create_database(
+            types.Database(name=DATABASE, ownerName="root", ownerType=types.PrincipalType.USER)
+        )
         yield client
         client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
 
