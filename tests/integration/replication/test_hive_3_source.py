@@ -1,4 +1,4 @@
-"""A Hive 3.1 metastore as a source: its SQL, its compactor's worker, its cleaner, its listener."""
+"""A Hive 3.1 metastore as a source: its compactor's worker, its cleaner, its listener."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import AcidFormatError, UnsupportedMethodError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
@@ -26,11 +25,9 @@ from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.snapshots import Snapshot
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy, wait_until
-from tests.support.cutting import Cut, cut_at
-from tests.support.cycling import Scheduled, rows
+from tests.support.cycling import Scheduled
 from tests.support.history_files import insert_rows, prepare_partitions
 from tests.support.incrementing import run_copy
-from tests.support.older_sql import OlderSql, older_sql
 from tests.support.small_source import add_partition, make_table
 
 if TYPE_CHECKING:
@@ -51,12 +48,6 @@ def far(hive_3: str) -> Iterator[MetastoreClient]:
         )
         yield client
         client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
-
-
-@pytest.fixture(scope="module")
-def sql(hive_3: str, far: MetastoreClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OlderSql]:
-    with older_sql(3, hive_3, tmp_path_factory.mktemp("hive-3-sql") / "sql") as sql:
-        yield sql
 
 
 def insert(far: MetastoreClient, table: str, number: int) -> None:
@@ -176,50 +167,6 @@ def test_partitions_that_come_between_locks_and_snapshot(far: MetastoreClient) -
     KeptFiles(far, txn).take(lambda: names, snapshot)
     assert taken == [{"None"}, {"None", "p=0"}, {"None", "p=0", "p=1"}]
     far.commit_txn(txn)
-
-
-def test_a_history_is_replicated(
-    sql: OlderSql,
-    far: MetastoreClient,
-    both: Scheduled,
-    hive_sql_target: HiveSql,
-) -> None:
-    both.change(include_tables="parted|flat", target_database=f"{DATABASE}_copy")
-
-    def equal() -> None:
-        for table in ("parted", "flat"):
-            query = "select ROW__ID, * from {}." + table
-            here = rows(hive_sql_target, query.format(f"{DATABASE}_copy"))
-            assert here == sorted(sql.execute(query.format(DATABASE)), key=repr)
-
-    make_table(far, DATABASE, "parted", partitioned=True)
-    make_table(far, DATABASE, "flat")
-    sql.execute(f"insert into {DATABASE}.parted partition (p) values (1, 'x', 'A b'), (2, 'y', 'c')")
-    sql.execute(f"insert into {DATABASE}.flat values (1, 'x'), (2, 'y'), (3, 'z')")
-    both.cycle()
-    sql.execute(f"update {DATABASE}.flat set b = 'new' where a = 1")
-    sql.execute(f"delete from {DATABASE}.flat where a = 2")
-    insert(far, "parted", 3)
-    both.cycle()
-    equal()
-    # The read transactions of cycles leave events, which concern nothing.
-    assert both.cycle().idle
-
-    compact(far, ["parted"])
-    assert is_cleaned(far, "parted")
-    insert(far, "parted", 4)
-    sql.execute(f"insert overwrite table {DATABASE}.flat select a, b from {DATABASE}.flat where a = 3")
-    (left_open,) = far.open_txns()
-    far.allocate_table_write_ids(DATABASE, "flat", [left_open])
-    for last in (30, 90):
-        with pytest.raises(Cut), cut_at(last):
-            both.cycle()
-    both.cycle()
-    equal()
-    far.abort_txns([left_open])
-    both.cycle()
-    equal()
-    assert not both.verify().differences
 
 
 def test_it_is_no_target(hive_3: str, far: MetastoreClient, both: Scheduled) -> None:
