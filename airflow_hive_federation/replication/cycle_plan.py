@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.progress.observers import LOGGED_QUIETLY, Observer
-from airflow_hive_federation.replication.cycle import dump_next_increment, is_published
+from airflow_hive_federation.replication.cycle import is_published
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
@@ -113,7 +114,10 @@ def plan_cycle(
             # A dump in its usual place would see these loads by itself.
             unfinished = _unfinished(client, policy)
             if is_published(client, policy):
-                plan = _plan_increment(source, target, client, aside, observer)
+                # So would the position: write ids of a killed load are the policy's own.
+                position = read_position(client, policy)
+                position.refuse_foreign_writes(policy)
+                plan = _plan_increment(source, position, client, aside, observer)
             else:
                 plan = _plan_bootstrap(source, client, aside, observer)
     return replace(plan, unfinished=unfinished)
@@ -160,12 +164,12 @@ def _plan_bootstrap(
 
 def _plan_increment(
     source: MetastorePool,
-    target: MetastorePool,
+    position: TargetPosition,
     client: MetastoreClient,
     policy: ReplicationPolicy,
     observer: Observer,
 ) -> CyclePlan:
-    dumped = dump_next_increment(source, target, policy, observer=observer)
+    dumped = dump_increment(source, policy, position, observer=observer)
     plan = CyclePlan(
         database=policy.target_database,
         kind=IDLE if dumped.idle else INCREMENT,

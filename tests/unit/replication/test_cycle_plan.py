@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication import cycle_plan
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind
@@ -28,6 +29,9 @@ class Target:
         if self.parameters is None:
             raise NoSuchObjectError(f"There is no database {name}.", remedy="Create it.")
         return SimpleNamespace(parameters=self.parameters)
+
+    def call(self, *_: Any) -> Any:
+        return types.MaxAllocatedTableWriteIdResponse(maxWriteId=0)
 
     def list_tables(self, _: str) -> list[str]:
         return []
