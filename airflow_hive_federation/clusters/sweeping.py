@@ -11,7 +11,7 @@ from typing import Any
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
-from airflow_hive_federation.clusters.notes import Kind, Note, foreign_files, notes_of, remove_noted
+from airflow_hive_federation.clusters.notes import Kind, Note, foreign_files, note_of, notes_of, remove_noted
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
@@ -79,7 +79,7 @@ def sweep_cluster(
                 if renew is None:
                     left_with_reasons |= dict.fromkeys(_directories(notes), "a copy of it is being made")
                     continue
-                unused, left = _unused(
+                unused, left, in_use = _unused(
                     client,
                     registry,
                     swept,
@@ -92,7 +92,7 @@ def sweep_cluster(
                     renew()
                     removed += _remove(swept, [item], options)
                 left_with_reasons |= left
-                used += len(notes) - len(unused) - len(left)
+                used += in_use
         else:
             old = [item for item in notes if item.taken_s < time.time() - statements_older_than_s]
             removed += _remove(swept, old, options)
@@ -149,8 +149,8 @@ def _unused(
     *,
     former_older_than_s: float,
     options: Mapping[str, Any] | None,
-) -> tuple[list[Note], dict[str, str]]:
-    """Return the notes of directories to remove, and the directories to leave, with the reasons.
+) -> tuple[list[Note], dict[str, str], int]:
+    """Return the notes of unused directories, the directories to leave, with reasons, and the number in use.
 
     :param name: the table of all the notes.
     """
@@ -158,7 +158,7 @@ def _unused(
     try:
         table = client.get_table(database, table_name)
     except NoSuchObjectError:
-        return [], dict.fromkeys(_directories(notes), "the table is gone, or has another name")
+        return [], dict.fromkeys(_directories(notes), "the table is gone, or has another name"), 0
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
     in_use = named_directories(table, [table, *partitions])
     primary = read_metadata(table.parameters, name).primary or registry.default_cluster().name
@@ -168,10 +168,14 @@ def _unused(
             return f"{swept.name} is the primary of {name}, so its files may be in use"
         return reason_to_leave(note, table, former_older_than_s, options)
 
-    judged = [(item, reason_to_keep(item)) for item in notes if canonical(item.directory) not in in_use]
+    unnamed = [item for item in notes if canonical(item.directory) not in in_use]
+    # A drop that ended just before the lock was taken has taken these notes anew, or removed them.
+    again = [note_of(swept, item.kind, item.directory, options) for item in unnamed]
+    judged = [(item, reason_to_keep(item)) for item in again if item is not None]
     return (
         [item for item, reason in judged if not reason],
         {item.directory: reason for item, reason in judged if reason},
+        len(notes) - len(unnamed),
     )
 
 

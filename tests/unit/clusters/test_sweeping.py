@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
-from airflow_hive_federation.clusters.notes import Kind, Note, take_note
+from airflow_hive_federation.clusters.notes import Kind, Note, forget, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
 from airflow_hive_federation.errors import ClusterMetadataError, NoSuchLockError, NoSuchObjectError
@@ -182,6 +183,33 @@ def test_directories_that_a_sweep_leaves_have_their_reasons(
     assert copy.is_dir()
     report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
     assert (report.removed, report.left) == ([f"file:{copy}"], {})
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_copy_that_is_dropped_before_the_sweep_has_its_lock_stays_for_its_readers(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    """The sweep has read its note before, when the table named it."""
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    table = described("C2")
+    note = Note.of(table, Kind.COPY, f"file:{copy}")
+    take_note(cluster, replace(note, taken_s=10.0))
+    store = OneTable(table)
+    lock = store.lock
+
+    def dropped_before(components: list[types.LockComponent]) -> types.LockResponse:
+        if at_once:
+            forget(cluster, Kind.COPY, f"file:{copy}")
+        else:
+            take_note(cluster, note)
+        return lock(components)
+
+    monkeypatch.setattr(store, "lock", dropped_before)
+    report = sweep_cluster(store.client, registry, "C1")
+    assert (report.removed, report.used, len(report.left)) == ([], 0, 0 if at_once else 1)
+    assert copy.is_dir()
 
 
 def test_plans_are_removed_at_once_and_other_tables_are_not_swept(
