@@ -37,9 +37,9 @@ from airflow_hive_federation.clusters.altering import (
 )
 from airflow_hive_federation.clusters.assignment import reason_to_skip
 from airflow_hive_federation.clusters.copies.directories import (
+    DropNotes,
     copies_home,
     home_of,
-    note_dropped,
     notes_of_copies,
     release,
 )
@@ -345,7 +345,7 @@ class _Change:
             copy = item.metadata.secondaries[self.place.name]
             for kind in (Kind.COPY, Kind.FORMER_PRIMARY):
                 forget(self.place, kind, copy.location, self.options)
-            note_dropped([copy.former] if copy.former else [], self.place, table, self.options)
+            DropNotes(self.place, table, self.options).take(copy, keep={copy.location})
             if is_below(item.location, home.root):
                 files = {file.path: (file.size_bytes, file.modified_ns) for file in item.files}
                 directory = canonical(item.location)

@@ -13,8 +13,7 @@ lock preserve them until the copy is published together with the snapshot's writ
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +25,8 @@ from airflow_hive_federation.clusters.altering import (
     full_name,
     partitions_by_name,
 )
-from airflow_hive_federation.clusters.copies.directories import copies_home, note_dropped, release
+from airflow_hive_federation.clusters.copies.directories import DropNotes, copies_home, release
+from airflow_hive_federation.clusters.copies.holding import Held, holding
 from airflow_hive_federation.clusters.copies.objects import (
     CopyObject,
     chosen_partitions,
@@ -51,14 +51,13 @@ from airflow_hive_federation.clusters.notes import (
     take_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.errors import CopySourceChangedError, StorageError, TransactionAbortedError
+from airflow_hive_federation.errors import CopySourceChangedError, StorageError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import write_plan
-from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
 from airflow_hive_federation.transactions.transaction import Transaction
 
 #: Executes a copy plan: (URI of the plan, URI of the directory for outcomes).
@@ -120,7 +119,7 @@ def copy_to_cluster(
     """
     target_cluster = registry.cluster(cluster)
     described = copyable(client, registry, table, target_cluster)
-    with _holding(client, described) as held:
+    with holding(client, described) as held:
         chosen = chosen_partitions(client, described, partitions, where)
         objects = copy_objects(described, chosen, options, held.snapshot)
         return _copied(
@@ -135,45 +134,6 @@ def copy_to_cluster(
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Held:
-    """A transaction that prevents the removal of a table's copies, and the cleaning of a transactional table.
-
-    :param snapshot: the snapshot of a transactional table, whose files the transaction preserves; ``None``
-        for others.
-    """
-
-    transaction: Transaction
-    snapshot: Snapshot | None
-
-    def prove(self, client: MetastoreClient) -> None:
-        """Let the metastore confirm that the transaction is open.
-
-        :raises TransactionAbortedError: the transaction was aborted, so files may have been removed.
-        """
-        self.transaction.check()
-        txn_id = self.transaction.id
-        answer = client.heartbeat_txn_range(txn_id, txn_id)
-        if txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
-            raise TransactionAbortedError(
-                f"Transaction {txn_id}, which kept the files of a copy, was aborted.",
-                remedy="Run the copy again.",
-                txn_id=txn_id,
-            )
-
-
-@contextmanager
-def _holding(client: MetastoreClient, table: types.Table) -> Iterator[_Held]:
-    name = full_name(table).lower()
-    with Transaction(client, read_only=True) as transaction:
-        if is_transactional(table):
-            transaction.lock_to_read([copies_lock(name), name])
-            yield _Held(transaction=transaction, snapshot=transaction.snapshot(*name.split(".", 1)))
-        else:
-            transaction.lock_to_read([copies_lock(name)])
-            yield _Held(transaction=transaction, snapshot=None)
-
-
 def _copied(
     client: MetastoreClient,
     place: Cluster,
@@ -183,7 +143,7 @@ def _copied(
     *,
     at_once: bool,
     options: Mapping[str, Any] | None,
-    held: _Held,
+    held: Held,
 ) -> CopyReport:
     """Copy the objects that are not current, publish the copies, and return the report."""
     pending = list(pending_objects(objects, place.name, options))
@@ -275,20 +235,22 @@ def _dropped(
 ) -> CopyReport:
     """Drop copies, and return the report."""
     had: dict[str, Secondary] = {}
+    notes = DropNotes(place, described, options)
 
     def dropping(name: str) -> Change:
         def drop(now: ClusterMetadata) -> ClusterMetadata:
             if place.name in now.secondaries:
                 had[name] = now.secondaries[place.name]
-                note_dropped(had[name].directories, place, described, options)
+                notes.take(had[name])
             return now.with_secondary(place.name, None)
 
         return drop
 
     altered: Sequence[types.Table | types.Partition]
     if described.partitionKeys:
-        names = list(chosen_partitions(client, described, partitions, where))
-        altered = alter_partition_metadata(client, described, {name: dropping(name) for name in names})
+        chosen = chosen_partitions(client, described, partitions, where)
+        notes.take_seen(chosen.values())
+        altered = alter_partition_metadata(client, described, {name: dropping(name) for name in chosen})
     else:
         altered = [alter_table_metadata(client, described, dropping(full_name(described)))]
     primaries = {item.sd.location for item in altered if item.sd is not None and item.sd.location}
@@ -392,15 +354,14 @@ def _publish(
     :return: the names of the other objects; per published object, the directories no longer named.
     """
     replaced: dict[str, list[str]] = {}
+    notes = DropNotes(place, table, options)
 
     def publishing(item: CopyObject) -> Change:
         def publish(now: ClusterMetadata) -> ClusterMetadata:
             former, target = None, targets[item.partition]
             if (before := now.secondaries.get(place.name)) is not None:
                 former = before.former if before.location == target else before.location
-                unnamed = [uri for uri in before.directories if uri not in {former, target}]
-                replaced[item.partition] = unnamed
-                note_dropped(unnamed, place, table, options)
+                replaced[item.partition] = notes.take(before, keep={former, target})
             made = Secondary(location=target, source=item.mark, former=former, snapshot=item.write_ids)
             return now.with_secondary(place.name, made)
 
@@ -417,6 +378,7 @@ def _publish(
             alter_table_metadata(client, again, publishing(item))
         return changed, replaced
     again_by_name = partitions_by_name(client, table, [item.partition for item in fresh])
+    notes.take_seen(again_by_name.values(), only_former=True)
     changes: dict[str, Change] = {}
     for item in fresh:
         partition = again_by_name.get(item.partition)
@@ -445,7 +407,7 @@ def _withdraw_changed(
 
     def withdraw(present: ClusterMetadata) -> ClusterMetadata:
         if place.name in present.secondaries:
-            note_dropped(present.secondaries[place.name].directories, place, table, options)
+            DropNotes(place, table, options).take(present.secondaries[place.name])
         return present.with_secondary(place.name, None)
 
     if not changed:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import full_name
+from airflow_hive_federation.clusters.altering import full_name, object_name
+from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
 from airflow_hive_federation.clusters.notes import (
     Kind,
     Note,
@@ -40,21 +41,54 @@ def copies_home(cluster: Cluster, table: types.Table) -> str:
     return f"{home_of(cluster, table)}.copies"
 
 
-def note_dropped(
-    uris: Iterable[str], cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
-) -> None:
-    """Take the notes of directories anew, before metadata stops naming these as copies of a table.
+@dataclass(frozen=True)
+class DropNotes:
+    """Takes the notes of directories anew, before metadata stops naming these as copies of a table.
 
-    Statements that were planned before read them. Their time is counted from these notes.
+    Statements that were planned before read the directories; their time is counted from these notes. Each
+    note is taken once: for what a run sees before it takes a lock, and under the lock for what has changed.
 
-    :raises StorageError: a note cannot be read or written.
+    :param taken: the directories whose notes were taken.
     """
-    for uri in uris:
-        note = _note_for(uri, cluster, table, options)
+
+    cluster: Cluster
+    table: types.Table
+    options: Mapping[str, Any] | None = field(repr=False)
+    taken: set[str] = field(default_factory=set)
+
+    def take(self, copy: Secondary, *, keep: Collection[str | None] = ()) -> list[str]:
+        """Take the notes of a copy's directories; return the directories.
+
+        :param keep: directories that metadata goes on to name.
+        :raises StorageError: a note cannot be read or written.
+        """
+        unnamed = [uri for uri in copy.directories if uri not in keep]
+        for uri in unnamed:
+            if uri not in self.taken:
+                self._take(uri)
+                self.taken.add(uri)
+        return unnamed
+
+    def take_seen(self, objects: Iterable[types.Partition], *, only_former: bool = False) -> None:
+        """Take the notes of the copies of partitions, as they were read without a lock.
+
+        :param only_former: the directories of the copies themselves stay named.
+        :raises StorageError: a note cannot be read or written.
+        :raises ClusterMetadataError: the cluster metadata of a partition is damaged.
+        """
+        for item in objects:
+            metadata = read_metadata(item.parameters, object_name(self.table, item))
+            copy = metadata.secondaries.get(self.cluster.name)
+            if copy is not None:
+                self.take(copy, keep={copy.location} if only_former else ())
+
+    def _take(self, uri: str) -> None:
+        note = _note_for(uri, self.cluster, self.table, self.options)
         if note is not None:
             # A note of an earlier version lacks the identity, without which a sweep leaves the directory.
-            owned = replace(note, taken_s=0.0, created_s=table.createTime or 0, table_id=table.id or 0)
-            take_note(cluster, owned, options)
+            created_s, table_id = self.table.createTime or 0, self.table.id or 0
+            again = replace(note, taken_s=0.0, created_s=created_s, table_id=table_id)
+            take_note(self.cluster, again, self.options)
 
 
 def notes_of_copies(

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from airflow_hive_federation.clusters.catalog import MetastoreFacts
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
@@ -117,6 +118,20 @@ def test_each_statement_sees_the_present_tables_and_files(tables: Tables, places
     del tables.tables["t1"]
     with pytest.raises(RoutingError):
         kept.route(JOIN, Session())
+
+
+def test_only_tables_whose_copies_are_read_are_compared(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def recorded(self: MetastoreFacts, database: str, name: str, cluster: str, **_: Any) -> list[str]:
+        asked.append((name, cluster))
+        return []
+
+    monkeypatch.setattr(MetastoreFacts, "check_files", recorded)
+    assert router(tables).route(JOIN, Session()).cluster == "C2"
+    assert asked == [("t1", "C2")]
 
 
 def test_a_stale_copy_that_is_not_read_does_not_hinder(

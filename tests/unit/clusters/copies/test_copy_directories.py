@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.clusters.copies.copying import _dropped
-from airflow_hive_federation.clusters.copies.directories import note_dropped, release
+from airflow_hive_federation.clusters.copies.directories import DropNotes, release
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
@@ -192,7 +192,8 @@ def test_a_note_of_an_earlier_version_gets_the_identity_of_the_table(
     former = Note(kind=Kind.FORMER_PRIMARY, directory=f"file:{place}", table="d.t", files=files, taken_s=10.0)
     take_note(cluster, replace(former, partition="p=a"))
     take_note(cluster, Note(kind=Kind.COPY, directory=f"file:{other}", table="d.u", taken_s=10.0))
-    note_dropped([f"file:{place}", f"file:{other}"], cluster, table, None)
+    copy = read_metadata(table.parameters, "d.t").secondaries["C2"]
+    assert DropNotes(cluster, table, None).take(copy) == [f"file:{place}", f"file:{other}"]
     noted = note_of(cluster, Kind.FORMER_PRIMARY, f"file:{place}")
     assert noted is not None
     assert noted.is_of(table)
