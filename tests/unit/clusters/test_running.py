@@ -132,6 +132,10 @@ def test_only_tables_whose_copies_are_read_are_compared(
     monkeypatch.setattr(MetastoreFacts, "check_files", recorded)
     assert router(tables).route(JOIN, Session()).cluster == "C2"
     assert asked == [("t1", "C2")]
+    # A statement that no cluster can run reads no copy.
+    tables.tables["t9"] = table("t9", "/nowhere", "C1")
+    assert router(tables).decide("SELECT * FROM t1 JOIN t2 JOIN t9", Session()).cluster is None
+    assert asked == [("t1", "C2")]
 
 
 def test_a_stale_copy_that_is_not_read_does_not_hinder(
