@@ -12,6 +12,7 @@ import pytest
 from airflow_hive_federation.errors import MetastoreAuthenticationError, MetastoreProtocolError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, PlainSettings, sasl
 from airflow_hive_federation.metastore.sasl import SaslChannel
+from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.metastore.settings import Endpoint
 from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
 from tests.support.metastore_peers import Peer, Thrift
@@ -77,7 +78,7 @@ def test_a_server_that_ends_before_it_has_shown_who_it_is(monkeypatch: pytest.Mo
 
         def __init__(self, _: object) -> None: ...
 
-        def step(self, challenge: bytes) -> bytes:
+        def step(self, challenge: bytes, deadline: Deadline) -> bytes:
             return challenge
 
     monkeypatch.setattr(sasl, "_Plain", Mutual)
@@ -94,7 +95,7 @@ def test_a_server_that_ends_before_it_has_shown_who_it_is(monkeypatch: pytest.Mo
     ],
 )
 def test_an_offer_of_kerberos_that_is_none(offer: bytes, match: str) -> None:
-    mechanism = sasl._Kerberos.__new__(sasl._Kerberos)
+    mechanism = Kerberos.__new__(Kerberos)
     with pytest.raises(ForeignProtocol, match=match):
         mechanism._agreed(offer)
 
