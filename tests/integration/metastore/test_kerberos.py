@@ -22,6 +22,7 @@ from airflow_hive_federation.errors import (
     MetastoreUnreachableError,
     RemoteUnavailableError,
     StoragePermissionError,
+    StorageUnavailableError,
 )
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import (
@@ -63,6 +64,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberosSite]:
         yield started
 
 
+@pytest.fixture(scope="module", autouse=True)
+def brief(site: KerberosSite) -> Iterator[tuple[MetastoreClient, float]]:
+    """A connection whose ticket has a brief life, and the moment of the life's end.
+
+    It is opened before the file's tests, so that one of them need not wait for that moment.
+    """
+    with MetastoreClient(site.settings("brief")) as client:
+        assert "default" in client.list_databases()
+        list_files(site.base, options=site.by_keytab("brief"))
+        yield client, end_of_life(BRIEF_S)
+
+
 @pytest.fixture
 def ticket(site: KerberosSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A function that obtains a ticket of alice's, as ``kinit`` does, in a cache of this test."""
@@ -75,9 +88,12 @@ def ticket(site: KerberosSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return obtain
 
 
-def wait_for_the_end_of_a_life(seconds: int) -> None:
-    """Wait until a ticket that was issued before has ended; lives are counted in whole seconds."""
-    ended = time.time() + seconds + 1
+def end_of_life(seconds: int) -> float:
+    """Return a moment at which a ticket that was issued before has ended; lives have whole seconds."""
+    return time.time() + seconds + 1
+
+
+def wait_until_past(ended: float) -> None:
     assert wait_until(lambda: time.time() > ended, PollPolicy(first_s=0.1, factor=1, timeout_s=60))
 
 
@@ -254,25 +270,27 @@ def test_ingest_writing_and_replication(
     assert site.owner("dumps") == "alice"
 
 
-def test_a_keytab_renews_what_has_expired(site: KerberosSite) -> None:
+def test_a_keytab_renews_what_has_expired(site: KerberosSite, brief: tuple[MetastoreClient, float]) -> None:
     """A connection and a file system outlive the life of their tickets."""
+    client, ended = brief
     options = site.by_keytab("brief")
-    with MetastoreClient(site.settings("brief")) as client:
-        assert "default" in client.list_databases()
-        list_files(site.base, options=options)
-        issued = site.kdc.tickets_issued("brief")
-        assert issued
-        wait_for_the_end_of_a_life(BRIEF_S)
-        assert "default" in client.list_databases()
-        client.close()
-        assert "default" in client.list_databases()
-        assert site.kdc.tickets_issued("brief") > issued
-        list_files(f"{site.base}/warehouse", options=options)
+    issued = site.kdc.tickets_issued("brief")
+    assert issued
+    wait_until_past(ended)
+    assert "default" in client.list_databases()
+    client.close()
+    assert "default" in client.list_databases()
+    renewed = site.kdc.tickets_issued("brief")
+    assert renewed > issued
+    list_files(site.base, options=options)
+    # Another option makes another client, which has to authenticate.
+    list_files(site.base, options={**options, "dfs.client.failover.sleep.max.millis": "1"})
+    assert site.kdc.tickets_issued("brief") > renewed
 
 
 def test_an_expired_ticket(site: KerberosSite, ticket: Callable[..., None]) -> None:
     ticket("-l", "1s")
-    wait_for_the_end_of_a_life(1)
+    wait_until_past(end_of_life(1))
     with MetastoreClient(site.by_ticket()) as client:
         with pytest.raises(MetastoreAuthenticationError, match=r"the ticket has expired.*kinit") as caught:
             client.list_databases()
@@ -313,6 +331,9 @@ def test_what_is_refused(site: KerberosSite) -> None:
     refused(f"hive/other.example.com@{REALM}.*does not know the server's principal", other)
     refused("realm|server's principal", site.settings(server_principal="hive/_HOST@OTHER.TEST"))
     refused("OTHER.TEST", site.settings(client_principal="alice@OTHER.TEST"))
+    unusable = site.storage_options(kerberos_principal=f"alice@{REALM}", kerberos_keytab="/nowhere")
+    with pytest.raises(StoragePermissionError, match=f"as alice@{REALM}: the keytab /nowhere cannot be read"):
+        list_files(site.base, options=unusable)
     bare = MetastoreSettings(uris=(site.uri,))
     refused("give the authentication", bare, MetastoreUnreachableError)
     with MetastoreClient(site.settings()) as client:
@@ -341,6 +362,10 @@ def test_no_kdc_answers(
                 client.list_databases()
             assert caught.value.retryable
             assert caught.value.realm == REALM
+            if not silent:
+                login = {"kerberos_principal": f"alice@{REALM}", "kerberos_keytab": str(keytab)}
+                with pytest.raises(StorageUnavailableError, match="no KDC of the realm answers"):
+                    list_files(site.base, options=site.storage_options(**login))
             monkeypatch.setenv("KRB5_CONFIG", str(site.kdc.configuration))
             client.settings = replace(settings, connect_timeout_s=60.0)
             assert "default" in client.list_databases()

@@ -14,7 +14,7 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.metastore.settings import Endpoint
-from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
+from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol, NotSent
 from tests.support.metastore_peers import Peer, Thrift
 from tests.support.sasl_server import Server, message
 
@@ -215,3 +215,31 @@ def test_an_answer_that_is_too_long_names_its_bound() -> None:
             assert len(client.list_databases()[0]) == 5000
     finally:
         peer.close()
+
+
+class _Expired:
+    """A mechanism whose keys have expired after the negotiation."""
+
+    name, complete = "EXPIRED", True
+
+    def __init__(self, _: object) -> None: ...
+
+    def step(self, challenge: bytes, deadline: Deadline) -> bytes:
+        return b""
+
+    def finish(self, payload: bytes) -> None: ...
+
+    def wrap(self, data: bytes) -> list[bytes]:
+        raise ValueError("the keys have expired")
+
+    def unwrap(self, frame: bytes) -> bytes:
+        raise ValueError("a message was changed")
+
+
+def test_keys_that_have_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server has seen the call, so that the client repeats it on another connection."""
+    monkeypatch.setattr(sasl, "_Plain", _Expired)
+    with pytest.raises(NotSent, match="the keys have expired"):
+        channel(COMPLETE).send(b"question", Deadline(60))
+    with pytest.raises(ForeignProtocol, match="a message was changed"):
+        channel(COMPLETE, frame(b"answer")).receive(1, Deadline(60))
