@@ -362,6 +362,8 @@ def test_no_kdc_answers(
                 client.list_databases()
             assert caught.value.retryable
             assert caught.value.realm == REALM
+            # The library itself gives up much later, with a message of its own.
+            assert ("no answer within 1 s" in str(caught.value)) is silent
             if not silent:
                 login = {"kerberos_principal": f"alice@{REALM}", "kerberos_keytab": str(keytab)}
                 with pytest.raises(StorageUnavailableError, match="no KDC of the realm answers"):
