@@ -128,8 +128,12 @@ _KINDS = (
     ),
 )
 
-#: pyarrow's text, with the code in capitals.
-_PYARROW = re.compile(r"AWS Error (?P<code>[A-Z0-9_]+) during")
+#: pyarrow's text: the code in capitals, or S3's own if the client does not know it.
+_PYARROW = re.compile(
+    r"AWS Error (?P<code>[A-Z0-9_]+)(?: \(HTTP status \d+\))? during"
+    r"(?:.*Unable to parse ExceptionName: (?P<own>\w+))?",
+    re.DOTALL,
+)
 #: Errors of botocore, aiohttp and google-auth that reach no store.
 _UNREACHABLE = frozenset(
     {
@@ -275,4 +279,4 @@ def _of_pyarrow(error: BaseException) -> tuple[str, str] | None:
     match = (
         _PYARROW.search(str(error)) if type(error) in {OSError, FileNotFoundError, PermissionError} else None
     )
-    return None if match is None else (match["code"], "")
+    return None if match is None else (match["own"] or match["code"], "")

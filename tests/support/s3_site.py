@@ -162,6 +162,8 @@ class S3Store:
             "hive.metastore.warehouse.dir": managed,
             "metastore.warehouse.external.dir": external,
             "hive.metastore.warehouse.external.dir": external,
+            # Otherwise Hive withholds the store's keys from the tasks of its queries.
+            "hive.conf.hidden.list": "javax.jdo.option.ConnectionPassword",
         }
 
 
