@@ -52,7 +52,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Refuse]:
 
         do_PUT = do_HEAD = do_POST = do_DELETE = do_GET  # noqa: N815 - http.server's names
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *_: object) -> None:
             pass
 
     # s3fs repeats the requests itself, too.
