@@ -389,13 +389,13 @@ def _in_role(session: Any, role: str) -> Any:
     if source is None:
         raise NoCredentialsError
     fetcher = AssumeRoleCredentialFetcher(
-        client_creator=session._session.create_client,
+        client_creator=session._session.create_client,  # noqa: SLF001 - boto3 has no name for it
         source_credentials=source,
         role_arn=role,
         extra_args={"RoleSessionName": "airflow-hive-federation"},
     )
     renewing = botocore.session.get_session()
-    renewing._credentials = DeferredRefreshableCredentials(
+    renewing._credentials = DeferredRefreshableCredentials(  # noqa: SLF001 - as botocore's users do
         refresh_using=fetcher.fetch_credentials, method="assume-role"
     )
     return boto3.Session(botocore_session=renewing, region_name=session.region_name)

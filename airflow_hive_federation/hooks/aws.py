@@ -38,7 +38,7 @@ def session_arguments(connection_id: str, service: str) -> dict[str, Any]:
     session = hook.get_session()
     arguments = {
         # Its credentials renew themselves.
-        "botocore_session": session._session,
+        "botocore_session": session._session,  # noqa: SLF001 - boto3 has no name for it
         "region_name": session.region_name,
         "endpoint_url": hook.conn_config.get_service_endpoint_url(service),
     }

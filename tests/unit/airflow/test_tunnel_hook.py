@@ -80,7 +80,9 @@ def test_an_aws_connection_with_a_role_is_not_read_without_the_role(connection: 
 def test_storage_options_by_an_aws_connection(connection: Define) -> None:
     lake = connection(
         "lake",
-        login="ann", password="sesame", extra={"region_name": "eu-central-1", "endpoint_url": "http://s3"}
+        login="ann",
+        password="sesame",
+        extra={"region_name": "eu-central-1", "endpoint_url": "http://s3"},
     )
     options = {"s3://lake": {"aws_conn_id": lake, "client_kwargs": {"region_name": "eu-west-1"}}}
     hook = HiveMetastoreHook(connection(host="far", extra={"storage_options": options}))
