@@ -221,7 +221,7 @@ def appears_when_it_is_finished(bucket: str, options: Options, tmp_path: Path, s
 
 
 def test_uploads_that_do_not_count_are_abandoned(bucket: str, options: Options, tmp_path: Path) -> None:
-    """A zombie task, whose statement has ended, publishes nothing, and the next statement removes its parts."""
+    """A task that outlives its statement publishes nothing; the next statement removes its parts."""
     (tmp_path / "made").write_bytes(b"rows")
     staging, target = f"{bucket}/t/.hive-staging_spark_7_abc", f"{bucket}/t/delta_1_1_0/bucket_00000_0"
     upload(tmp_path / "made", target, f"{staging}/1{RECORD}", options)
