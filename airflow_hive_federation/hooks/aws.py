@@ -14,7 +14,6 @@ from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException, mask_secret
-from airflow_hive_federation.storage.filesystem import storage_errors
 
 #: Storage option that names an Airflow connection of type ``aws``.
 AWS_CONNECTION = "aws_conn_id"
@@ -68,6 +67,8 @@ def with_aws_credentials(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _s3_options(connection_id: str) -> dict[str, Any]:
     import boto3
+
+    from airflow_hive_federation.storage.filesystem import storage_errors
 
     arguments = session_arguments(connection_id, "s3")
     endpoint = arguments.pop("endpoint_url", None)
