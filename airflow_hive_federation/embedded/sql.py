@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
-from airflow_hive_federation.embedded.configuration import site_xml, sql_settings
+from airflow_hive_federation.embedded.configuration import core_site_xml, site_xml, sql_settings
 from airflow_hive_federation.embedded.jars import sql_jars
 from airflow_hive_federation.embedded.jvm import SQL_MAIN, clean_environment, java_command, launcher_classes
 from airflow_hive_federation.embedded.postgresql_programs import driver_jars
@@ -166,6 +166,7 @@ class HiveSql:
             password=self._metastore.jdbc_password,
         )
         write_atomically(conf / "hive-site.xml", site_xml(settings).encode(), private=True)
+        write_atomically(conf / "core-site.xml", core_site_xml(settings).encode(), private=True)
         command = java_command(
             java,
             SQL_MAIN,
