@@ -21,8 +21,11 @@
     │       └── LockTimeoutError          not granted in time                  (retryable)
     ├── StorageError                  a file system refused
     │   ├── FileVanishedError             a listed file is gone                (retryable)
-    │   ├── StoragePermissionError · StorageFullError
+    │   ├── StoragePermissionError        no right to a path
+    │   │   └── StorageCredentialsExpiredError  the credentials have expired     (retryable)
+    │   ├── StorageFullError              no space, no quota
     │   ├── StorageUnavailableError       a store does not answer, or not now  (retryable)
+    │   ├── BucketMissingError            the bucket or container does not exist
     │   ├── SourceNotAllowedError         the policy may not copy from this source path
     │   └── DigestMismatchError           the bytes read do not match their digest
     ├── AcidFormatError               a directory or file breaks Hive's ACID layout
@@ -234,12 +237,20 @@ class StoragePermissionError(StorageError):
     """The user may not read or write the path."""
 
 
+class StorageCredentialsExpiredError(StoragePermissionError, retryable=True):
+    """The credentials for a store have expired; the next attempt gets new ones, where they are renewed."""
+
+
 class StorageFullError(StorageError):
     """The file system has no space or quota left."""
 
 
 class StorageUnavailableError(StorageError, retryable=True):
     """A store does not answer or accepts no changes now: it is in safe mode or has no active NameNode."""
+
+
+class BucketMissingError(StorageError):
+    """The bucket or container of a path does not exist."""
 
 
 class SourceNotAllowedError(StorageError):
