@@ -141,6 +141,10 @@ class ConfigurationError(HiveFederationError):
     """The arguments, connection or settings are impossible in this combination or state."""
 
 
+class SparkEnvironmentError(ConfigurationError):
+    """Spark, Python or a package, of driver or executors, has a version that a job cannot run with."""
+
+
 class HiddenLocationError(ConfigurationError):
     """Hive's readers would hide a directory that is to hold tables; ``path`` names it."""
 
