@@ -14,10 +14,12 @@ from typing import Any, TypeAlias
 from weakref import WeakSet
 
 import numpy as np
+import pyarrow as pa
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType
 
 from airflow_hive_federation.errors import ConfigurationError, SparkEnvironmentError
@@ -125,6 +127,14 @@ def longs_column(spark: SparkSession, values: np.ndarray[Any, np.dtype[np.int64]
     types = java("org.apache.spark.sql.types.DataTypes")
     longs = types.createArrayType(types.LongType, False)
     return column_of(spark, java(f"{_EXPRESSIONS}.Literal")(array, longs))
+
+
+def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Make a DataFrame of an Arrow table, which Spark takes as it is from version 4 on."""
+    if not _is_spark_3(spark):
+        return spark.createDataFrame(table)
+    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return spark.createDataFrame(rows, from_arrow_schema(table.schema))
 
 
 # -- expressions -------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.tables.spark_internals import (
+    arrow_frame,
     cast_or_null,
     column_of,
     conjuncts,
@@ -98,7 +99,7 @@ class Predicate:
             for index, key in enumerate(keys)
         }
         table = pa.table({_INDEX: pa.array(range(len(values)), pa.int32()), **texts})
-        frame = self._spark.createDataFrame(table).select(
+        frame = arrow_frame(self._spark, table).select(
             _INDEX, *(fn.col(f"`{key.name}`").cast(spark_type(key.type)).alias(key.name) for key in keys)
         )
         for conjunct in usable:
