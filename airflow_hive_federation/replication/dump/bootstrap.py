@@ -45,6 +45,7 @@ from airflow_hive_federation.replication.metadata.table_names import asked_for, 
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
+from airflow_hive_federation.transactions.keeping import KeptFiles
 from airflow_hive_federation.transactions.lease import lease_of_a_dump
 
 if TYPE_CHECKING:
@@ -192,15 +193,14 @@ class _Dump:
         with self._pool.client() as client:
             self._documents.write_database(client)
             tables, skipped = self._tables(client)
-            client.keep_history(
-                self._lease,
-                [
-                    f"{acid_table.dbName}.{acid_table.tableName}"
-                    for acid_table in tables
-                    if table_kind(acid_table).transactional
-                ],
+            names = [
+                f"{acid_table.dbName}.{acid_table.tableName}"
+                for acid_table in tables
+                if table_kind(acid_table).transactional
+            ]
+            transactions = KeptFiles(client, self._lease).take(
+                lambda: names, lambda: valid_transactions(client.get_open_txns())
             )
-            transactions = valid_transactions(client.get_open_txns())
             readable = readable_write_ids(client, tables, transactions)
             write_ids = {name: cut_below_open(ids) for name, ids in readable.items()}
             self._kept = kept_for_bootstrap(client, self._database)
