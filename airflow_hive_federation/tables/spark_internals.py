@@ -97,8 +97,7 @@ def time_zone(spark: SparkSession) -> str:
 
 def standard_offset_s(spark: SparkSession, zone: str) -> int:
     """Return the seconds by which ``java.util.TimeZone`` has a zone's clock ahead of UTC before 1900."""
-    milliseconds = _java_class(spark, "java.util.TimeZone").getTimeZone(zone).getOffset(_LONG_AGO_MS)
-    return int(milliseconds) // 1_000
+    return int(_java_class(spark, "java.util.TimeZone").getTimeZone(zone).getOffset(_LONG_AGO_MS)) // 1_000
 
 
 def qualified_path(spark: SparkSession, location: str) -> tuple[str, str]:
@@ -110,8 +109,8 @@ def qualified_path(spark: SparkSession, location: str) -> tuple[str, str]:
 
 def java_texts(spark: SparkSession, texts: Sequence[str]) -> JavaObject:
     """Return a list of texts in the JVM, made in one call instead of one call per item."""
-    split = _java_class(spark, "org.apache.hadoop.util.StringUtils").getStringCollection
-    return split("\0".join(texts), "\0")
+    strings = _java_class(spark, "org.apache.hadoop.util.StringUtils")
+    return strings.getStringCollection("\0".join(texts), "\0")
 
 
 def longs_column(spark: SparkSession, values: np.ndarray[Any, np.dtype[np.int64]]) -> Column:
@@ -133,8 +132,8 @@ def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Make a DataFrame of an Arrow table, which Spark takes as it is from version 4 on."""
     if not _is_spark_3(spark):
         return spark.createDataFrame(table)
-    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-    return spark.createDataFrame(rows, from_arrow_schema(table.schema))
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return spark.createDataFrame(list(rows), from_arrow_schema(table.schema))
 
 
 # -- expressions -------------------------------------------------------------------------------------------
@@ -206,6 +205,16 @@ def is_deterministic(frame: DataFrame) -> bool:
 
 
 # -- plans -------------------------------------------------------------------------------------------------
+
+
+def rebalanced(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Distribute rows by columns, in tasks of equal sizes; pyspark 3 takes texts alone, and no columns."""
+    if not _is_spark_3(rows.sparkSession):
+        return rows.hint("rebalance", *names)
+    java = partial(_java_class, rows.sparkSession)
+    columns = [java("org.apache.spark.sql.functions").col(name).expr() for name in names]
+    hinted = rows._jdf.hint("rebalance", java("org.apache.spark.api.python.PythonUtils").toSeq(columns))
+    return DataFrame(hinted, rows.sparkSession)
 
 
 @dataclass(frozen=True, kw_only=True)

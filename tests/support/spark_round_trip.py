@@ -69,6 +69,7 @@ def main(uri: str, database: str) -> None:
         client.create_table(acid_table(database, "days", buckets=0, keys={"day": "int"}))
         rows = spark.range(20).selectExpr("cast(id as int) id", "concat('n', id) name")
         written = append(spark, client, table, rows)
+        filled = append(spark, client, days, rows.selectExpr("id", "name", "id % 2 day"))
         refusals = {}
         for column in ("id", "day"):
             # Spark 3.5 by itself makes a null of a text that is no number.
@@ -95,7 +96,10 @@ def main(uri: str, database: str) -> None:
             "refusals": refusals,
             "rows": sorted([row.id, row.name, row.ROW__ID.bucketid >> 16 & 0xFFF] for row in kept.collect()),
             "answer": [list(row) for row in answer.collect()],
-            "refused_rows": read_table(spark, client, days).count(),
+            "filled": filled.inserted,
+            "days": sorted(
+                list(row) for row in read_table(spark, client, days).groupBy("day").count().collect()
+            ),
         }
     print(json.dumps(report))
 

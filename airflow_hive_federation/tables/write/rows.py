@@ -13,7 +13,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column, HiveType
 from airflow_hive_federation.tables.read.reader import ROW_ID_COLUMN
-from airflow_hive_federation.tables.spark_internals import cast_strictly
+from airflow_hive_federation.tables.spark_internals import cast_strictly, rebalanced
 from airflow_hive_federation.tables.spark_types import spark_type
 from airflow_hive_federation.tables.write.bucket_columns import with_bucket_numbers
 from airflow_hive_federation.tables.write.plan import MAX_BUCKET, ColumnMatch, TableLayout
@@ -73,7 +73,7 @@ def arranged(layout: TableLayout, rows: DataFrame, zone: str, *, placed: bool = 
         return rows.repartition(*keys).sortWithinPartitions(*keys, *order)
     if keys:
         # Spark splits large partitions and combines small ones: each task has files of its own.
-        return rows.hint("rebalance", *keys).sortWithinPartitions(*keys, *order)
+        return rebalanced(rows, keys).sortWithinPartitions(*keys, *order)
     return rows.sortWithinPartitions(*order) if order else rows
 
 
