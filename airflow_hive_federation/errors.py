@@ -4,6 +4,7 @@
 
     HiveFederationError
     ├── ConfigurationError            the arguments, connection or settings are impossible
+    │   ├── SparkEnvironmentError         a job cannot run on this Spark, Python or package
     │   ├── HiddenLocationError           Hive's readers would hide everything below a directory
     │   └── ClusterRegistryError          the registry of clusters is malformed; ``reason`` says how
     ├── MetastoreError                a metastore answered with an error, or did not answer
@@ -143,6 +144,10 @@ def _rebuild(
 
 class ConfigurationError(HiveFederationError):
     """The arguments, connection or settings are impossible in this combination or state."""
+
+
+class SparkEnvironmentError(ConfigurationError):
+    """Spark, Python or a package, of driver or executors, has a version that a job cannot run with."""
 
 
 class HiddenLocationError(ConfigurationError):
