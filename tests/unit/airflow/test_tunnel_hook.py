@@ -45,13 +45,19 @@ def test_without_a_route(connection: Define) -> None:
     assert SSHTunnelHook(bare).settings.known_hosts == (KNOWN_HOSTS,)
 
 
+@pytest.mark.parametrize("uri", ["thrift+tls://inside:9083", "https://inside:443/metastore"])
+def test_tls_goes_through_a_route(connection: Define, uri: str) -> None:
+    settings = HiveMetastoreHook(connection(extra={"ssh_route": ROUTE, "uris": uri})).settings
+    assert settings.dialer is not None
+    assert [str(endpoint) for endpoint in settings.endpoints()] == [uri]
+
+
 @pytest.mark.parametrize(
     ("extra", "why"),
     [
         ({"ssh_key_files": "/k/1"}, "no 'ssh_route'"),
         ({"ssh_route": ROUTE, "ssh_timeout_s": "soon"}, "no number"),
         ({"ssh_route": "a b"}, "Hop 1"),
-        ({"ssh_route": ROUTE, "uris": "https://inside/metastore"}, "TLS"),
     ],
 )
 def test_routes_that_do_not_do(connection: Define, extra: dict[str, str], why: str) -> None:
