@@ -176,7 +176,8 @@ def test_ssh_files_lie_where_they_may(name: str, path: str, monkeypatch: pytest.
 
 def test_tls_goes_through_a_tunnel() -> None:
     with Catalogs() as catalogs:
-        catalog, _ = catalogs.open("ssh", {**ROUTE, "hive.metastore.uris": "thrift+tls://far:9083"}, remote="r")
+        properties = {**ROUTE, "hive.metastore.uris": "thrift+tls://far:9083"}
+        catalog, _ = catalogs.open("ssh", properties, remote="r")
         assert isinstance(catalog, HiveCatalog)
 
 
