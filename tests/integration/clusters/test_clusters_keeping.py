@@ -249,7 +249,7 @@ def test_a_refused_statement_runs_once_the_advice_is_followed(
     (made,) = (task for task in kept if task["task"] == "keep")
     assert made["state"] == "success"
     assert sorted(made["xcom"]["copy"]["copied"]) == sorted(f"day={day}" for day in days[:2])
-    assert made["xcom"]["copy"]["directory"].endswith(f"/C2/{DATABASE}.db/facts")
+    assert made["xcom"]["copy"]["directory"].endswith(f"/C2/{DATABASE}.db/facts.copies")
     assert made["xcom"]["_link_CopyLink"].endswith("/tasks/keep/mapped/0/xcom")
     assert ran["state"] == "success"
     assert ran["xcom"]["return_value"]["statements"][1]["rows"] == [["3"]]
