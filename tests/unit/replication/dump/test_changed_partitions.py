@@ -159,6 +159,13 @@ def forget_totals(source: Source) -> None:
     source.home.finish_dump(manifest(ENTRY))
 
 
+def totals_of_an_earlier_version(source: Source) -> None:
+    forget_totals(source)
+    lines = [[f"p={value}", 1, 1] for value in source.places]
+    source.home.write_lines("partition_totals/t.jsonl", lines)
+    source.home.finish_dump(manifest(ENTRY))
+
+
 def whole_plan(source: Source) -> None:
     source.plan = replace(source.plan, partitions=None)
 
@@ -222,6 +229,7 @@ def gone_with_its_directory(source: Source) -> None:
     "case",
     [
         forget_totals,
+        totals_of_an_earlier_version,
         whole_plan,
         killed_as_a_whole,
         not_transactional,
