@@ -49,9 +49,11 @@ class DirectoryDigests:
         return self._digests.get(partition, "")
 
     def _is_settled(self, listing: Iterable[FileEntry]) -> bool:
-        # An entry's last part is a file's name, or empty.
-        directories = {part for entry in listing for part in entry.path.split("/")[:-1]}
-        return all(self._is_ended(name) for name in directories if is_acid_directory(name))
+        # An entry's last part is a file's name, or empty. Readers see nothing in hidden directories.
+        parents = {tuple(entry.path.split("/")[:-1]) for entry in listing}
+        visible = [parts for parts in parents if not any(part.startswith((".", "_")) for part in parts)]
+        names = {part for parts in visible for part in parts if is_acid_directory(part)}
+        return all(map(self._is_ended, names))
 
     def _is_ended(self, directory: str) -> bool:
         name = parse_directory(directory)

@@ -9,7 +9,7 @@
         tables/<table>.json       table, kind, write ids, constraints, counts
         partitions/<table>.jsonl  its partitions, one per line, column statistics included
         files/<table>.jsonl       the files a reader of the snapshot sees, one per line
-        partition_totals/<table>.jsonl  names of all its partitions, with the number and size of their files
+        partition_states/<table>.jsonl  names of all its partitions, size and digest of their directories
         _external_tables_info     the locations of external tables, by the design of replication V2
         _manifest.json            digest of every file above
         _finished_dump            the dump is whole (the name is Hive's)
@@ -113,7 +113,7 @@ class DumpDirectory:
 
     def write_totals(self, table: str, totals: Iterable[PartitionTotals]) -> None:
         """Write the names of all partitions of a table, with the number and size of their files."""
-        self.write_lines(table_file("partition_totals", table, ".jsonl"), totals)
+        self.write_lines(PartitionTotals.file_of(table), totals)
 
     def write_ends(self, ends: Iterable[EndedTransaction]) -> int:
         """Write the transactions that ended, in the source's order, and return their number."""
@@ -278,7 +278,7 @@ class DumpDirectory:
 
         :raises DumpCorruptError: as :meth:`read_lines`.
         """
-        name = table_file("partition_totals", table, ".jsonl")
+        name = PartitionTotals.file_of(table)
         self.entry(table)
         if name not in (self._expected or {}):
             return None

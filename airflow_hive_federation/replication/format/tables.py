@@ -213,6 +213,15 @@ class PartitionTotals(NamedTuple):
             values.text(digest),
         )
 
+    @staticmethod
+    def file_of(table: str) -> str:
+        """Return the name of the file that has the totals of a table's partitions.
+
+        Earlier versions wrote ``partition_totals``, without places and digests. Their dumps count as dumps
+        without totals: the next increment describes the whole table.
+        """
+        return table_file("partition_states", table, ".jsonl")
+
 
 class EndedTransaction(NamedTuple):
     """A transaction of the source that ended in a cycle.

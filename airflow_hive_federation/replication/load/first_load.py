@@ -157,15 +157,17 @@ class FirstLoad(TargetLoad):
         def borrowed() -> Iterator[MetastoreClient]:
             # This thread only waits meanwhile: its client serves, too.
             try:
-                client = clients.get_nowait()
+                own = clients.get_nowait()
             except Empty:
+                own = None
+            if own is None:
                 with self._pool.client() as client:
                     yield client
                 return
             try:
-                yield client
+                yield own
             finally:
-                clients.put(client)
+                clients.put(own)
 
         def create(name: str) -> None:
             self._step(Step.TABLE, name)

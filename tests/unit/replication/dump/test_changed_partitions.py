@@ -16,7 +16,10 @@ from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.changed_partitions import ChangedPartitions, PartitionReader
 from airflow_hive_federation.replication.dump.contents import visible_files
-from airflow_hive_federation.replication.dump.directory_digests import DirectoryDigests
+from airflow_hive_federation.replication.dump.directory_digests import (
+    DirectoryDigests,
+    directory_digest,
+)
 from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan
@@ -25,6 +28,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.listing import list_files
 from tests.support.dumps import manifest
 
 COUNT = 10
@@ -148,6 +152,26 @@ def test_a_partition_with_files_of_a_transaction_that_was_open_is_described(sour
     }
 
 
+def test_a_described_partition_has_a_digest_unless_a_transaction_is_open(source: Source) -> None:
+    changed = source.read()
+    assert changed is not None
+    listing = list_files(source.places["3"], empty_directories=True)
+    assert changed.totals["p=3"].digest == directory_digest(listing)
+    source.write("3", 3)
+    changed = source.read()
+    assert changed is not None
+    assert changed.totals["p=3"].digest == ""
+
+
+def test_a_partition_outside_of_its_default_directory_is_compared_where_it_lies(source: Source) -> None:
+    shutil.rmtree(source.root / "t/p=5")
+    source.places["5"] = f"file:{source.root}/apart"
+    source.dump("later")
+    assert concerned(source) == {"p=3"}
+    (source.root / "apart/delta_0000002_0000002_0000").mkdir(parents=True)
+    assert source.read() is None
+
+
 def test_nothing_is_listed_without_a_commit(source: Source) -> None:
     source.folded = EventFold(from_id=1, to_id=2, writes={"t": [(7, 2)]}, ends=[(7, 0)])
     assert concerned(source) == set()
@@ -156,6 +180,13 @@ def test_nothing_is_listed_without_a_commit(source: Source) -> None:
 def forget_totals(source: Source) -> None:
     shutil.rmtree(source.root / "home")
     source.home = DumpDirectory(source.home.uri)
+    source.home.finish_dump(manifest(ENTRY))
+
+
+def totals_of_an_earlier_version(source: Source) -> None:
+    forget_totals(source)
+    lines = [[f"p={value}", 1, 1] for value in source.places]
+    source.home.write_lines("partition_totals/t.jsonl", lines)
     source.home.finish_dump(manifest(ENTRY))
 
 
@@ -222,6 +253,7 @@ def gone_with_its_directory(source: Source) -> None:
     "case",
     [
         forget_totals,
+        totals_of_an_earlier_version,
         whole_plan,
         killed_as_a_whole,
         not_transactional,

@@ -31,6 +31,8 @@ def digest(*paths: str, write_ids: ValidWriteIds = WRITE_IDS) -> str:
         "base_0000004/",
         "base_0000004_v0000049/bucket_00000",
         "000000_0",
+        ".hive-staging/delta_0000005_0000005_0000/bucket_00000",
+        "_archive/delta_of_may/bucket_00000",
     ],
 )
 def test_a_directory_of_ended_transactions_has_a_digest(path: str) -> None:

@@ -1,7 +1,8 @@
-"""A load checks its lock before each file that it moves or removes."""
+"""A load checks its lock before each file that it moves or removes, and creates tables side by side."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,15 +11,18 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import CycleLostError
+from airflow_hive_federation.errors import CycleLostError, TargetChangedError
+from airflow_hive_federation.metastore.idl.types import SQLAllTableConstraints
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.progress.events import Event
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.format.kinds import DumpKind
+from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
+from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.load import given_up, load
 from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.load.first_load import FirstLoad
 from airflow_hive_federation.replication.load.target_load import TargetLoad
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE
@@ -111,3 +115,27 @@ def test_no_step_begins_without_the_lock(
             unused, unused, policy, directory.uri, run_copy=quiet, observer=events.append, check=lost
         )
     assert events == []
+
+
+def test_tables_are_created_side_by_side_and_a_failure_is_about_its_table_alone() -> None:
+    load: Any = object.__new__(FirstLoad)
+    load._client, load._pool = "own", SimpleNamespace(client=lambda: nullcontext("pooled"))
+    load._threads, load._database = 2, "d"
+    load._observer = load._step = quiet
+    load._concerned = [TableEntry(name=name, kind=TableKind.MANAGED) for name in "ab"]
+    load._document = lambda _: SimpleNamespace(constraints=SQLAllTableConstraints())
+    both = threading.Barrier(2)
+    clients = set()
+
+    def create(client: str) -> int:
+        both.wait(timeout=60)
+        clients.add(client)
+        if client == "pooled":
+            raise TargetChangedError("Table d.t was changed.", differences=[])
+        return 0
+
+    load._convergence = lambda _, client: SimpleNamespace(create=lambda _: create(client))
+    with pytest.raises(TargetChangedError) as failed:
+        load._shape_tables()
+    assert clients == {"own", "pooled"}
+    assert failed.value.__context__ is None
