@@ -5,9 +5,11 @@ can be one commit on the target, which costs as much as each of them. Readers of
 source's state after the last of them, and never a state in between.
 
 The first transaction of a run leads it. A load that was killed has opened the same leaders on the target as
-its successor, although the successor knows more transactions: additions at the end change no earlier leader.
-Nor does a table that was dropped meanwhile, although runs could be longer without it: some of a transaction's
-write ids may have been given to its leader already, and the others must not go to another leader.
+its successor, although the successor knows more transactions: none of these joins a run of the killed load.
+It may precede other members of that run that have written to the same tables, because a transaction that
+ended without an event comes last in each dump. Nor does a table that was dropped meanwhile change a leader,
+although runs could be longer without it: some of a transaction's write ids may have been given to its leader
+already, and the others must not go to another leader.
 """
 
 from __future__ import annotations
@@ -98,7 +100,8 @@ def leaders(
             continues = settled == leader
         else:
             apart = not (leader and own_tables) or txn in alone or leader in alone
-            continues = not apart and written.isdisjoint(own_tables)
+            is_begun = any(leader in merging for merging in begun)
+            continues = not (apart or is_begun) and written.isdisjoint(own_tables)
         if not continues:
             leader, written = txn if settled is None else settled, set()
         written |= own_tables

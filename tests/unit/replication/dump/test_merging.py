@@ -38,6 +38,14 @@ def test_what_has_a_transaction_of_its_own_stays_alone() -> None:
     assert list(merging.leaders) == [1, 2, 3]
 
 
+def test_a_run_of_a_load_that_was_killed_gets_no_more_members() -> None:
+    # Transaction 5 ended without an event, so it comes last in each dump. Transaction 7 wrote to its table.
+    written = writes(a=[(1, 1)], t=[(5, 1), (7, 2)])
+    killed = merged([1, 5], written)
+    assert list(killed.leaders) == [1]
+    assert list(leaders([1, 7, 5], written, begun=[killed])) == [1, 7, 1]
+
+
 def test_nothing_ended() -> None:
     merging = merged([], {})
     assert list(merging.leaders) == []
