@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
@@ -18,11 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class End:
-    """A metastore, and the options of the stores that hold its tables."""
+    """A metastore, and the options of the stores that hold its tables.
+
+    :param written_storage_options: the options as the Airflow connection has them.
+    """
 
     name: str
     settings: MetastoreSettings
-    storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
+    written_storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def storage_options(self) -> dict[str, Any]:
+        """The options, in which ``aws_conn_id`` has become the credentials of that connection.
+
+        :raises ConfigurationError: an ``aws`` connection does not exist, or needs the Amazon provider.
+        """
+        if not self.written_storage_options:
+            return {}
+        from airflow_hive_federation.hooks.aws import with_aws_credentials
+
+        return with_aws_credentials(self.written_storage_options)
 
 
 #: Longest answer of a metastore in bytes; ``None`` if the command line does not limit it.
@@ -75,7 +91,7 @@ def _end_for(connection: str) -> End:
 
     hook = HiveMetastoreHook(connection)
     try:
-        return End(connection, hook.settings, hook.storage_options)
+        return End(connection, hook.settings, hook.written_storage_options)
     except AirflowNotFoundException:
         raise ConfigurationError(
             f"{connection!r} is neither a URI nor the id of an Airflow connection.",
@@ -91,7 +107,7 @@ def common_storage_options(source: End, target: End) -> dict[str, Any]:
     from airflow_hive_federation.hooks.metastore import merged_storage_options
 
     return merged_storage_options(
-        (source.name, source.storage_options), (target.name, target.storage_options)
+        (source.name, source.written_storage_options), (target.name, target.written_storage_options)
     )
 
 

@@ -108,6 +108,17 @@ class HiveMetastoreHook(BaseHook):
     def storage_options(self) -> dict[str, Any]:
         """Options for the (fsspec) file systems that hold this metastore's tables, secret options included.
 
+        An option ``aws_conn_id`` has become the credentials of that connection.
+
+        :raises ConfigurationError: they are no JSON objects, the visible extra contains a secret, or an
+            ``aws`` connection does not exist, or needs the Amazon provider.
+        """
+        return with_aws_credentials(self.written_storage_options)
+
+    @cached_property
+    def written_storage_options(self) -> dict[str, Any]:
+        """The storage options as the connection has them.
+
         :raises ConfigurationError: they are no JSON objects, or the visible extra contains a secret.
         """
         return storage_options_from_connection(self._connection)
@@ -198,9 +209,7 @@ def settings_from_connection(connection: Any) -> MetastoreSettings:
 def storage_options_from_connection(connection: Any) -> dict[str, Any]:
     """Merge the extras ``storage_options`` and ``secret_storage_options``, each a JSON object or its text.
 
-    An option ``aws_conn_id`` becomes the credentials of that connection.
-
-    :raises ConfigurationError: see :attr:`HiveMetastoreHook.storage_options`.
+    :raises ConfigurationError: see :attr:`HiveMetastoreHook.written_storage_options`.
     """
     extras = _known_extras(connection)
     shown = _json_object(connection, "storage_options", extras.get("storage_options", {}))
@@ -219,7 +228,7 @@ def storage_options_from_connection(connection: Any) -> dict[str, Any]:
         # Options by URI prefix are merged per prefix.
         if isinstance(shown[key], Mapping) and isinstance(hidden[key], Mapping):
             merged[key] = {**shown[key], **hidden[key]}
-    return with_aws_credentials(merged)
+    return merged
 
 
 def common_storage_options(source: HiveMetastoreHook, target: HiveMetastoreHook) -> dict[str, Any]:
@@ -228,14 +237,17 @@ def common_storage_options(source: HiveMetastoreHook, target: HiveMetastoreHook)
     :raises ConfigurationError: they differ and are not separated by URI prefix.
     """
     return merged_storage_options(
-        (source.metastore_conn_id, source.storage_options), (target.metastore_conn_id, target.storage_options)
+        (source.metastore_conn_id, source.written_storage_options),
+        (target.metastore_conn_id, target.written_storage_options),
     )
 
 
 def merged_storage_options(
     source: tuple[str, Mapping[str, Any]], target: tuple[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Merge the storage options of two connections; each is given with the id of its connection.
+    """Merge the storage options of two connections, as each has them, with the ids of the connections.
+
+    Credentials of an ``aws`` connection come in last: a role gives others each time that it is assumed.
 
     :raises ConfigurationError: see :func:`common_storage_options`.
     """
@@ -249,7 +261,7 @@ def merged_storage_options(
             "read and written by one job.",
             remedy='Write them by URI prefix: {"s3://bucket": {"endpoint_url": "…"}}.',
         )
-    return {**second, **first}
+    return with_aws_credentials({**second, **first})
 
 
 def _known_extras(connection: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Opens a batch of transactions that write to the same files: one file per bucket of each partition.
 
-In stores that cannot append to a file, each transaction has files, and a directory, of its own.
+In stores that cannot append to a file, each transaction has files, and a directory, of its own. A partition
+may lie in such a store although its table does not.
 
 A process may be killed at any line. Each step leaves this behind:
 
@@ -100,7 +101,6 @@ class TransactionBatch:
         self.write_ids = [allocated[txn_id] for txn_id in self.txn_ids]
         self._place = -1
         self._types = acid_types(layout)
-        self._shares_files = local_path(layout.location) is not None
         self._files: dict[tuple[Values, int], DeltaFile] = {}
         self._touched: dict[tuple[Values, int], DeltaFile] = {}
         self._rows: list[pa.RecordBatch] = []
@@ -142,8 +142,7 @@ class TransactionBatch:
         self._partitions.begin()
         self._touched.clear()
         self._forget_rows()
-        if not self._shares_files:
-            self._end_files()
+        self._end_whole_files()
         for file in self._files.values():
             file.begin()
         with metastore_errors(TransactionError, f"Lock on {self._settings.layout.name}", txn_id=self.txn_id):
@@ -292,11 +291,12 @@ class TransactionBatch:
         if errors:
             raise errors[0]
 
-    def _end_files(self) -> None:
+    def _end_whole_files(self) -> None:
+        """Finish the files in stores that cannot append, so that each transaction begins others."""
         with io_errors(f"Files of {self._settings.layout.name}"):
-            for file in self._files.values():
-                file.close()
-        self._files.clear()
+            for key in [key for key, file in self._files.items() if local_path(file.uri) is None]:
+                self._files[key].close()
+                del self._files[key]
 
     def _lock(self) -> None:
         layout, static = self._settings.layout, self._settings.static
@@ -343,10 +343,11 @@ class TransactionBatch:
     def _file(self, key: tuple[Values, int]) -> DeltaFile:
         values, bucket = key
         if key not in self._files:
-            shared = self.write_ids if self._shares_files else [self.write_id]
+            location = self._partitions.location(values)
+            shared = self.write_ids if local_path(location) is not None else [self.write_id]
             name = DirectoryName(kind=DirectoryKind.DELTA, min_write_id=shared[0], max_write_id=shared[-1])
             self._files[key] = DeltaFile(
-                f"{self._partitions.location(values)}/{name}",
+                f"{location}/{name}",
                 bucket,
                 self._types,
                 compression=self._settings.compression,

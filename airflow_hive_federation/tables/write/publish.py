@@ -98,7 +98,8 @@ def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool =
     """Give a statement's files their final names, and register them with the metastore.
 
     :param update: the files belong to an UPDATE, not to a plain INSERT or DELETE.
-    :raises ConfigurationError: if a partition's storage differs from the table's.
+    :raises ConfigurationError: if a partition's storage differs from the table's, or files of two
+        partitions would replace each other.
     :raises StorageError: if a file cannot be renamed.
     :raises MetastoreError: if the metastore refuses a request.
     """
@@ -109,6 +110,7 @@ def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool =
         return
     partitions = _partitions(statement, values)
     places = {texts: f"{partitions[texts].sd.location.rstrip('/')}/{statement.directory}" for texts in values}
+    _check_apart(statement, files, places)
     statement.transaction.on_abort(lambda: remove_trees(list(places.values()), statement.storage_options))
     written = _move(statement, files, places)
     _create(statement, [partitions[texts] for texts in values])
@@ -163,13 +165,40 @@ def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict
     return existing | made
 
 
+def _check_apart(
+    statement: Statement, files: Sequence[StagedFile], places: Mapping[tuple[str, ...], str]
+) -> None:
+    """Refuse files of two partitions that would replace each other, because the partitions share a directory.
+
+    An upload of a partition outside of its table's directory passes through the directory that has the
+    partition's name, which may be that of another partition.
+    """
+    passed = statement.destination
+    owners: dict[str, tuple[str, ...]] = {}
+    for file in files:
+        uris = [_target(statement, file, places), *([passed.uri(file.values, file.bucket)] if passed else [])]
+        for uri in uris:
+            owner = owners.setdefault(canonical(uri), file.values)
+            if owner != file.values:
+                first, second = partition_names(statement.layout, [owner, file.values])
+                raise ConfigurationError(
+                    f"{statement.layout.name}: files of partitions {first} and {second} would replace each "
+                    f"other: {uri}.",
+                    remedy="Give each partition a directory of its own, by ALTER TABLE … SET LOCATION.",
+                )
+
+
+def _target(statement: Statement, file: StagedFile, places: Mapping[tuple[str, ...], str]) -> str:
+    return f"{places[file.values]}/{file_name(file.bucket, is_full_acid=statement.layout.is_full_acid)}"
+
+
 def _move(
     statement: Statement, files: Sequence[StagedFile], places: Mapping[tuple[str, ...], str]
 ) -> dict[tuple[str, ...], list[str]]:
     written: dict[tuple[str, ...], list[str]] = {values: [] for values in places}
     moves = []
     for file in files:
-        target = f"{places[file.values]}/{file_name(file.bucket, is_full_acid=statement.layout.is_full_acid)}"
+        target = _target(statement, file, places)
         written[file.values].append(target)
         moves.append((file.path, target))
     for place in places.values():

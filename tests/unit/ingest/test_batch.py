@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from airflow_hive_federation.ingest.errors import (
 )
 from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.filesystem import open_filesystem
 from tests.support.memory_metastore import MemoryMetastore, hang_up
 from tests.support.small_source import storage
 from tests.support.streaming import Builders, rows
@@ -319,6 +321,26 @@ def test_a_partition_that_another_writer_has_made_first(
         connection.write(b"1,a,x")
     assert rows(tmp_path / "theirs") == [(1, "a")]
     assert not (tmp_path / "parted").exists()
+
+
+def test_a_partition_in_a_store_that_cannot_append(builder: Builders, metastore: MemoryMetastore) -> None:
+    """Its rows stay when a later transaction of the batch is aborted, although the table's files grow."""
+    place = f"memory://far/{uuid.uuid4().hex}"
+    far = types.Partition(dbName="d", tableName="parted", values=["x"], sd=storage(place))
+    metastore.put_table(metastore.tables["d", "parted"], far)
+    with builder("parted").with_transaction_batch_size(3).connect() as connection:
+        for number, end in enumerate(("commit", "abort", "commit")):
+            connection.begin_transaction()
+            connection.write(f"{number},a,x".encode())
+            connection.flush()
+            getattr(connection, f"{end}_transaction")()
+    filesystem, path = open_filesystem(place)
+    tables = [
+        pyarrow.orc.read_table(pyarrow.BufferReader(filesystem.cat_file(name)))
+        for name in filesystem.find(path)
+        if "/bucket_" in name
+    ]
+    assert sorted(row["a"] for table in tables for row in table["row"].to_pylist()) == [0, 2]
 
 
 def test_a_partition_that_cannot_be_created(builder: Builders, metastore: MemoryMetastore) -> None:
