@@ -95,6 +95,8 @@ def test_signed_messages() -> None:
         b'nonce="n",qop="auth-conf",cipher="des"',
         b'nonce="n",qop="better"',
         b'nonce="n",qop="auth-int",maxbuf=many',
+        b'nonce="n",qop="auth-int",maxbuf=' + b"1" * 5000,
+        b'nonce="n",qop="auth",' + b"a" * 2048,
     ],
 )
 def test_a_challenge_that_is_none(challenge: bytes) -> None:
