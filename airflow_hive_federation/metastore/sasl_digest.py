@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Callable
 from typing import cast
 
-from airflow_hive_federation.errors import MetastoreAuthenticationError
+from airflow_hive_federation.errors import ConfigurationError, MetastoreAuthenticationError
 from airflow_hive_federation.metastore.settings import DelegationTokenSettings, Endpoint
 from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
 
@@ -188,7 +188,15 @@ def _rc4(key: bytes) -> Callable[[bytes], bytes]:
     except ImportError:
         algorithms = importlib.import_module("cryptography.hazmat.primitives.ciphers.algorithms")
     cipher = ciphers.Cipher(algorithms.ARC4(key), mode=None)
-    return cast("Callable[[bytes], bytes]", cipher.encryptor().update)
+    try:
+        return cast("Callable[[bytes], bytes]", cipher.encryptor().update)
+    except importlib.import_module("cryptography.exceptions").UnsupportedAlgorithm as error:
+        raise ConfigurationError(
+            "The metastore offers to encrypt messages, and this machine's OpenSSL lacks RC4, by which "
+            "DIGEST-MD5 (delegation tokens) does so.",
+            remedy="Unset CRYPTOGRAPHY_OPENSSL_NO_LEGACY, or let the metastore offer no privacy "
+            "(hadoop.rpc.protection) and use TLS.",
+        ) from error
 
 
 def _same(data: bytes) -> bytes:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +19,14 @@ from airflow_hive_federation.metastore.transport import Deadline, ForeignProtoco
 from tests.support.delegation_tokens import IDENTIFIER, PASSWORD, TOKEN, DigestServer, encoded
 
 ENDPOINT = Endpoint(scheme="thrift", host="127.0.0.1", port=1)
+ROOT = Path(__file__).parents[3]
+WITHOUT_RC4 = """
+from airflow_hive_federation.metastore.transport import Deadline
+from tests.support.delegation_tokens import DigestServer
+from tests.unit.metastore.test_sasl_digest import digest
+
+digest().step(DigestServer("auth-conf").challenge(), Deadline(60))
+"""
 
 
 def digest() -> Digest:
@@ -102,6 +114,17 @@ def test_signed_messages() -> None:
 def test_a_challenge_that_is_none(challenge: bytes) -> None:
     with pytest.raises(ForeignProtocol, match="DIGEST-MD5"):
         digest().step(challenge, Deadline(5))
+
+
+def test_a_machine_without_rc4() -> None:
+    """OpenSSL's older algorithms are chosen when a process loads it."""
+    environment = {**os.environ, "CRYPTOGRAPHY_OPENSSL_NO_LEGACY": "1"}
+    command = [sys.executable, "-W", "error", "-c", WITHOUT_RC4]
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert "ConfigurationError: The metastore offers to encrypt" in done.stderr
+    assert "CRYPTOGRAPHY_OPENSSL_NO_LEGACY" in done.stderr.rpartition("Remedy")[2]
 
 
 def test_a_server_that_repeats_secrets() -> None:
