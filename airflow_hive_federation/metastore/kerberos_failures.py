@@ -22,7 +22,9 @@ def kerberos_error(
     client = settings.client_principal or (
         "the keytab's principal" if settings.keytab else "the ticket's principal"
     )
-    realm = (settings.client_principal or server).rpartition("@")[2]
+    _, named, realm = (settings.client_principal or "").rpartition("@")
+    if not named:
+        realm = server.rpartition("@")[2]
     facts = {
         "uri": str(endpoint),
         "principal": server,

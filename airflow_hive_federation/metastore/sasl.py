@@ -186,8 +186,8 @@ class SaslChannel:
         if status in {_Status.BAD, _Status.ERROR}:
             raise MetastoreAuthenticationError(
                 f"{self._endpoint} refuses {self._mechanism.name} authentication: {self._shown(payload)}",
-                remedy="Check the user and password, or the principals and the keytab; the server's log has "
-                "more.",
+                remedy="Check the user and password, the principals and the keytab, or that the delegation "
+                "token is still valid; the server's log has more.",
                 uri=str(self._endpoint),
             )
         return status, payload

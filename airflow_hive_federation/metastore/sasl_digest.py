@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Callable
 from typing import cast
 
-from airflow_hive_federation.errors import MetastoreAuthenticationError
+from airflow_hive_federation.errors import ConfigurationError, MetastoreAuthenticationError
 from airflow_hive_federation.metastore.settings import DelegationTokenSettings, Endpoint
 from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
 
@@ -23,6 +23,8 @@ _URI = "null/default"
 _COUNT = "00000001"
 _QOPS = ("auth-conf", "auth-int", "auth")
 _DIRECTIVE = re.compile(r'\s*([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))\s*(?:,|$)')
+#: Bytes of a challenge (RFC 2831, 2.1.1). The time that the expression above takes grows faster than them.
+_CHALLENGE_BOUND = 2048
 #: Length of a message that either side accepts, unless it names another one.
 _DEFAULT_BUFFER = 65536
 _LONGEST_BUFFER = 0xFFFFFF
@@ -168,6 +170,8 @@ def _can(qop: str, offered: list[str], asked: dict[str, str]) -> bool:
 
 
 def _directives(challenge: bytes) -> dict[str, str]:
+    if len(challenge) >= _CHALLENGE_BOUND:
+        raise ForeignProtocol(f"its challenge has {len(challenge)} bytes, which DIGEST-MD5 does not allow")
     text = challenge.decode("utf-8", "replace")
     return {match[1].lower(): match[2] or match[3] or "" for match in _DIRECTIVE.finditer(text)}
 
@@ -184,7 +188,15 @@ def _rc4(key: bytes) -> Callable[[bytes], bytes]:
     except ImportError:
         algorithms = importlib.import_module("cryptography.hazmat.primitives.ciphers.algorithms")
     cipher = ciphers.Cipher(algorithms.ARC4(key), mode=None)
-    return cast("Callable[[bytes], bytes]", cipher.encryptor().update)
+    try:
+        return cast("Callable[[bytes], bytes]", cipher.encryptor().update)
+    except importlib.import_module("cryptography.exceptions").UnsupportedAlgorithm as error:
+        raise ConfigurationError(
+            "The metastore offers to encrypt messages, and this machine's OpenSSL lacks RC4, by which "
+            "DIGEST-MD5 (delegation tokens) does so.",
+            remedy="Unset CRYPTOGRAPHY_OPENSSL_NO_LEGACY, or let the metastore offer no privacy "
+            "(hadoop.rpc.protection) and use TLS.",
+        ) from error
 
 
 def _same(data: bytes) -> bytes:

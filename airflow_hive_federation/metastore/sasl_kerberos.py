@@ -100,7 +100,7 @@ class Kerberos:
         def begin() -> None:
             try:
                 results.append(self._begin())
-            except self._errors as error:
+            except Exception as error:  # noqa: BLE001 - the caller raises it
                 failures.append(error)
 
         thread = threading.Thread(target=begin, name="kerberos", daemon=True)

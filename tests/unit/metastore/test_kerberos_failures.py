@@ -61,6 +61,11 @@ def test_credentials_that_the_library_calls_expired() -> None:
     assert error.realm == "A.TEST"
 
 
+def test_a_client_without_a_realm() -> None:
+    error = kerberos_error(KerberosFailure(silent=True, text="t"), settings("etl"), ENDPOINT)
+    assert error.realm == "A.TEST"
+
+
 @pytest.mark.parametrize("failure", [{"code": BASE + 156}, {"silent": True}])
 def test_no_kdc(failure: dict[str, int]) -> None:
     error = kerberos_error(KerberosFailure(text="no answer", **failure), settings(None), ENDPOINT)  # type: ignore[arg-type]

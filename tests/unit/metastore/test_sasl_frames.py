@@ -6,11 +6,18 @@ import random
 import resource
 import struct
 import tracemalloc
+from typing import NoReturn
 
 import pytest
 
 from airflow_hive_federation.errors import MetastoreAuthenticationError, MetastoreProtocolError
-from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, PlainSettings, sasl
+from airflow_hive_federation.metastore import (
+    KerberosSettings,
+    MetastoreClient,
+    MetastoreSettings,
+    PlainSettings,
+    sasl,
+)
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.metastore.settings import Endpoint
@@ -98,6 +105,20 @@ def test_an_offer_of_kerberos_that_is_none(offer: bytes, match: str) -> None:
     mechanism = Kerberos.__new__(Kerberos)
     with pytest.raises(ForeignProtocol, match=match):
         mechanism._agreed(offer)
+
+
+def test_an_error_in_the_thread_of_kerberos_is_not_a_silent_kdc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An implementation of GSSAPI that lacks a function raises an error of Python's, for instance."""
+
+    def begin(_: Kerberos) -> NoReturn:
+        raise NotImplementedError("no stores of credentials")
+
+    monkeypatch.setattr(Kerberos, "_begin", begin)
+    mechanism = Kerberos.__new__(Kerberos)
+    mechanism._context, mechanism._errors = None, LookupError
+    mechanism._settings, mechanism._endpoint = KerberosSettings(server_principal="hive/_HOST@A"), ENDPOINT
+    with pytest.raises(NotImplementedError, match="no stores of credentials"):
+        mechanism.step(b"", Deadline(60))
 
 
 def test_sasl_is_for_those_who_have_something_to_show() -> None:
