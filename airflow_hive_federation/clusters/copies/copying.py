@@ -258,7 +258,13 @@ def _dropped(
     primaries = {item.sd.location for item in altered if item.sd is not None and item.sd.location}
     directories = [uri for copy in had.values() for uri in copy.directories]
     removed, left = release(
-        directories, place, described, primaries=primaries, at_once=at_once, options=options
+        directories,
+        place,
+        described,
+        primaries=primaries,
+        at_once=at_once,
+        options=options,
+        taken=notes.taken,
     )
     return CopyReport(
         table=full_name(described), cluster=place.name, copied=sorted(had), removed=removed, left=left

@@ -257,3 +257,21 @@ def test_a_copy_is_not_made_in_the_directory_of_a_former_primary(tmp_path: Path)
     report = sweep_cluster(store.client, registry, "C2", former_older_than_s=-60.0)
     assert (report.removed, report.used, list(report.left)) == ([], 1, [former])
     assert late.is_file()
+
+
+def test_a_dropped_copy_that_another_run_is_making_again_is_left(cluster: Cluster, tmp_path: Path) -> None:
+    """A run that begins between the drop of the metadata and the removal takes up the same directory."""
+    first, second = places(tmp_path)
+    store = OneTable(table_at("file:/c1/t", copy=f"file:{first}", former=f"file:{second}"))
+    alter_table = store.alter_table
+
+    def altered(database: str, name: str, table: types.Table, **settings: Any) -> None:
+        alter_table(database, name, table, **settings)
+        take_note(cluster, Note.of(table, Kind.COPY, f"file:{first}"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "alter_table", altered)
+        report = _dropped(store.client, cluster, store.table, None, None, at_once=True, options=None)
+    assert (report.removed, report.left) == ([f"file:{second}"], [f"file:{first}"])
+    assert (first / "data").is_file()
+    assert note_of(cluster, Kind.COPY, f"file:{first}") is not None
