@@ -7,7 +7,15 @@ from typing import Any
 
 from airflow_hive_federation.clusters.altering import partitions_by_name
 from airflow_hive_federation.clusters.copies.objects import split_name
-from airflow_hive_federation.clusters.notes import Kind, Note, foreign_files, forget, notes_of, remove_noted
+from airflow_hive_federation.clusters.notes import (
+    Kind,
+    Note,
+    foreign_files,
+    forget,
+    noted,
+    notes_of,
+    remove_noted,
+)
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import named_directories, reason_to_leave
 from airflow_hive_federation.errors import PrimaryRefusedError
@@ -75,6 +83,21 @@ def former_directories(
         and canonical(note.directory) not in in_use
         and list_files(note.directory, options=options, missing_ok=True)
     ]
+
+
+def forget_primaries(cluster: Cluster, locations: Iterable[str], options: Mapping[str, Any] | None) -> None:
+    """Forget the notes of directories that have become those of a primary otherwise than by a change of it.
+
+    Somebody may have set a table's location to its copy. A sweep would remove the files of an external
+    partition that is dropped later, which Hive leaves where they lie.
+
+    :raises StorageError: a note cannot be removed.
+    """
+    places = list(locations)
+    for kind in (Kind.COPY, Kind.FORMER_PRIMARY):
+        has_note = noted(cluster, kind, options)
+        for place in filter(has_note, places):
+            forget(cluster, kind, place, options)
 
 
 def forget_dropped_partitions(

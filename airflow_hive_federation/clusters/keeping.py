@@ -29,7 +29,7 @@ from airflow_hive_federation.clusters.keep_rules import KeepRule
 from airflow_hive_federation.clusters.keeping_events import Changes, changes_of
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry
-from airflow_hive_federation.clusters.sweeping import FORMER_S, SweepReport, sweep_cluster
+from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import bounded_json
@@ -161,9 +161,14 @@ def keep_current(
         _note(client, table, cluster, position)
     swept = SweepReport(cluster=cluster)
     if because:
-        age_s = 0.0 if at_once else FORMER_S
+        # A change of the primary leaves the former one to its readers, whatever becomes of copies.
         swept = sweep_cluster(
-            client, registry, cluster, table=full_name(table), former_older_than_s=age_s, options=options
+            client,
+            registry,
+            cluster,
+            table=full_name(table),
+            copies_older_than_s=0.0 if at_once else None,
+            options=options,
         )
     return KeepReport(
         rule=str(rule),

@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -168,6 +168,15 @@ def notes_of(
     yield from _read(
         cluster, (entry for entry in names if kind is None or entry.startswith(_prefix(kind))), options
     )
+
+
+def noted(cluster: Cluster, kind: Kind, options: Mapping[str, Any] | None = None) -> Callable[[str], bool]:
+    """Return a function that returns whether a directory has a note of a kind, by one listing of the notes.
+
+    :raises StorageError: the notes cannot be listed.
+    """
+    names = frozenset(_names(cluster, options))
+    return lambda directory: _name(kind, directory) in names
 
 
 def _names(cluster: Cluster, options: Mapping[str, Any] | None) -> list[str]:

@@ -46,6 +46,7 @@ from airflow_hive_federation.clusters.copies.directories import (
 from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects, split_name
 from airflow_hive_federation.clusters.former import (
     forget_dropped_partitions,
+    forget_primaries,
     former_directories,
     remove_former_primaries,
 )
@@ -250,6 +251,8 @@ class _Change:
         self._refuse_remains(table, objects)
         self._check(table, pending)
         self._refuse_waiting_writers(table)
+        there = [item.location for item in objects if self._is_there(item.location)]
+        forget_primaries(self.place, there, self.options)
         if not table.partitionKeys:
             copies = [item.metadata.secondaries[self.place.name].location for item in pending]
             notes = notes_of_copies(copies, self.place, table, self.options)

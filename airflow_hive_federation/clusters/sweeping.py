@@ -48,6 +48,7 @@ def sweep_cluster(
     table: str | None = None,
     statements_older_than_s: float = _WEEK_S,
     former_older_than_s: float = FORMER_S,
+    copies_older_than_s: float | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> SweepReport:
     """Remove the directories in a cluster that a note names and no metadata names.
@@ -62,12 +63,15 @@ def sweep_cluster(
     :param statements_older_than_s: the age in seconds below which directories of statements are left.
     :param former_older_than_s: the age in seconds of the change below which former primaries are left, and
         copies that were dropped or replaced, or whose run was killed.
+    :param copies_older_than_s: the same age for copies alone; by default that for former primaries.
     :raises UnknownClusterError: the cluster does not exist.
     :raises StorageError: a note cannot be read, or a directory cannot be removed.
     :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
     :raises NoSuchLockError: the lock of a table expired during a removal; sweep again.
     """
     swept = registry.cluster(cluster)
+    copies_age_s = former_older_than_s if copies_older_than_s is None else copies_older_than_s
+    ages_s = {Kind.FORMER_PRIMARY: former_older_than_s, Kind.COPY: copies_age_s}
     removed: list[str] = []
     left_with_reasons: dict[str, str] = {}
     used = 0
@@ -80,13 +84,7 @@ def sweep_cluster(
                     left_with_reasons |= dict.fromkeys(_directories(notes), "a copy of it is being made")
                     continue
                 unused, left, in_use = _unused(
-                    client,
-                    registry,
-                    swept,
-                    name,
-                    notes,
-                    former_older_than_s=former_older_than_s,
-                    options=options,
+                    client, registry, swept, name, notes, ages_s=ages_s, options=options
                 )
                 for item in unused:
                     renew()
@@ -147,12 +145,13 @@ def _unused(
     name: str,
     notes: Sequence[Note],
     *,
-    former_older_than_s: float,
+    ages_s: Mapping[Kind, float],
     options: Mapping[str, Any] | None,
 ) -> tuple[list[Note], dict[str, str], int]:
     """Return the notes of unused directories, the directories to leave, with reasons, and the number in use.
 
     :param name: the table of all the notes.
+    :param ages_s: the ages in seconds, by kind of note, below which directories are left.
     """
     database, _, table_name = name.partition(".")
     try:
@@ -166,7 +165,7 @@ def _unused(
     def reason_to_keep(note: Note) -> str:
         if note.kind is Kind.FORMER_PRIMARY and primary == swept.name and note.is_of(table):
             return f"{swept.name} is the primary of {name}, so its files may be in use"
-        return reason_to_leave(note, table, former_older_than_s, options)
+        return reason_to_leave(note, table, ages_s.get(note.kind, 0.0), options)
 
     unnamed = [item for item in notes if canonical(item.directory) not in in_use]
     # A drop that ended just before the lock was taken has taken these notes anew, or removed them.

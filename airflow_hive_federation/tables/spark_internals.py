@@ -62,8 +62,8 @@ def check_version(version: str) -> None:
     if ".".join(version.split(".")[:2]) not in SUPPORTED_VERSIONS:
         known = f"{', '.join(SUPPORTED_VERSIONS[:-1])} and {SUPPORTED_VERSIONS[-1]}"
         raise SparkEnvironmentError(
-            f"Spark {version} is not supported: ACID tables are read and written by internals of Spark that "
-            f"this package knows of {known}.",
+            f"Spark {version} is not supported: this package reads and writes ACID tables by internals of "
+            f"Spark, which it knows of {known} only.",
             remedy=f"Run Spark {SUPPORTED_VERSIONS[-1]}, or another of these.",
             version=version,
             supported=SUPPORTED_VERSIONS,

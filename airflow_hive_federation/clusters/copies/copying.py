@@ -47,6 +47,7 @@ from airflow_hive_federation.clusters.notes import (
     Kind,
     Note,
     forget,
+    noted,
     state_of,
     take_note,
 )
@@ -149,7 +150,8 @@ def _copied(
     pending = list(pending_objects(objects, place.name, options))
     report = CopyReport(table=full_name(described), cluster=place.name)
     if pending:
-        targets = {item.partition: _target(place, described, item) for item in pending}
+        is_former = noted(place, Kind.FORMER_PRIMARY, options)
+        targets = {item.partition: _target(place, described, item, is_former) for item in pending}
         _carry_out(place, pending, targets, run_copy, table=described, options=options)
         _check_copies(pending, targets, place.name, full_name(described), options)
         held.prove(client)
@@ -256,7 +258,13 @@ def _dropped(
     primaries = {item.sd.location for item in altered if item.sd is not None and item.sd.location}
     directories = [uri for copy in had.values() for uri in copy.directories]
     removed, left = release(
-        directories, place, described, primaries=primaries, at_once=at_once, options=options
+        directories,
+        place,
+        described,
+        primaries=primaries,
+        at_once=at_once,
+        options=options,
+        taken=notes.taken,
     )
     return CopyReport(
         table=full_name(described), cluster=place.name, copied=sorted(had), removed=removed, left=left
@@ -266,14 +274,23 @@ def _dropped(
 # -- copying -------------------------------------------------------------------------------------------------
 
 
-def _target(cluster: Cluster, table: types.Table, item: CopyObject) -> str:
+def _target(cluster: Cluster, table: types.Table, item: CopyObject, is_former: Callable[[str], bool]) -> str:
+    """Return the URI of the directory of a new copy.
+
+    :param is_former: returns whether a directory is a former primary's. It is no place for a copy: by the
+        note of a copy, a sweep would remove the files that others have written there, too.
+    """
     key = [item.location, item.mark.listing]
     if (present := item.metadata.secondaries.get(cluster.name)) is not None:
         # A damaged copy gets a new directory instead of a repair, because somebody may be reading the old
         # one.
         key.append(present.location)
-    digest = hashlib.sha256("\0".join(key).encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    return join(copies_home(cluster, table), item.partition, COPY + digest)
+    while True:
+        digest = hashlib.sha256("\0".join(key).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+        target = join(copies_home(cluster, table), item.partition, COPY + digest)
+        if not is_former(target):
+            return target
+        key.append(target)
 
 
 def _carry_out(

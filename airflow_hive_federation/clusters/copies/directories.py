@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import full_name, object_name
@@ -48,13 +50,13 @@ class DropNotes:
     Statements that were planned before read the directories; their time is counted from these notes. Each
     note is taken once: for what a run sees before it takes a lock, and under the lock for what has changed.
 
-    :param taken: the directories whose notes were taken.
+    :param taken: the directories whose notes were taken, with the time in each note.
     """
 
     cluster: Cluster
     table: types.Table
     options: Mapping[str, Any] | None = field(repr=False)
-    taken: set[str] = field(default_factory=set)
+    taken: dict[str, float] = field(default_factory=dict)
 
     def take(self, copy: Secondary, *, keep: Collection[str | None] = ()) -> list[str]:
         """Take the notes of a copy's directories; return the directories.
@@ -65,8 +67,8 @@ class DropNotes:
         unnamed = [uri for uri in copy.directories if uri not in keep]
         for uri in unnamed:
             if uri not in self.taken:
-                self._take(uri)
-                self.taken.add(uri)
+                self.taken[uri] = time.time()
+                self._take(uri, self.taken[uri])
         return unnamed
 
     def take_seen(self, objects: Iterable[types.Partition], *, only_former: bool = False) -> None:
@@ -82,12 +84,12 @@ class DropNotes:
             if copy is not None:
                 self.take(copy, keep={copy.location} if only_former else ())
 
-    def _take(self, uri: str) -> None:
+    def _take(self, uri: str, taken_s: float) -> None:
         note = _note_for(uri, self.cluster, self.table, self.options)
         if note is not None:
             # A note of an earlier version lacks the identity, without which a sweep leaves the directory.
             created_s, table_id = self.table.createTime or 0, self.table.id or 0
-            again = replace(note, taken_s=0.0, created_s=created_s, table_id=table_id)
+            again = replace(note, taken_s=taken_s, created_s=created_s, table_id=table_id)
             take_note(self.cluster, again, self.options)
 
 
@@ -116,6 +118,7 @@ def release(
     primaries: Collection[str],
     at_once: bool,
     options: Mapping[str, Any] | None,
+    taken: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[list[str], list[str]]:
     """Remove directories that metadata has stopped naming as copies, or leave them to a sweep.
 
@@ -124,6 +127,8 @@ def release(
 
     :param primaries: the present locations of the table, or of the partitions that had the copies.
     :param at_once: remove the directories now, although statements may read them.
+    :param taken: the times of the directories' notes; a directory whose note has another time stays, because
+        a new copy of the same files is being made in it.
     :return: the directories that were removed, and those that are left to a sweep.
     :raises StorageError: a directory cannot be removed.
     """
@@ -136,7 +141,11 @@ def release(
                 forget(cluster, kind, uri, options)
         elif (note := _note_for(uri, cluster, table, options)) is None:
             log.warning("%s is left, because it has no note of a copy of %s", uri, full_name(table))
-        elif not at_once or (note.kind is Kind.FORMER_PRIMARY and foreign_files(note, options)):
+        elif (
+            not at_once
+            or taken.get(uri, note.taken_s) != note.taken_s
+            or (note.kind is Kind.FORMER_PRIMARY and foreign_files(note, options))
+        ):
             left.append(uri)
         elif remove_noted(cluster, note, options):
             removed.append(uri)

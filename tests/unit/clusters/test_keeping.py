@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import date
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -13,9 +14,12 @@ from airflow_hive_federation.clusters.copies.copying import CopyReport
 from airflow_hive_federation.clusters.keep_rules import KeepRule, read_rule
 from airflow_hive_federation.clusters.keeping import keep_current
 from airflow_hive_federation.clusters.keeping_events import changes_of
+from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import read_registry
 from airflow_hive_federation.errors import ConfigurationError, CopyRefusedError
 from airflow_hive_federation.metastore.idl import types
+from tests.support.one_table import OneTable
+from tests.support.two_clusters import two_clusters
 
 TODAY = date(2026, 3, 31)
 KEYS = ["day", "region"]
@@ -233,3 +237,30 @@ def test_a_registry_in_which_the_cluster_is_the_primary_drops_nothing(
     assert dropped == []
     keep("C1")
     assert dropped == ["day=2020-01-01"]
+
+
+class NoPartitions(OneTable):
+    """A partitioned table without partitions."""
+
+    def list_partition_names(self, _database: str, _table: str) -> list[str]:
+        return []
+
+
+def test_a_rule_that_removes_copies_at_once_leaves_former_primaries_to_their_readers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former primary has just been left, and statements that were planned before read it."""
+    monkeypatch.setattr(keeping, "keeps_events", lambda _: False)
+    monkeypatch.setattr(keeping, "identity_of", lambda _: "")
+    registry = two_clusters(tmp_path / "C1", tmp_path / "C2")
+    keys = [types.FieldSchema(name="day", type="string")]
+    store = NoPartitions(types.Table(dbName="d", tableName="t", partitionKeys=keys, createTime=1))
+    former, copy = (tmp_path / "C2" / "d.db" / name for name in ("t", "t.copies/copy-1"))
+    for place, kind in ((former, Kind.FORMER_PRIMARY), (copy, Kind.COPY)):
+        place.mkdir(parents=True)
+        take_note(registry.cluster("C2"), Note.of(store.table, kind, f"file:{place}", files={}))
+    rule = read_rule("all of d.t in C2")
+    report = keep_current(store.client, registry, rule, pytest.fail, at_once=True)
+    assert (report.removed, report.left) == ([f"file:{copy}"], [f"file:{former}"])
+    assert former.is_dir()
+    assert keep_current(store.client, registry, rule, pytest.fail).left == [f"file:{former}"]

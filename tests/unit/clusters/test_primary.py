@@ -102,6 +102,21 @@ def test_a_table_whose_location_was_set_meanwhile_keeps_its_primary(
     assert store.table.parameters == {"hive.cluster.primary": "C2"}
 
 
+def test_a_copy_to_which_somebody_has_set_the_location_loses_its_note(
+    tmp_path: Path, registry: ClusterRegistry
+) -> None:
+    """By the note, a sweep would remove the files of an external partition that is dropped later."""
+    pending = placed(tmp_path, "C2", "C1")
+    table = cast("types.Table", pending.described)
+    copies = [pending.location, f"file:{tmp_path}/C2/d.db/t.copies/copy-2"]
+    for uri in copies:
+        take_note(registry.cluster("C2"), Note.of(table, Kind.COPY, uri))
+    store = OneTable(table)
+    changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
+    assert store.table.parameters == {"hive.cluster.primary": "C2"}
+    assert [noted.directory for noted in notes_of(registry.cluster("C2"))] == copies[1:]
+
+
 @pytest.mark.parametrize("noted", [True, False])
 def test_a_refused_return_to_a_former_primary_leaves_its_note_as_it_was(
     tmp_path: Path, registry: ClusterRegistry, noted: bool

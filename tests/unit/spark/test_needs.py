@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 import re
+import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -90,3 +92,32 @@ def test_spark_3_needs_distutils() -> None:
     with pytest.raises(SparkEnvironmentError, match=r"distutils, which the Python 3\.12\.1 of one") as caught:
         check_workers("merge-buckets", "3.5.7", [worker])
     assert "setuptools" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("master", "python", "asked"),
+    [
+        ("local", sys.executable, False),
+        ("local[4]", sys.executable, False),
+        ("local[4]", "/another/venv/bin/python", True),
+        ("local-cluster[2,1,1024]", sys.executable, True),
+        ("spark://master:7077", sys.executable, True),
+    ],
+)
+def test_executors_are_asked_unless_tasks_run_in_this_python(master: str, python: str, asked: bool) -> None:
+    """Their Python may lack a package that the driver's has."""
+    old = replace(FIT, host="two", packages={"pyarrow": "22.0.0", "numpy": "2.1.0"})
+
+    def parallelize(numbers: range, tasks: int) -> Any:
+        assert (len(numbers), tasks) == (2, 2)
+        return SimpleNamespace(mapPartitions=lambda _: SimpleNamespace(collect=lambda: [FIT, old]))
+
+    context = SimpleNamespace(
+        version="4.2.0", master=master, pythonExec=python, defaultParallelism=1, parallelize=parallelize
+    )
+    check_needs(context, "copy-files")
+    if asked:
+        with pytest.raises(SparkEnvironmentError, match=r"of two has only pyarrow 22\.0\.0"):
+            check_needs(context, "merge-buckets")
+    else:
+        check_needs(context, "merge-buckets")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from airflow_hive_federation.clusters.copies.copying import _dropped
+from airflow_hive_federation.clusters.copies.copying import CopyReport, _copied, _dropped
 from airflow_hive_federation.clusters.copies.directories import DropNotes, release
+from airflow_hive_federation.clusters.copies.objects import copy_objects
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
@@ -18,9 +21,14 @@ from airflow_hive_federation.clusters.metadata import (
 )
 from airflow_hive_federation.clusters.notes import Kind, Note, forget, note_of, notes_of, take_note
 from airflow_hive_federation.clusters.registry import Cluster
+from airflow_hive_federation.clusters.sweeping import sweep_cluster
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.copying import copy_file
+from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.storage.plan_files import read_plan
 from tests.support.one_table import OneTable
+from tests.support.two_clusters import two_clusters
 
 
 @pytest.fixture
@@ -202,3 +210,68 @@ def test_a_note_of_an_earlier_version_gets_the_identity_of_the_table(
     # That of another table stays as it was.
     (theirs,) = (note for note in notes_of(cluster, kind=Kind.COPY) if note.table == "d.u")
     assert (theirs.taken_s, theirs.created_s) == (10.0, 0)
+
+
+def copied(store: OneTable, cluster: Cluster) -> CopyReport:
+    """Copy the table of a store to a cluster, without Spark."""
+
+    def run_copy(plan: str, outcomes: str) -> None:
+        del outcomes
+        for item in read_plan(plan):
+            copy_file(item)
+
+    table = store.get_table("d", "t")
+    held = cast("Any", SimpleNamespace(prove=lambda client: None))
+    objects = copy_objects(table, {}, None)
+    return _copied(store.client, cluster, table, objects, run_copy, at_once=False, options=None, held=held)
+
+
+def test_a_copy_is_not_made_in_the_directory_of_a_former_primary(tmp_path: Path) -> None:
+    """The primary has moved to the copy and back; by the note of a copy, files of others would be removed."""
+    registry = two_clusters(tmp_path / "C1", tmp_path / "C2")
+    cluster, home = registry.cluster("C2"), tmp_path / "C1" / "d.db" / "t"
+    home.mkdir(parents=True)
+    (home / "data").write_text("x", encoding="utf-8")
+    storage = types.StorageDescriptor(location=f"file:{home}")
+    store = OneTable(types.Table(dbName="d", tableName="t", sd=storage, parameters={}, createTime=1))
+
+    def present() -> str:
+        return read_metadata(store.table.parameters, "d.t").secondaries["C2"].location
+
+    assert copied(store, cluster).copied == ["d.t"]
+    former = present()
+    forget(cluster, Kind.COPY, former)
+    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(former)}
+    take_note(cluster, Note.of(store.table, Kind.FORMER_PRIMARY, former, files=files))
+    dropped = _dropped(store.client, cluster, store.table, None, None, at_once=False, options=None)
+    assert dropped.left == [former]
+    late = Path(str(local_path(former))) / "late"
+    late.write_text("y", encoding="utf-8")
+    assert copied(store, cluster).copied == ["d.t"]
+    assert present() != former
+    # The next run goes on with the same directory.
+    again = present()
+    _dropped(store.client, cluster, store.table, None, None, at_once=False, options=None)
+    assert copied(store, cluster).copied == ["d.t"]
+    assert present() == again
+    report = sweep_cluster(store.client, registry, "C2", former_older_than_s=-60.0)
+    assert (report.removed, report.used, list(report.left)) == ([], 1, [former])
+    assert late.is_file()
+
+
+def test_a_dropped_copy_that_another_run_is_making_again_is_left(cluster: Cluster, tmp_path: Path) -> None:
+    """A run that begins between the drop of the metadata and the removal takes up the same directory."""
+    first, second = places(tmp_path)
+    store = OneTable(table_at("file:/c1/t", copy=f"file:{first}", former=f"file:{second}"))
+    alter_table = store.alter_table
+
+    def altered(database: str, name: str, table: types.Table, **settings: Any) -> None:
+        alter_table(database, name, table, **settings)
+        take_note(cluster, Note.of(table, Kind.COPY, f"file:{first}"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "alter_table", altered)
+        report = _dropped(store.client, cluster, store.table, None, None, at_once=True, options=None)
+    assert (report.removed, report.left) == ([f"file:{second}"], [f"file:{first}"])
+    assert (first / "data").is_file()
+    assert note_of(cluster, Kind.COPY, f"file:{first}") is not None
