@@ -274,6 +274,9 @@ def _driver(location: Location, options: dict[str, Any]) -> Any:
         from airflow_hive_federation.storage.hdfs import HdfsFileSystem
 
         return HdfsFileSystem(location.authority, **options)
+    if location.scheme == "s3":
+        # Otherwise a thread that has listed a directory misses what other processes write there later.
+        options = {"use_listings_cache": False, **options}
     fsspec = importlib.import_module("fsspec")
     return fsspec.filesystem(location.scheme, **({} if location.is_local else options))
 

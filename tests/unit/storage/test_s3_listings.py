@@ -1,0 +1,58 @@
+"""A thread that has listed a directory on S3 sees what other processes write there afterwards."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.storage.fence import read_fence
+from airflow_hive_federation.storage.listing import list_directory, list_files
+
+LISTING = """<ListBucketResult><Name>b</Name><KeyCount>1</KeyCount><IsTruncated>false</IsTruncated><Contents>
+<Key>t/first</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"1"</ETag><Size>1</Size>
+</Contents></ListBucketResult>"""
+
+
+@pytest.fixture
+def options() -> Iterator[dict[str, Any]]:
+    """Options of a store that lists one file; a request for any file is answered with ``7``."""
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = LISTING.encode() if "list-type" in self.path else b"7"
+            self.send_response(200)
+            for name, value in (("Content-Length", str(len(body))), ("ETag", '"7"')):
+                self.send_header(name, value)
+            self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET  # noqa: N815 - http.server's name
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    client = {"endpoint_url": f"http://127.0.0.1:{server.server_port}", "region_name": "us-east-1"}
+    yield {"key": "a", "secret": "b", "client_kwargs": client}
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def names(uri: str, options: dict[str, Any]) -> list[str]:
+    return [entry.path for entry in list_files(uri, options=options)]
+
+
+@pytest.mark.parametrize("listed", [names, lambda uri, options: list(list_directory(uri, options=options))])
+def test_a_fence_that_was_raised_after_a_listing(listed: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Without it, a copy job that was fenced off would go on."""
+    assert listed("s3://b/t", options) == ["first"]
+    assert read_fence("s3://b/t/fence", options) == 7
