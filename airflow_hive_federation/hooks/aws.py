@@ -66,9 +66,16 @@ def with_aws_credentials(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _s3_options(connection_id: str) -> dict[str, Any]:
-    import boto3
-
     from airflow_hive_federation.storage.filesystem import storage_errors
+
+    try:
+        import boto3
+    except ImportError as error:
+        raise ConfigurationError(
+            f"The storage option {AWS_CONNECTION} needs boto3.",
+            remedy="pip install 'airflow-hive-federation[glue]', or give the store's keys.",
+            conn_id=connection_id,
+        ) from error
 
     arguments = session_arguments(connection_id, "s3")
     endpoint = arguments.pop("endpoint_url", None)

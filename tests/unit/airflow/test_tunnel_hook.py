@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -102,3 +103,14 @@ def test_storage_options_by_an_aws_connection(connection: Define) -> None:
     unknown = connection(host="far", extra={"storage_options": {"aws_conn_id": "nobody"}})
     with pytest.raises(ConfigurationError, match="no Airflow connection 'nobody'"):
         _ = HiveMetastoreHook(unknown).storage_options
+
+
+def test_storage_options_by_an_aws_connection_without_boto3(
+    connection: Define, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The extra for S3 does not install it."""
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    extra = {"storage_options": {"aws_conn_id": connection("lake", login="ann", password="sesame")}}
+    with pytest.raises(ConfigurationError, match="needs boto3") as caught:
+        _ = HiveMetastoreHook(connection(host="far", extra=extra)).storage_options
+    assert "[glue]" in caught.value.remedy
