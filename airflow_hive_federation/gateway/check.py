@@ -173,7 +173,7 @@ def _ask(
     if fault is not None and (must_exist or type(fault).__name__ != "NoSuchObjectException"):
         remedy = "Correct [aliases], or create the database." if must_exist else ""
         return Sight(
-            name=name, state="error", detail=f"{type(fault).__name__}: {fault.message}", remedy=remedy
+            name=name, state="error", detail=f"{type(fault).__name__}: {fault.text()}", remedy=remedy
         )
     shown = detail or _short(decoded.set_fields().get("success"))
     return Sight(name=name, state="ok", detail=f"{shown} ({took})")

@@ -141,7 +141,9 @@ class Kerberos:
         longest = b"\0\0\0"
         if self._layer != self._NOTHING:
             theirs = int.from_bytes(offer[1:], "big")
-            self._piece = min(_PIECE, self._context.get_wrap_size_limit(theirs, self._layer == self._PRIVACY))
+            limit = self._context.get_wrap_size_limit(theirs, self._layer == self._PRIVACY)
+            # A server may offer a buffer that holds no byte.
+            self._piece = max(1, min(_PIECE, limit))
             longest = b"\xff\xff\xff"
         self.complete = True
         return bytes(self._context.wrap(bytes([self._layer]) + longest, False).message)
