@@ -235,9 +235,11 @@ class _Folding:
     def end_unseen(self, transactions: ValidTxns) -> None:
         """End the transactions that the source lists no more as open, in the way in which its readers see it.
 
-        A source that has forgotten an aborted transaction shows its write ids as valid ones without files.
+        A source that has forgotten an aborted transaction shows its write ids as valid ones without files. Of a
+        transaction above its high watermark, the list shows nothing: for readers it has not ended.
         """
-        for txn in sorted(self._open.keys() - set(transactions.open_ids)):
+        listed = {txn for txn in self._open if txn <= transactions.high_watermark}
+        for txn in sorted(listed - set(transactions.open_ids)):
             del self._open[txn]
             self._ends.append(txn, int(not transactions.is_aborted(txn)))
 
