@@ -235,8 +235,8 @@ class _Folding:
     def end_unseen(self, transactions: ValidTxns) -> None:
         """End the transactions that the source lists no more as open, in the way in which its readers see it.
 
-        A source that has forgotten an aborted transaction shows its write ids as valid ones without files. Of a
-        transaction above its high watermark, the list shows nothing: for readers it has not ended.
+        A source that has forgotten an aborted transaction shows its write ids as valid ones without files.
+        Transactions above the list's high watermark stay open.
         """
         listed = {txn for txn in self._open if txn <= transactions.high_watermark}
         for txn in sorted(listed - set(transactions.open_ids)):
