@@ -58,8 +58,8 @@ class HistoryCalls(PartitionCalls, TransactionCalls):
         try:
             self.call("add_write_ids_to_min_history", txn_id, dict.fromkeys(full_table_names, 1))
         except UnsupportedMethodError:
-            databases = {name.partition(".")[0] for name in full_table_names}
-            waiting = {database for database in databases if self.waits_for_locks(database)}
+            a_table = {name.partition(".")[0]: name for name in full_table_names}
+            waiting = {database for database, name in a_table.items() if self.waits_for_locks(name)}
             by_locks = [name for name in full_table_names if name.partition(".")[0] in waiting]
         if not locked:
             # A metastore of mixed versions may wait for locks, or for transactions: this serves both.
@@ -67,12 +67,14 @@ class HistoryCalls(PartitionCalls, TransactionCalls):
             self.commit_txn(newer, kind=types.TxnType.READ_ONLY)
         return self._lock_to_keep(txn_id, by_locks, locked) if by_locks else None
 
-    def waits_for_locks(self, database: str) -> bool:
-        """Return whether a database's metastore shows no sign of a cleaner that waits for transactions.
+    def waits_for_locks(self, full_table_name: str) -> bool:
+        """Return whether a table's metastore shows no sign of a cleaner that waits for transactions.
 
-        :param database: any database of the metastore; behind a gateway, each may have another metastore.
+        :param full_table_name: ``db.table``, which need not exist. Behind a gateway, each database may have
+            another metastore, and callers may be allowed to see some tables only.
         """
-        request = types.GetLatestCommittedCompactionInfoRequest(dbname=database, tablename="")
+        database, _, table = full_table_name.partition(".")
+        request = types.GetLatestCommittedCompactionInfoRequest(dbname=database, tablename=table)
         try:
             self.call("get_latest_committed_compaction_info", request)
         except UnsupportedMethodError:

@@ -236,8 +236,10 @@ class _Folding:
         """End the transactions that the source lists no more as open, in the way in which its readers see it.
 
         A source that has forgotten an aborted transaction shows its write ids as valid ones without files.
+        Transactions above the list's high watermark stay open.
         """
-        for txn in sorted(self._open.keys() - set(transactions.open_ids)):
+        listed = {txn for txn in self._open if txn <= transactions.high_watermark}
+        for txn in sorted(listed - set(transactions.open_ids)):
             del self._open[txn]
             self._ends.append(txn, int(not transactions.is_aborted(txn)))
 

@@ -108,7 +108,8 @@ class SourceMoment:
         :param spool: receives the events of the moment.
         """
         database = policy.source_database
-        by_locks = client.waits_for_locks(database)
+        a_table = next(iter(position.tables), None)
+        by_locks = a_table is not None and client.waits_for_locks(f"{database}.{a_table}")
         moment: SourceMoment | None = None
 
         def tables() -> list[str]:

@@ -179,6 +179,9 @@ class _NamedClient:
         # The names of locks stay the source's: only this method reads them.
         return self._client.keep_history(txn_id, list(map(self._full, tables)), **how)
 
+    def waits_for_locks(self, name: str) -> bool:
+        return self._client.waits_for_locks(self._full(name))
+
     def _full(self, name: str) -> str:
         database, _, table = name.partition(".")
         return f"{database}.{self._policy.source_table(table)}"

@@ -494,3 +494,17 @@ def test_aliases_are_the_clients_names(peer: Peers, gateway: Gateways, raw: Raws
     hidden = types.GetTableRequest(dbName="sales", tblName="t")
     assert "Call it far" in connection.ask("get_table_req", req=hidden)["o1"].message
     assert client(run.front.uri).get_table("far", "t").dbName == "far"
+
+
+def test_a_caller_who_sees_some_tables_learns_what_the_cleaner_waits_for(
+    peer: Peers, gateway: Gateways, client: Clients
+) -> None:
+    rules = Rules(exposure=Exposure(tables=("sales.t",)))
+    lacking = {"get_latest_committed_compaction_info"}
+    answer = types.GetLatestCommittedCompactionInfoResponse(compactions=[])
+    for served, waits in (
+        (Thrift(lambda *_: answer), False),
+        (Thrift(lambda *_: None, lacking), True),
+    ):
+        running = gateway(peer(served).uri, rules=rules)
+        assert client(running.front.uri).waits_for_locks("sales.t") is waits

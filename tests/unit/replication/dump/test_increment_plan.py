@@ -315,6 +315,20 @@ def test_lost_ends_end_all_the_same() -> None:
     assert changes.open_writes == {2: {"t": 6}}
 
 
+def test_a_transaction_ends_without_an_event_as_the_list_has_it() -> None:
+    # Readers see nothing of transactions above the list's high watermark.
+    transactions = ValidTxns(high_watermark=4, open_ids=(3,), aborted_ids=(2,))
+    changes = fold(
+        EventReading([], 10, transactions),
+        DATABASE,
+        source_id=10,
+        open_writes={txn: {"t": txn} for txn in (1, 2, 3, 5)},
+        transactions=transactions,
+    )
+    assert changes.ends == ((1, 1), (2, 0))
+    assert changes.open_writes == {3: {"t": 3}, 5: {"t": 5}}
+
+
 def test_a_new_table_starts_below_its_lowest_open_write_id() -> None:
     changes = folded(
         History().add(ev.TableCreated, table="t").allocate("t", (1, 1), (2, 2), (3, 3)).end(1, 3)

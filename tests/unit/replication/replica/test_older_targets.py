@@ -1,0 +1,36 @@
+"""A metastore of Hive 3.1 is refused as a target before anything is written there."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import NoSuchObjectError, UnsupportedMethodError
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.database import find_target
+from airflow_hive_federation.replication.replica.markers import TargetState
+
+POLICY = ReplicationPolicy(name="p", source_database="db", dump_root="file:/nowhere")
+
+
+def client(lacking: set[str]) -> Any:
+    """Return a client of a metastore without the database, and without some calls."""
+
+    def call(method: str, _: Any) -> Any:
+        if method in lacking:
+            raise UnsupportedMethodError(f"Invalid method name: '{method}'")
+        return SimpleNamespace(maxWriteId=0)
+
+    def get_database(name: str) -> Any:
+        raise NoSuchObjectError(name)
+
+    return SimpleNamespace(call=call, get_database=get_database)
+
+
+def test_a_metastore_that_cannot_count_write_ids_is_no_target() -> None:
+    assert find_target(client(set()), POLICY).state is TargetState.ABSENT
+    with pytest.raises(UnsupportedMethodError, match="target database db cannot hold a replica") as caught:
+        find_target(client({"get_max_allocated_table_write_id"}), POLICY)
+    assert "Hive 4" in caught.value.remedy
