@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import NoSuchObjectError, UnsupportedMethodError
+from airflow_hive_federation.errors import MetastoreError, NoSuchObjectError, UnsupportedMethodError
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.database import find_target
 from airflow_hive_federation.replication.replica.markers import TargetState
@@ -15,12 +15,17 @@ from airflow_hive_federation.replication.replica.markers import TargetState
 POLICY = ReplicationPolicy(name="p", source_database="db", dump_root="file:/nowhere")
 
 
-def client(lacking: set[str]) -> Any:
-    """Return a client of a metastore without the database, and without some calls."""
+def client(lacking: set[str], denied: MetastoreError | None = None) -> Any:
+    """Return a client of a metastore without the database, and without some calls.
+
+    :param denied: raised by all other calls.
+    """
 
     def call(method: str, _: Any) -> Any:
         if method in lacking:
             raise UnsupportedMethodError(f"Invalid method name: '{method}'")
+        if denied is not None:
+            raise denied
         return SimpleNamespace(maxWriteId=0)
 
     def get_database(name: str) -> Any:
@@ -34,3 +39,8 @@ def test_a_metastore_that_cannot_count_write_ids_is_no_target() -> None:
     with pytest.raises(UnsupportedMethodError, match="target database db cannot hold a replica") as caught:
         find_target(client({"get_max_allocated_table_write_id"}), POLICY)
     assert "Hive 4" in caught.value.remedy
+
+
+def test_a_gateway_that_hides_tables_does_not_make_its_metastore_an_older_one() -> None:
+    denied = MetastoreError("db. is not allowed")
+    assert find_target(client(set(), denied), POLICY).state is TargetState.ABSENT
