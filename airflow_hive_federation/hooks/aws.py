@@ -60,7 +60,7 @@ def with_aws_credentials(options: Mapping[str, Any]) -> dict[str, Any]:
     if connection_id is None:
         return resolved
     made = _s3_options(str(connection_id))
-    # What the options say beside the connection takes precedence.
+    # Explicit options take precedence over those of the connection.
     client = {**made.pop("client_kwargs"), **resolved.pop("client_kwargs", {})}
     return {**made, **resolved, **({"client_kwargs": client} if client else {})}
 

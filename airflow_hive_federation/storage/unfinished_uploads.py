@@ -68,7 +68,6 @@ def upload(path: Path, target: str, record: str, options: Mapping[str, Any] | No
     with storage_errors(target):
         answer = filesystem.call_s3("create_multipart_upload", filesystem.s3_additional_kwargs, **key)
     key["UploadId"] = answer["UploadId"]
-    done = False
     try:
         made = Upload(
             target=target,
@@ -77,10 +76,9 @@ def upload(path: Path, target: str, record: str, options: Mapping[str, Any] | No
             size_bytes=size,
         )
         write_atomically(record, [json.dumps(asdict(made)).encode()], options)
-        done = True
-    finally:
-        if not done:
-            _abort(filesystem, key, target)
+    except BaseException:
+        _abort(filesystem, key, target)
+        raise
 
 
 def finish(record: str, options: Mapping[str, Any] | None = None) -> str:

@@ -93,7 +93,7 @@ def load_into_target(
                 raise _out_of_date(directory, error) from error
         else:
             observer(Published(database=policy.target_database, event_id=published_id, earlier=True))
-    # Whether published now or before, the source's cleaner may go on.
+    # The source's cleaner may go on, also if an earlier run published the dump.
     step(Step.END_LEASE)
     end_lease(source, load.lease)
     summary = load.summary()
