@@ -21,6 +21,7 @@ from airflow.sdk import BaseHook
 from airflow_hive_federation.errors import (
     ConfigurationError,
     FileVanishedError,
+    HiveFederationError,
     JavaNotFoundError,
     SparkJobError,
 )
@@ -218,16 +219,24 @@ class SparkPipelineHook(BaseHook):
                 report: bytes = filesystem.cat_file(path)
         except FileVanishedError:
             if self._killed:
-                raise SparkJobError(
-                    "The Spark job was killed.", remedy="Run it again; it goes on from there."
-                ) from None
+                raise _killed() from None
             raise SparkJobError(
                 "spark-submit failed: " + "\n".join(submit_hook.tail)
                 if failed
                 else "The Spark job reported no result.",
                 remedy="Look further up in the task's log.",
             ) from failed
-        return read_report(report)
+        try:
+            return read_report(report)
+        except HiveFederationError as error:
+            # A Python driver outlives its killed JVM for a moment, and may report the lost connection to it.
+            if self._killed:
+                raise _killed() from error
+            raise
+
+
+def _killed() -> SparkJobError:
+    return SparkJobError("The Spark job was killed.", remedy="Run it again; it goes on from there.")
 
 
 def spark_environment(

@@ -1,10 +1,16 @@
-"""The Spark hook refuses bad settings before it starts Spark."""
+"""The Spark hook refuses bad settings before it starts Spark, and names a job that it killed."""
 
 from __future__ import annotations
 
+import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 
-from airflow_hive_federation.errors import SparkEnvironmentError
+from airflow_hive_federation.errors import SparkEnvironmentError, SparkJobError
 from airflow_hive_federation.hooks import spark
 from airflow_hive_federation.runtime import installed_spark
 from airflow_hive_federation.runtime.installed_spark import InstalledSpark
@@ -33,3 +39,33 @@ def test_spark_gets_no_secrets_of_airflow() -> None:
         "AIRFLOW_CTX_TASK_ID",
         "AIRFLOW_VAR_ASKED_FOR",
     }
+
+
+#: A spark-submit whose driver has reported the lost connection, and that ends only when it is killed.
+_SUBMIT = """#!{python}
+import time
+from pathlib import Path
+from airflow_hive_federation.errors import SparkJobError
+from airflow_hive_federation.spark.failures import error_report
+Path({report!r}).write_text(error_report(SparkJobError("[Errno 111] Connection refused")))
+time.sleep(600)
+"""
+
+
+def test_killed_job_reports_its_lost_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Python driver outlives its killed JVM for a moment, and its report blames the lost connection."""
+    report = tmp_path / "_report.json"
+    submit = tmp_path / "spark-submit"
+    submit.write_text(_SUBMIT.format(python=sys.executable, report=str(report)))
+    submit.chmod(0o755)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_FAR", json.dumps({"conn_type": "spark", "host": "spark://far"}))
+    hook = spark.SparkPipelineHook("spark_far", env={"PATH": str(tmp_path)})
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(hook.submit, "copy-files", [], report_uri=report.as_uri())
+        try:
+            while not (report.is_file() and report.stat().st_size) and not job.done():
+                time.sleep(0.01)
+        finally:
+            hook.on_kill()
+        with pytest.raises(SparkJobError, match=r"^The Spark job was killed\."):
+            job.result()
