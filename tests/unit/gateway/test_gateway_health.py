@@ -21,7 +21,7 @@ from airflow_hive_federation.gateway.serving import start
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
 from tests.support.gateways import Gateways, Peers, Raws, call_bytes
-from tests.support.metastore_peers import HangUp, Thrift
+from tests.support.metastore_peers import DEAD_URI, HangUp, Thrift
 
 State = health_pb2.HealthCheckResponse
 
@@ -129,12 +129,9 @@ def test_no_question_is_asked_where_none_is_wanted() -> None:
 
 
 def test_the_check_shows_each_metastore(peer: Peers) -> None:
-    gone = peer(Thrift(alive))
-    uri = gone.uri
-    gone.close()
     values = {
         "upstream": {"uris": [peer(Thrift(alive)).uri]},
-        "federated": [{"name": "far", "uris": [uri]}],
+        "federated": [{"name": "far", "uris": [DEAD_URI]}],
     }
     sights = {sight.name: sight for sight in examine(config_of(values), nobody, Caller())}
     assert sights["metastore main"].state == "ok"
