@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_hive_federation.embedded.jvm import free_port
+from airflow_hive_federation.embedded.process import end_server
 from tests.support.debian import require_program
 
 REALM = "HIVE.TEST"
@@ -92,5 +93,4 @@ def running_kdc(directory: Path) -> Iterator[Kdc]:
     try:
         yield Kdc(directory, configuration, environment, kadmin)
     finally:
-        process.terminate()
-        process.wait(10)
+        end_server(process)
