@@ -91,7 +91,7 @@ def plain_metastore(
         yield reachable.uris[0]
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 def _answers(client: MetastoreClient) -> bool:

@@ -18,7 +18,7 @@ from airflow_hive_federation.embedded.jvm import free_port
 from airflow_hive_federation.tunnel.route import Hop
 from tests.support.debian import require_program
 
-_START_S = 20.0
+_START_S = 60.0
 
 
 def require_sshd() -> str:
