@@ -15,7 +15,6 @@ from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import SIDE_PREFIXES
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.definitions import definition, name_of, table_kind
-from tests.support.listing_again import asked_again
 
 #: Parts of SHOW CREATE TABLE that may differ between two equal tables.
 _PASSING = ("transient_lastDdlTime", "last_modified_", *SIDE_PREFIXES, "'readonly'")
@@ -61,7 +60,7 @@ def wrong_counts(pool: MetastorePool, sql: HiveSql, database: str) -> list[str]:
             counts = []
             for trusting in ("true", "false"):
                 sql.set("hive.compute.query.using.stats", trusting)
-                ((count,),) = asked_again(sql, f"SELECT count(*) FROM {database}.{table.tableName}")
+                ((count,),) = sql.execute(f"SELECT count(*) FROM {database}.{table.tableName}")
                 counts.append(count)
             if counts[0] != counts[1]:
                 differences.append(f"{table.tableName}: count(*) says {counts[0]} of {counts[1]} rows")
@@ -108,7 +107,7 @@ def _differences(source: Seen, target: Seen) -> Iterator[str]:
 def _seen(client: MetastoreClient, sql: HiveSql, table: Any) -> Seen:
     name, kind = f"{table.dbName}.{table.tableName}", table_kind(table)
     columns = "ROW__ID, *" if kind is TableKind.FULL_ACID else "*"
-    rows = tuple(sorted(asked_again(sql, f"SELECT {columns} FROM {name}"), key=repr))
+    rows = tuple(sorted(sql.execute(f"SELECT {columns} FROM {name}"), key=repr))
     return Seen(
         rows=rows,
         created=tuple(_created(sql, table)),
