@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_hive_federation.embedded.jvm import free_port
+from airflow_hive_federation.embedded.process import end_server
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.debian import require_program
 
@@ -102,5 +103,4 @@ def running_kdc(directory: Path) -> Iterator[Kdc]:
         assert wait_until(listens, PollPolicy(first_s=0.02, longest_s=0.5, timeout_s=60))
         yield Kdc(directory, configuration, environment, kadmin)
     finally:
-        process.terminate()
-        process.wait(60)
+        end_server(process)

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from airflow_hive_federation.embedded.jvm import free_port
+from airflow_hive_federation.embedded.process import end_server
 from airflow_hive_federation.hooks.spark import spark_environment
 
 
@@ -41,8 +42,7 @@ def daemon(name: str, arguments: list[str], folder: Path, log: str = "") -> Iter
         try:
             yield
         finally:
-            process.terminate()
-            process.wait(timeout=60)
+            end_server(process, timeout_s=60)
 
 
 def wait_for_text(path: Path, text: str) -> None:
