@@ -1,7 +1,7 @@
 """Lets the JVMs of Spark's drivers share their classes, in an archive that is made once per checkout.
 
 Loading and verifying its classes is a third of the processor time of a small Spark job, and a run of the
-tests starts some two hundred of those. A JVM whose class path or version is another one ignores the archive.
+tests starts many of those. A JVM whose class path or version is another one ignores the archive.
 """
 
 from __future__ import annotations
