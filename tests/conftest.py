@@ -24,6 +24,7 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from tests.support.examples import DEFAULT
 from tests.support.hive_beside_cleaner import HiveBesideCleaner
 from tests.support.skips import pytest_configure, pytest_sessionfinish, pytest_terminal_summary
+from tests.support.spark_classes import driver_options
 
 __all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"]
 
@@ -33,8 +34,7 @@ os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-home-"))
 # Tests replicate from directories of this machine; the policy's own list is tested without this.
 os.environ["HIVE_FEDERATION_SOURCE_ROOTS"] = "file:/,s3://,hdfs://,memory://"
 
-# The drivers of so many small jobs had better compile quickly than well.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", driver_options())
 
 # The time of an example depends on the machine; a failing one is printed in a form that repeats it.
 settings.register_profile(

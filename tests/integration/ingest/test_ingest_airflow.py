@@ -24,6 +24,7 @@ from airflow_hive_federation.ingest.queries import QueryRequest, ingest_query
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem
 from airflow_hive_federation.storage.publishing import write_atomically
+from tests.support.airflow_homes import new_airflow
 from tests.support.small_source import connected, make_table
 
 pytestmark = pytest.mark.slow
@@ -52,10 +53,8 @@ def store() -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> DemoAirflow:
-    airflow = DemoAirflow(tmp_path_factory.mktemp("airflow"))
-    airflow.migrate()
-    return airflow
+def airflow(airflow_database: Path, tmp_path_factory: pytest.TempPathFactory) -> DemoAirflow:
+    return new_airflow(tmp_path_factory.mktemp("airflow"), airflow_database)
 
 
 def contents(sql: HiveSql, name: str) -> list[tuple[str | None, ...]]:
