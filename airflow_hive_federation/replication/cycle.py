@@ -9,10 +9,12 @@ from airflow_hive_federation.errors import CycleRunningError, DumpIncompleteErro
 from airflow_hive_federation.progress.events import UpToDate
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.dump import retention
+from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import RepairPlan
+from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary
@@ -35,7 +37,9 @@ def is_published(client: MetastoreClient, policy: ReplicationPolicy) -> bool:
 
     :param client: client of the target.
     :raises TargetNotOursError: the target database belongs to another policy, or to nobody.
+    :raises GroupMembershipError: the policy, or its target, belongs to a consistency group.
     """
+    refuse_alone(policy, "run a cycle")
     return find_target(client, policy).state is TargetState.LOADED
 
 
@@ -45,6 +49,7 @@ def dump_next_increment(
     policy: ReplicationPolicy,
     *,
     mend: RepairPlan | None = None,
+    cut: Cut | None = None,
     threads: int = 8,
     observer: Observer = LOGGED,
 ) -> IncrementSummary:
@@ -54,6 +59,7 @@ def dump_next_increment(
     :param target: connections to the target.
     :param mend: the parts of the target to mend; the increment then also drops tables that this policy did
         not make, if they are among these.
+    :param cut: the moment of a group of dumps; by default, the dump takes a cut of its own.
     :raises TargetChangedError: somebody else wrote to the target.
     :raises HiveFederationError: as :func:`~.replica.position.read_position` and
         :func:`~.dump.increment.dump_increment`.
@@ -61,7 +67,7 @@ def dump_next_increment(
     with target.client() as client:
         position = read_position(client, policy, also=mend.tables if mend else ())
     position.refuse_foreign_writes(policy, replaced=mend.replaced if mend else ())
-    return dump_increment(source, policy, position, mend=mend, threads=threads, observer=observer)
+    return dump_increment(source, policy, position, mend=mend, cut=cut, threads=threads, observer=observer)
 
 
 def load_dump(
@@ -86,16 +92,18 @@ def load_dump(
     :raises ConfigurationError: the policy has changed the places of tables or functions since the dump was
         written.
     :raises DumpIncompleteError: the dump is not finished, or files that it lists are gone on the source.
+    :raises GroupMembershipError: the policy belongs to a consistency group.
     :raises HiveFederationError: as :func:`~.load.bootstrap.load_bootstrap` and
         :func:`~.load.increment.load_increment`.
     """
+    refuse_alone(policy, "load")
     directory = DumpDirectory(dump, policy.storage_options)
     manifest = directory.manifest()
     refuse_changed(dump, manifest, policy)
     increment = manifest.is_increment
     with CycleLock(target, policy, observer=observer) as lock:
         with target.client() as client:
-            _refuse_overtaken(client, policy, dump, previous=manifest.previous if increment else None)
+            refuse_overtaken(client, policy, dump, previous=manifest.previous if increment else None)
         lock.write_ticket(f"{dump}/load")
 
         load = load_increment if increment else load_bootstrap
@@ -133,7 +141,9 @@ def load_idle(
     :param target: connections to the target.
     :param event_id: the event.
     :raises CycleRunningError: another cycle works on the target.
+    :raises GroupMembershipError: the policy belongs to a consistency group.
     """
+    refuse_alone(policy, "load")
     with CycleLock(target, policy, observer=observer) as lock, lock.target.client() as client:
         position = read_position(client, policy)
         if position.last_id <= event_id:
@@ -152,7 +162,7 @@ def load_idle(
     )
 
 
-def _refuse_overtaken(
+def refuse_overtaken(
     client: MetastoreClient, policy: ReplicationPolicy, dump: str, *, previous: str | None
 ) -> None:
     """Refuse a dump that was made before another cycle published.

@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.progress.observers import LOGGED_QUIETLY, Observer
-from airflow_hive_federation.replication.cycle import dump_next_increment, is_published
+from airflow_hive_federation.replication.cycle import dump_next_increment
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork
@@ -23,8 +24,9 @@ from airflow_hive_federation.replication.load.copying import TableCopy, files_th
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, IDLE, INCREMENT
-from airflow_hive_federation.replication.replica.database import expected_layout, find_layout
+from airflow_hive_federation.replication.replica.database import expected_layout, find_layout, find_target
 from airflow_hive_federation.replication.replica.differences import definition_differences
+from airflow_hive_federation.replication.replica.markers import TargetState
 from airflow_hive_federation.replication.replica.position import TargetPosition, read_position
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.transactions.lease import LeaseKeeper, end_lease
@@ -93,19 +95,21 @@ def plan_cycle(
     target: MetastorePool,
     policy: ReplicationPolicy,
     *,
+    cut: Cut | None = None,
     observer: Observer = LOGGED_QUIETLY,
 ) -> CyclePlan:
     """Plan the next cycle, and change neither side.
 
     :param source: connections to the source.
     :param target: connections to the target.
+    :param cut: the moment of the plans of a group; by default, the plan takes a cut of its own.
     :raises HiveFederationError: the error with which the cycle would fail.
     """
     with tempfile.TemporaryDirectory(prefix="hive-federation-plan-") as directory:
         aside = replace(policy, dump_root=f"file:{directory}", functions_root=policy.root_of_functions)
         with target.client() as client:
-            if is_published(client, policy):
-                return _plan_increment(source, target, client, aside, observer)
+            if find_target(client, policy).state is TargetState.LOADED:
+                return _plan_increment(source, target, client, aside, cut=cut, observer=observer)
             return _plan_bootstrap(source, client, aside, observer)
 
 
@@ -142,9 +146,11 @@ def _plan_increment(
     target: MetastorePool,
     client: MetastoreClient,
     policy: ReplicationPolicy,
+    *,
+    cut: Cut | None,
     observer: Observer,
 ) -> CyclePlan:
-    dumped = dump_next_increment(source, target, policy, observer=observer)
+    dumped = dump_next_increment(source, target, policy, cut=cut, observer=observer)
     if dumped.idle:
         return CyclePlan(
             database=policy.target_database,
@@ -157,7 +163,8 @@ def _plan_increment(
     with LeaseKeeper(source, dumped.lease):
         comparison = _Comparison(client, policy, DumpDirectory(dumped.dump, policy.storage_options))
         tables = [*comparison.tables(), *comparison.dropped()]
-    end_lease(source, dumped.lease)
+    if cut is None:
+        end_lease(source, dumped.lease)
     return CyclePlan(
         database=policy.target_database,
         kind=INCREMENT,

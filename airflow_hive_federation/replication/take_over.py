@@ -30,6 +30,7 @@ from airflow_hive_federation.replication.failover import SILENCE, FailoverResult
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unfinished_loads
+from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.load.increment import load_increment
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.metadata.definitions import table_kind
@@ -103,7 +104,9 @@ def take_over(
         written.
     :raises TargetNotOursError: the target is not the policy's, or was never published.
     :raises CycleRunningError: a cycle works on the target.
+    :raises GroupMembershipError: the policy belongs to a consistency group.
     """
+    refuse_alone(policy, "take its target over")
     _refuse_living(source, policy)
     with CycleLock(target, policy, observer=observer) as lock:
         step = Steps(observer, policy.target_database)

@@ -42,6 +42,7 @@ from airflow_hive_federation.replication.load.creating import (
     seed_text,
     seed_write_ids,
 )
+from airflow_hive_federation.replication.load.stages import Stage, StagedLoad, to_end
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
@@ -106,6 +107,32 @@ def load_bootstrap(
     :raises LocationConflictError: tables would share or nest directories of the target.
     :raises HiddenLocationError: Hive would hide tables of the target.
     """
+    return to_end(
+        bootstrap_stages(
+            source,
+            target_pool,
+            policy,
+            dump,
+            run_copy=run_copy,
+            threads=threads,
+            observer=observer,
+            check=check,
+        )
+    )
+
+
+def bootstrap_stages(
+    source: MetastorePool,
+    target_pool: MetastorePool,
+    policy: ReplicationPolicy,
+    dump: str,
+    *,
+    run_copy: CopyRunner,
+    threads: int = 4,
+    observer: Observer = LOGGED,
+    check: Callable[[], None] = lambda: None,
+) -> StagedLoad:
+    """Load a bootstrap as :func:`load_bootstrap` does, and pause before it is published."""
     directory = DumpDirectory(dump, policy.storage_options)
     step = Steps(observer, policy.target_database, check)
     load = _Load(target_pool, policy, directory, observer=observer, step=step)
@@ -122,6 +149,7 @@ def load_bootstrap(
             load.copy(run_copy)
         load.sweep(check)
         load.create(threads)
+        yield Stage.PREPARED
         load.publish()
     return acknowledge(source, directory, load.lease, load.summary(), step=step)
 

@@ -47,8 +47,9 @@ from airflow_hive_federation.replication.load.copying import (
 )
 from airflow_hive_federation.replication.load.creating import seed_write_ids
 from airflow_hive_federation.replication.load.digests import note_digests
-from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.replay import OpenedTransactions, Replay
 from airflow_hive_federation.replication.load.replayed_writes import ReplayedWrites
+from airflow_hive_federation.replication.load.stages import Stage, StagedLoad, to_end
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary, acknowledge
 from airflow_hive_federation.replication.load.survey import Survey
 from airflow_hive_federation.replication.load.target_functions import TargetFunctions
@@ -100,11 +101,32 @@ def load_increment(
     :raises LocationConflictError: tables would share or nest directories of the target.
     :raises HiddenLocationError: Hive would hide tables of the target.
     """
+    return to_end(
+        increment_stages(source, target_pool, policy, dump, run_copy=run_copy, observer=observer, check=check)
+    )
+
+
+def increment_stages(
+    source: MetastorePool,
+    target_pool: MetastorePool,
+    policy: ReplicationPolicy,
+    dump: str,
+    *,
+    run_copy: CopyRunner,
+    observer: Observer = LOGGED,
+    check: Callable[[], None] = lambda: None,
+    opened: OpenedTransactions | None = None,
+) -> StagedLoad:
+    """Load an increment as :func:`load_increment` does, and pause at each stage.
+
+    :param opened: the transactions of the policy's group. The group ends them between the stages
+        ``ALLOCATED`` and ``PREPARED``, and aborts dangling ones after that.
+    """
     directory = DumpDirectory(dump, policy.storage_options)
     manifest = directory.manifest()
     step = Steps(observer, policy.target_database, check)
     with target_pool.client() as client:
-        load = _Load(client, policy, directory, observer=observer, step=step, check=check)
+        load = _Load(client, policy, directory, observer=observer, step=step, check=check, opened=opened)
         if load.is_published():
             observer(Published(database=policy.target_database, event_id=manifest.event_id, earlier=True))
         else:
@@ -112,14 +134,21 @@ def load_increment(
             load.check_places()
             with LeaseKeeper(source, manifest.lease):
                 load.survey()
+                yield Stage.SURVEYED
                 load.make_room()
                 load.copy(run_copy)
+            yield Stage.COPIED
             load.shape()
-            load.replay()
+            load.allocate()
+            yield Stage.ALLOCATED
+            if opened is None:
+                load.end_transactions()
             load.drop()
             load.describe()
-            load.sweep()
+            if opened is None:
+                load.sweep()
             load.note_digests()
+            yield Stage.PREPARED
             load.publish()
     return acknowledge(source, directory, manifest.lease, load.summary(), step=step)
 
@@ -134,6 +163,7 @@ class _Load:
         observer: Observer,
         step: Steps,
         check: Callable[[], None],
+        opened: OpenedTransactions | None,
     ) -> None:
         self._check = check
         self._client = client
@@ -145,7 +175,7 @@ class _Load:
         self._observer = observer
         self._step = step
         self._layout = find_layout(client, policy)
-        self._replay = Replay(client, policy)
+        self._replay = Replay(client, policy, opened=opened)
         self._replayed = ReplayedWrites(directory)
         self._functions = TargetFunctions(client, self._layout, directory, self._manifest)
         # Views come last, because Hive reads them through the tables.
@@ -251,9 +281,11 @@ class _Load:
                 self._step(Step.FOREIGN_KEYS, entry.name)
                 self._table(entry.name).add_foreign_keys()
 
-    def replay(self) -> None:
+    def allocate(self) -> None:
         others = [entry for entry in self._concerned if not self._goes_on(entry)]
         self._replay.allocate(self._replayed.missing(others, self._states), self._step)
+
+    def end_transactions(self) -> None:
         for txn in self._replay.to_end(self._replayed.merging, self._replayed.ends()):
             self._step(Step.END_TRANSACTION, txn)
             self._replay.end(txn)
