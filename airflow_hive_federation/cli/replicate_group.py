@@ -84,7 +84,7 @@ def run(args: argparse.Namespace, file: GroupFile) -> int:
     """Run an action on a group; return 0 if the replicas equal their sources."""
     from airflow_hive_federation.metastore import MetastorePool
 
-    if args.action in {"repair", "failover"}:
+    if args.action == "repair" or (args.action == "failover" and not args.source_lost):
         raise GroupMembershipError(
             f"Consistency group {file.group.name!r} cannot {_VERBS[args.action]} as a whole.",
             remedy="Take its policies out (hive-federation replicate leave GROUP_FILE), and "
@@ -101,6 +101,8 @@ def run(args: argparse.Namespace, file: GroupFile) -> int:
         )
         if args.action in {"plan", "status"}:
             return _show(args, *pools, group)
+        if args.action == "failover":
+            return _take_over(args, *pools, group)
         if args.action == "leave":
             return _leave(args, pools[1], group)
         return _replicate(args, *pools, group)
@@ -140,6 +142,22 @@ def _show(
     print(f"The targets of consistency group {group.name} are {moment}")
     for state in status.members:
         print_status(state)
+    return 0
+
+
+def _take_over(
+    args: argparse.Namespace, source: MetastorePool, target: MetastorePool, group: ReplicationGroup
+) -> int:
+    from airflow_hive_federation.replication.groups.take_over import take_over_group
+
+    story = Story()
+    reports = take_over_group(source, target, group, observer=story.observe)
+    if args.json:
+        members = [result_json(report.result()) for report in reports]
+        print(json.dumps({"group": group.name, "members": members}))
+    else:
+        for report in reports:
+            print(report.summary)
     return 0
 
 

@@ -28,6 +28,7 @@ from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.replication.cycle import refuse_overtaken
 from airflow_hive_federation.replication.dump import retention
 from airflow_hive_federation.replication.dump.pairs import Pairs
+from airflow_hive_federation.replication.failover import SILENCE
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.group_lines import MEMBERS, GroupMember
 from airflow_hive_federation.replication.format.kinds import TableWork
@@ -53,7 +54,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import refuse_changed
 from airflow_hive_federation.replication.replica.cycle_history import IDLE, CycleRecord
 from airflow_hive_federation.replication.replica.database import publish_target
-from airflow_hive_federation.replication.replica.position import read_position
+from airflow_hive_federation.replication.replica.position import loaded_dump, read_position
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def load_group(
     dumped: GroupDump,
     *,
     run_copy: CopyRunners,
+    source_lost: bool = False,
     observer: Observer = LOGGED,
 ) -> GroupLoadSummary:
     """Load the dumps of a group; a load that was published already changes nothing.
@@ -91,6 +93,7 @@ def load_group(
     :param target: connections to the target.
     :param dumped: the result of :func:`~.dump.dump_group`.
     :param run_copy: returns the function that carries out a policy's copy plan.
+    :param source_lost: the source does not answer; a load of which all files are copied needs it no more.
     :param observer: receives the events of progress.
     :raises CycleRunningError: another cycle works on a target, or has published since the dump.
     :raises CycleLostError: another process may have taken this one's place.
@@ -104,7 +107,9 @@ def load_group(
         _check_members(client, group, members, manifests)
         replay = Replay(client, group.policies[0])
         loads = [
-            _load_of(
+            MemberLoad(policy, members[policy.name].dump, None)
+            if source_lost and loaded_dump(client, policy) == members[policy.name].dump
+            else _load_of(
                 source,
                 held,
                 policy,
@@ -129,7 +134,8 @@ def load_group(
                 if dangling := replay.sweep(sorted(still_open)):
                     observer(DanglingAborted(database=group.name, transactions=tuple(dangling)))
             summaries = [
-                load.finish() or _publish_idle(client, load.policy, members[load.policy.name], observer)
+                _finished(client, load, source_lost=source_lost)
+                or _publish_idle(client, load.policy, members[load.policy.name], observer)
                 for load in loads
             ]
         held.prove()
@@ -262,6 +268,17 @@ def _switch(
     for txn in ends_of_group(order, ends, still_open):
         step(Step.END_TRANSACTION, txn)
         replay.end(txn)
+
+
+def _finished(client: MetastoreClient, load: MemberLoad, *, source_lost: bool) -> LoadSummary | None:
+    """Publish a load, and return its summary; ``None`` if only the event has to be recorded."""
+    try:
+        return load.finish()
+    except SILENCE:
+        # The source's read transaction could not be ended, after the target was published.
+        if not source_lost or loaded_dump(client, load.policy) != load.dump:
+            raise
+        return None
 
 
 def _publish_idle(

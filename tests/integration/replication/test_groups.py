@@ -10,16 +10,19 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
+    FailoverError,
     GroupBusyError,
     GroupMembershipError,
     StorageFullError,
 )
+from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published, load_dump, load_idle
 from airflow_hive_federation.replication.failover import start_failover
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups.load import load_group
 from airflow_hive_federation.replication.groups.membership import leave_group
 from airflow_hive_federation.replication.groups.status import plan_group, read_group_status
+from airflow_hive_federation.replication.groups.take_over import take_over_group
 from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from tests.support.groups import DATABASES, GroupSite, grouped
@@ -172,3 +175,28 @@ def is_published_alone(site: GroupSite, policy: ReplicationPolicy) -> bool:
 def cycle_alone(site: GroupSite, policy: ReplicationPolicy) -> None:
     dumped = dump_next_increment(site.source, site.target, policy)
     load_dump(site.source, site.target, policy, dumped.dump, run_copy=run_copy)
+
+
+def test_the_targets_are_taken_over_as_of_one_moment(site: GroupSite) -> None:
+    site.commit()
+    site.cycle()
+    site.commit([ITEMS])
+    site.commit()
+    still_open = site.begin()
+    dumped = site.dump()
+    whole = site.source_visible()
+    # Killed between two ends: the first transaction is visible, and the second is not.
+    site.kill(dumped, "end transaction", 1)
+    assert site.visible() != whole
+    with pytest.raises(FailoverError, match="answers"):
+        take_over_group(site.source, site.target, site.group)
+    site.end(still_open, commit=False)
+    with MetastorePool(MetastoreSettings(uris=("thrift://127.0.0.1:1",)), 2) as lost:
+        reports = take_over_group(lost, site.target, site.group)
+    assert [report.database for report in reports] == [f"{ORDERS}_copy", f"{ITEMS}_copy"]
+    assert len({report.event_id for report in reports}) == 1
+    assert site.visible() == whole
+    with site.target.client() as client:
+        for policy in site.group.policies:
+            parameters = client.get_database(policy.target_database).parameters or {}
+            assert not {"hive.federation.policy", "hive.federation.group", "readonly"} & parameters.keys()
