@@ -19,6 +19,7 @@ from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups.cycle import run_group_cycle
 from airflow_hive_federation.replication.groups.dump import GroupDump, dump_group
 from airflow_hive_federation.replication.groups.load import GroupLoadSummary, load_group
+from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.cycle_lock import LOCK_DATABASE
@@ -201,6 +202,9 @@ def grouped(source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path) ->
         try:
             yield site
         finally:
+            with target_pool.client() as client:
+                # No open transaction is left to the other tests.
+                Replay(client, site.group.policies[0]).sweep([])
             for metastore, suffix in ((source, ""), (target, "_copy")):
                 with connected(metastore) as client:
                     for database in DATABASES:

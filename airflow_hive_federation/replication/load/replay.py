@@ -53,8 +53,9 @@ _OPENED_A_CALL = 1000
 _ANEW = 1 << 40
 _GAP_PAUSES_S = (0.5, 1.0, 2.0)
 
-#: Names of groups begin with this in the metastore's map.
-_GROUPS = "hive.federation.group."
+#: Names of groups begin with this in the metastore's map. An abort looks up the database that is the first
+#: part of the name, and fails without one (``HMSHandler.abort_txns``); ``default`` always exists.
+_GROUPS = "default.group "
 
 #: By table, pairs of the source's transaction and write id, ascending by write id.
 Writes = Mapping[str, Sequence[tuple[int, int]]]
@@ -113,8 +114,8 @@ class Replay:
     ) -> None:
         self._client = client
         self._database = policy.target_database
-        # Hive's own loads use this name (HiveUtils.getReplPolicy); no database has the name of a group's.
-        self._repl_policy = f"{_GROUPS}{policy.group}.*" if policy.group else f"{policy.target_database}.*"
+        # Hive's own loads use this name (HiveUtils.getReplPolicy).
+        self._repl_policy = f"{_GROUPS}{policy.group}" if policy.group else f"{policy.target_database}.*"
         self._host = f"hive-federation replication {f'group {policy.group}' if policy.group else policy.name}"
         self._is_shared = opened is not None
         self.opened = opened or OpenedTransactions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -96,9 +97,9 @@ def test_transactions_of_two_databases_appear_at_once(site: GroupSite) -> None:
         ((1, 3, 4, 5), (1, 2, 3, 4, 5)),
         ((1, 3, 4, 5, 6), (1, 2, 3, 4, 5, 6)),
     ]
-    assert steps.index("publish") > max(
-        number for number, step in enumerate(steps) if step.startswith("end transaction")
-    )
+    ends = [number for number, step in enumerate(steps) if re.fullmatch(r"end \d+", step)]
+    assert len(ends) == 5
+    assert steps.index("publish") > max(ends)
 
     # The open transaction writes to the other database after the cut, and another one is aborted.
     site.write(late, ITEMS)
@@ -138,7 +139,6 @@ def test_a_killed_load_and_members_that_come_and_go(site: GroupSite) -> None:
     site.kill(dumped, "publish", 1)
     first, second = site.events()
     assert first > second
-    assert not read_group_status(site.source, site.target, site.group).one_moment
     site.commit()
     site.cycle()
     assert len(set(site.events())) == 1
@@ -186,7 +186,7 @@ def test_the_targets_are_taken_over_as_of_one_moment(site: GroupSite) -> None:
     dumped = site.dump()
     whole = site.source_visible()
     # Killed between two ends: the first transaction is visible, and the second is not.
-    site.kill(dumped, "end transaction", 1)
+    site.kill(dumped, "end", 1)
     assert site.visible() != whole
     with pytest.raises(FailoverError, match="answers"):
         take_over_group(site.source, site.target, site.group)
