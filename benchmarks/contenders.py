@@ -220,9 +220,14 @@ def spark_session() -> Iterator[tuple[SparkSession, float]]:
         session.stop()
 
 
-def keep_metastores_in(database: str) -> None:
+def keep_metastores_in(kind: str) -> None:
     """Let :func:`metastores` start metastores on ``derby``, which is the default, or on ``postgresql``."""
-    _DATABASE.append(database)
+    _DATABASE.append(kind)
+
+
+def database_kind() -> str:
+    """Return where the next metastores keep their data."""
+    return _DATABASE[-1]
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from airflow_hive_federation.acid.rewrite import rewrite_file
+from airflow_hive_federation.embedded.database import DERBY
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
@@ -20,7 +21,7 @@ from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.fence import fence_of
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
 from benchmarks.bootstrap import Setting
-from benchmarks.contenders import Clock, Timing, client_settings, metastores
+from benchmarks.contenders import Clock, Timing, client_settings, database_kind, metastores
 from benchmarks.results import Result, seconds
 from benchmarks.source_database import Scale, make_database
 
@@ -30,7 +31,8 @@ _AIM_S = 3.0
 
 def run(setting: Setting) -> Iterator[Result]:
     """Measure the part ``increment-one-partition``."""
-    partitions = 5000 if setting.scale == "full" else 50
+    full = 5_000 if database_kind() == DERBY else 50_000
+    partitions = full if setting.scale == "full" else 50
     policy = ReplicationPolicy(
         name=_DATABASE,
         source_database=_DATABASE,

@@ -7,8 +7,9 @@ compares the partitions that they name with their copies. It compares all partit
 run, if events are missing, and once a day.
 
 Partitions that leave the window keep their copies, unless the rule ends with `dropping older`: then the run
-that compares all of them drops these copies. `hive-federation cluster advise` prints the rules that past
-statements would have needed.
+that compares all of them drops these copies. The files of dropped and replaced copies stay for a day, for
+statements that were planned before; the next run that compares all partitions removes them. `hive-federation
+cluster advise` prints the rules that past statements would have needed.
 
 It needs the registry of clusters in the Airflow variable `hive_federation_clusters`, a connection of type
 `hive_federation`, and one connection of the apache-spark provider per secondary cluster.

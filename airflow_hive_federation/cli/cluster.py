@@ -65,6 +65,12 @@ def add_parser(subparsers: Any) -> None:
         subparser.add_argument(
             "--where", metavar="CONDITION", help="partitions by a condition: \"day >= '2026-01-01'\""
         )
+        subparser.add_argument(
+            "--at-once",
+            action="store_true",
+            help="remove dropped and replaced copies now, although statements that were planned before may "
+            "read them (default: cluster sweep removes them after a day)",
+        )
     primary = _action(actions, "set-primary", "make a cluster with fresh copies a table's primary")
     primary.add_argument("table", help="database.table")
     primary.add_argument("cluster", help="the secondary cluster that becomes the primary")
@@ -73,7 +79,7 @@ def add_parser(subparsers: Any) -> None:
         action="store_true",
         help="remove the former primary after a day, instead of keeping it as a copy",
     )
-    sweep = _action(actions, "sweep", "remove what killed runs have left in a cluster")
+    sweep = _action(actions, "sweep", "remove dropped copies, and what killed runs have left in a cluster")
     sweep.add_argument("cluster", help="the cluster to sweep")
     sweep.add_argument(
         "--statement-days",
@@ -87,7 +93,8 @@ def add_parser(subparsers: Any) -> None:
         type=float,
         default=1.0,
         metavar="DAYS",
-        help="remove former primaries, which running statements may read, after DAYS days (default: 1)",
+        help="remove former primaries, and dropped or replaced copies, after DAYS days, for until then "
+        "statements may read them (default: 1)",
     )
     advise = cluster_advise.add_parser(actions)
     for subparser in (assign, copy, drop, move, primary, sweep, advise):
@@ -149,8 +156,10 @@ def _move(args: argparse.Namespace) -> int:
             run_copy=_copy_runner(args, registry, end),
             partitions=args.partition,
             where=args.where,
+            at_once=args.at_once,
             options=end.storage_options,
         )
+    _print_waiting(report.left, report.from_cluster)
     size = f"{report.files:,} files, {report.size_bytes:,} bytes copied"
     route = f"from {report.from_cluster} to {report.to_cluster}"
     return _print(args, report, f"{report.table}: {_copies(len(report.moved))} moved {route} ({size})")
@@ -195,6 +204,15 @@ def _print_left(left: dict[str, str]) -> None:
         print(f"{directory}: left as it is: {reason}", file=sys.stderr)
 
 
+def _print_waiting(left: list[str], cluster: str) -> None:
+    if left:
+        print(
+            f"{len(left):,} {'directory' if len(left) == 1 else 'directories'} left for statements that were "
+            f"planned before; a day from now, `hive-federation cluster sweep {cluster}` removes them.",
+            file=sys.stderr,
+        )
+
+
 def _print(args: argparse.Namespace, report: DataclassInstance, line: str) -> int:
     print(json.dumps(result_json(report), indent=1) if args.json else line)
     return 0
@@ -215,6 +233,7 @@ def _copy(args: argparse.Namespace) -> int:
         chosen: dict[str, Any] = {
             "partitions": args.partition,
             "where": args.where,
+            "at_once": args.at_once,
             "options": end.storage_options,
         }
         if args.action == "drop-copy":
@@ -222,6 +241,7 @@ def _copy(args: argparse.Namespace) -> int:
         else:
             run_copy = _copy_runner(args, registry, end)
             report = copy_to_cluster(client, registry, args.table, args.cluster, run_copy, **chosen)
+    _print_waiting(report.left, report.cluster)
     copies = _copies(len(report.copied))
     if args.action == "drop-copy":
         line = f"{copies} dropped in {report.cluster}, {len(report.removed)} directories removed"

@@ -21,7 +21,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.storage.listing import list_many
-from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional, take_snapshots
+from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
 from airflow_hive_federation.transactions.transaction import Transaction
 
 Described = types.Table | types.Partition
@@ -55,8 +55,7 @@ def acid_inputs(
     by_name = {full_name(described).lower(): described for described in tables}
     with Transaction(client, read_only=True) as transaction:
         transaction.lock_to_read(by_name)
-        transaction.keep_files(by_name)
-        snapshots = take_snapshots(client, list(by_name))
+        snapshots = transaction.snapshots(list(by_name))
         # The tables may have been altered between the first read and the grant of the lock.
         yield [
             _described_input(client, table, snapshots[full_name(table).lower()], cluster, options)

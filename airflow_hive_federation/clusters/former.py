@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import partitions_by_name
 from airflow_hive_federation.clusters.copies.objects import split_name
-from airflow_hive_federation.clusters.notes import Kind, Note, foreign_files, notes_of, remove_noted
+from airflow_hive_federation.clusters.notes import Kind, Note, foreign_files, forget, notes_of, remove_noted
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import named_directories, reason_to_leave
 from airflow_hive_federation.errors import PrimaryRefusedError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.storage.listing import list_files
 
 
 def remove_former_primaries(
@@ -52,6 +54,49 @@ def remove_former_primaries(
             elif remove_noted(cluster, note, options):
                 removed.append(note.directory)
     return removed, left
+
+
+def former_directories(
+    cluster: Cluster,
+    table: types.Table,
+    objects: Iterable[types.Table | types.Partition],
+    options: Mapping[str, Any] | None,
+) -> list[str]:
+    """Return the directories of a table's former primaries that hold files and that no metadata names.
+
+    :param objects: the table and its partitions.
+    :raises StorageError: a note cannot be read, or a directory cannot be listed.
+    """
+    in_use = named_directories(table, objects)
+    return [
+        note.directory
+        for note in notes_of(cluster, options, kind=Kind.FORMER_PRIMARY)
+        if note.is_of(table)
+        and canonical(note.directory) not in in_use
+        and list_files(note.directory, options=options, missing_ok=True)
+    ]
+
+
+def forget_dropped_partitions(
+    client: MetastoreClient, table: types.Table, former: Cluster, options: Mapping[str, Any] | None
+) -> dict[str, str]:
+    """Forget the notes of partitions that a user has dropped during a change of the primary.
+
+    Hive has left the files of an external partition where it lay, perhaps before it moved. A later partition
+    of its name has another time of creation.
+
+    :param former: the cluster that the table leaves.
+    :return: the directories of these partitions, with the reason why they are left.
+    :raises StorageError: a note cannot be read or removed.
+    """
+    present = {name: item.createTime or 0 for name, item in partitions_by_name(client, table).items()}
+    kept: dict[str, str] = {}
+    for note in notes_of(former, options, kind=Kind.FORMER_PRIMARY):
+        dropped = note.partition and present.get(note.partition) != note.partition_created_s
+        if dropped and note.is_of(table):
+            forget(former, Kind.FORMER_PRIMARY, note.directory, options)
+            kept[note.directory] = f"its partition {note.partition} was dropped during the change"
+    return kept
 
 
 def _report_foreign(note: Note, place: Cluster, options: Mapping[str, Any] | None) -> None:

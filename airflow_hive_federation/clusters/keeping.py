@@ -29,6 +29,7 @@ from airflow_hive_federation.clusters.keep_rules import KeepRule
 from airflow_hive_federation.clusters.keeping_events import Changes, changes_of
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry
+from airflow_hive_federation.clusters.sweeping import FORMER_S, SweepReport, sweep_cluster
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import bounded_json
@@ -53,7 +54,9 @@ class KeepReport:
     :param looked_at: the number of objects that were compared with their copies.
     :param copied: the objects with a new published copy.
     :param dropped: the partitions before the window, whose copies were dropped because the rule asks for it.
-    :param removed: the removed directories of former and of dropped copies.
+    :param removed: the removed directories of copies that were replaced or dropped in this or an earlier run.
+    :param left: the directories of such copies that stay, because statements may read them; a later run that
+        compares all partitions removes them.
     """
 
     rule: str
@@ -65,6 +68,7 @@ class KeepReport:
     files: int = 0
     size_bytes: int = 0
     removed: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,15 +99,19 @@ def keep_current(
     *,
     today: date | None = None,
     compare_after: timedelta = COMPARE_AFTER,
+    at_once: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> KeepReport:
     """Copy the changes of a table since the last run, as far as a rule covers them.
 
-    A rule that drops older copies does so before it copies, when everything is compared.
+    A rule that drops older copies does so before it copies, when everything is compared. Such a run also
+    sweeps the table's directories in the cluster.
 
     :param run_copy: executes the copy plan.
     :param today: the day from which a window is counted; by default today in local time.
     :param compare_after: the time after which all partitions are compared, whatever the events name.
+    :param at_once: remove dropped and replaced copies now, although statements that were planned before may
+        read them.
     :param options: the storage options of both clusters.
     :raises ConfigurationError: the rule does not fit the table.
     :raises CopyRefusedError: the table cannot be copied to that cluster.
@@ -132,16 +140,31 @@ def keep_current(
         # A registry that does not allow the rule's copies, for instance with another default cluster, is
         # refused before any copy is dropped.
         copyable(client, registry, rule.table, registry.cluster(cluster))
-        dropped = drop_copies(client, registry, rule.table, cluster, partitions=older, options=options)
+        dropped = drop_copies(
+            client, registry, rule.table, cluster, partitions=older, at_once=at_once, options=options
+        )
     names = _chosen(client, rule, table, changes, day)
     if names is None or names:
         report = copy_to_cluster(
-            client, registry, rule.table, cluster, run_copy, partitions=names, options=options
+            client,
+            registry,
+            rule.table,
+            cluster,
+            run_copy,
+            partitions=names,
+            at_once=at_once,
+            options=options,
         )
     if last is not None and not (before and changes is not None and _is_near(before, last, changes)):
         compared = before.compared if before is not None and not because else now
         position = _Position(event=last, metastore=home, rule=rule.digest, compared=compared)
         _note(client, table, cluster, position)
+    swept = SweepReport(cluster=cluster)
+    if because:
+        age_s = 0.0 if at_once else FORMER_S
+        swept = sweep_cluster(
+            client, registry, cluster, table=full_name(table), former_older_than_s=age_s, options=options
+        )
     return KeepReport(
         rule=str(rule),
         because=because,
@@ -151,7 +174,8 @@ def keep_current(
         dropped=dropped.copied,
         files=report.files,
         size_bytes=report.size_bytes,
-        removed=[*dropped.removed, *report.removed],
+        removed=[*dropped.removed, *report.removed, *swept.removed],
+        left=[*dropped.left, *report.left] if not because else sorted(swept.left),
     )
 
 

@@ -71,7 +71,7 @@ class Secondary:
 
     :param location: the URI of its directory.
     :param source: the state of the primary that it was made from.
-    :param former: the URI of the previous copy, which readers may still use; the next copy removes it.
+    :param former: the URI of the previous copy, which readers may still use; the next copy drops it.
     :param snapshot: for a transactional table, the write ids that are visible in the copy.
     """
 
@@ -79,6 +79,11 @@ class Secondary:
     source: SourceMark
     former: str | None = None
     snapshot: ValidWriteIds | None = None
+
+    @property
+    def directories(self) -> list[str]:
+        """The URIs of the directories that it names."""
+        return [uri for uri in (self.location, self.former) if uri]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ class MoveReport:
     :param files: the number of copied files; copies that existed in the new cluster are not counted.
     :param size_bytes: the size of these files.
     :param removed: the removed directories.
+    :param left: the directories of dropped copies that are left to a sweep, because statements may read them.
     """
 
     table: str
@@ -33,6 +34,7 @@ class MoveReport:
     files: int = 0
     size_bytes: int = 0
     removed: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
 
 
 def move_copies(
@@ -45,6 +47,7 @@ def move_copies(
     run_copy: RunCopy,
     partitions: Sequence[str] | None = None,
     where: str | None = None,
+    at_once: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> MoveReport:
     """Copy the objects with copies in one cluster to another, then drop their copies in the first one.
@@ -56,6 +59,7 @@ def move_copies(
     :param run_copy: executes the copy plan.
     :param partitions: see :func:`.copying.copy_to_cluster`; partitions without a copy are skipped.
     :param where: see :func:`.copying.copy_to_cluster`.
+    :param at_once: see :func:`.copying.drop_copies`.
     :param options: the storage options of all clusters.
     :raises CopyRefusedError: the clusters are the same, one is the primary, or the table cannot be copied.
     :raises CopySourceChangedError: the primary changed during the copy; no copy was dropped.
@@ -87,9 +91,11 @@ def move_copies(
         return report
     chosen = names if described.partitionKeys else None
     copied = copy_to_cluster(
-        client, registry, name, target.name, run_copy, partitions=chosen, options=options
+        client, registry, name, target.name, run_copy, partitions=chosen, at_once=at_once, options=options
     )
-    dropped = drop_copies(client, registry, name, origin.name, partitions=chosen, options=options)
+    dropped = drop_copies(
+        client, registry, name, origin.name, partitions=chosen, at_once=at_once, options=options
+    )
     return MoveReport(
         table=name,
         from_cluster=origin.name,
@@ -97,5 +103,6 @@ def move_copies(
         moved=sorted([*copied.copied, *copied.current]),
         files=copied.files,
         size_bytes=copied.size_bytes,
-        removed=dropped.removed,
+        removed=[*copied.removed, *dropped.removed],
+        left=[*copied.left, *dropped.left],
     )

@@ -63,9 +63,13 @@ class Note:
     :param table: ``database.table``; empty for statements.
     :param files: the sizes and modification times of a former primary's files, by path; only these files are
         removed from its directory.
-    :param taken_s: the time of the note, in seconds since 1970.
+    :param taken_s: the time of the note, in seconds since 1970. The note of a copy is taken anew before
+        metadata stops naming the copy.
     :param created_s: the time of the table's creation, in seconds since 1970; 0 if it is not known.
     :param table_id: the metastore's id of the table; 0 before Hive 4, which has no ids.
+    :param partition: the name of the partition that a change of the primary moves from a former primary;
+        empty for a table without partitions.
+    :param partition_created_s: the time of this partition's creation, in seconds since 1970.
     """
 
     kind: Kind
@@ -75,6 +79,8 @@ class Note:
     taken_s: float = 0.0
     created_s: int = 0
     table_id: int = 0
+    partition: str = ""
+    partition_created_s: int = 0
 
     @classmethod
     def of(

@@ -12,6 +12,9 @@ read the former location, and reads it afterwards; but it moves its own files in
 has then (``MoveTask``). So the files of a former primary stay until the readers of that time have ended, and
 the change is refused while a writer waits, which may read rows as they were.
 
+A user may drop a partition between a killed run and the next one. Hive then leaves the files of an external
+partition where it lay, and the note of an earlier run must not remove them.
+
 Transactional tables are refused. Hive compiles a statement, with the table's location, before it locks the
 table: an INSERT that waits for the exclusive lock of this change would write its delta to the former location
 afterwards, and commit it. Hive's streaming connections keep the location as long as they live, and hold no
@@ -33,9 +36,19 @@ from airflow_hive_federation.clusters.altering import (
     relocate,
 )
 from airflow_hive_federation.clusters.assignment import reason_to_skip
-from airflow_hive_federation.clusters.copies.directories import home_of, remove_unnamed
+from airflow_hive_federation.clusters.copies.directories import (
+    DropNotes,
+    copies_home,
+    home_of,
+    notes_of_copies,
+    release,
+)
 from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects, split_name
-from airflow_hive_federation.clusters.former import remove_former_primaries
+from airflow_hive_federation.clusters.former import (
+    forget_dropped_partitions,
+    former_directories,
+    remove_former_primaries,
+)
 from airflow_hive_federation.clusters.locking import copies_lock, exclusive, waiting_writers
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
@@ -49,8 +62,6 @@ from airflow_hive_federation.clusters.notes import (
     Kind,
     Note,
     forget,
-    is_in_place,
-    note_of,
     take_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
@@ -76,8 +87,8 @@ class PrimaryReport:
     :param cluster: its present primary cluster.
     :param former: its former primary cluster; the same cluster if nothing had to change.
     :param moved: the objects (the table, or partitions by name) whose location changed in this run.
-    :param removed: the directories of former primaries whose files were removed, and those of the previous
-        copies in the present primary.
+    :param removed: the directories of former primaries whose files were removed, and those of previous
+        copies that lay where partitions of the present primary lie.
     :param left: the directories of former primaries that no metadata names, with the reasons.
     """
 
@@ -133,7 +144,7 @@ def change_primary(
             keep_former=keep_former,
             options=options,
         )
-        moved, removed = ([], []) if former == new_primary.name else change.run(described, registry)
+        moved, removed, kept = ([], [], {}) if former == new_primary.name else change.run(described, registry)
         removed_former, left = remove_former_primaries(
             client, registry, name, new_primary, former_older_than_s, options=options
         )
@@ -143,7 +154,7 @@ def change_primary(
             former=former,
             moved=moved,
             removed=[*removed, *removed_former],
-            left=left,
+            left={**left, **kept},
         )
 
 
@@ -223,47 +234,46 @@ class _Change:
     keep_former: bool
     options: Mapping[str, Any] | None = field(repr=False)
 
-    def run(self, table: types.Table, registry: ClusterRegistry) -> tuple[list[str], list[str]]:
-        """Change all objects, and the table last; return the changed objects, and the removed directories."""
+    def run(
+        self, table: types.Table, registry: ClusterRegistry
+    ) -> tuple[list[str], list[str], dict[str, str]]:
+        """Change all objects, and the table last.
+
+        :return: the changed objects, the removed directories, and the directories of partitions that were
+            dropped during the change, with the reasons why they are left.
+        """
+        home = registry.cluster(self.former)
+        kept: dict[str, str] = {}
         parts = partitions_by_name(self.client, table) if table.partitionKeys else {}
         objects = copy_objects(table, parts, self.options)
         pending = [item for item in objects if not self._is_there(item.location)]
+        self._refuse_remains(table, objects)
         self._check(table, pending)
         self._refuse_waiting_writers(table)
         if not table.partitionKeys:
-            notes = self._notes_of_copies(table, pending)
-            self._note(table, pending, registry)
+            copies = [item.metadata.secondaries[self.place.name].location for item in pending]
+            notes = notes_of_copies(copies, self.place, table, self.options)
+            self._note(table, pending, home)
             try:
                 self._move_table(table, pending)
             except PrimaryRefusedError:
                 # Nothing has moved, so no note may let these files be removed later.
                 for item in pending:
-                    forget(registry.cluster(self.former), Kind.FORMER_PRIMARY, item.location, self.options)
+                    forget(home, Kind.FORMER_PRIMARY, item.location, self.options)
                 for note in notes:
                     take_note(self.place, note, self.options)
                 raise
         else:
             self._begin(table)
-            self._note(table, pending, registry)
-            self._move_partitions(table, pending)
+            self._note(table, pending, home)
+            moved = self._move_partitions(table, pending)
+            kept = forget_dropped_partitions(self.client, table, home, self.options)
+            self._end(table)
+            pending = [item for item in pending if item.partition in moved]
         removed = self._remove_previous(table, pending)
         self._check_left_alone(table, pending)
         self._report_waiting_writers(table)
-        return [item.partition or full_name(table) for item in pending], removed
-
-    def _notes_of_copies(self, table: types.Table, pending: Sequence[CopyObject]) -> list[Note]:
-        """Return the notes of the copies, which a refused change takes again.
-
-        A killed run may have forgotten the note of a copy. A former primary without a note gets none.
-        """
-        notes = []
-        for item in pending:
-            uri = item.metadata.secondaries[self.place.name].location
-            kinds = (Kind.FORMER_PRIMARY, Kind.COPY)
-            kept = [note for kind in kinds if (note := note_of(self.place, kind, uri, self.options))]
-            of_copy = Note.of(table, Kind.COPY, uri)
-            notes += kept or [note for note in [of_copy] if is_in_place(note, self.place)]
-        return notes
+        return [item.partition or full_name(table) for item in pending], removed, kept
 
     def _is_there(self, location: str) -> bool:
         return is_below(location, self.place.root)
@@ -284,6 +294,23 @@ class _Change:
             if reason:
                 remedy = f"Copy it to {self.place.name}, and run this again."
                 _refuse(full_name(table), self.place, reason, remedy, item.partition)
+
+    def _refuse_remains(self, table: types.Table, objects: Sequence[CopyObject]) -> None:
+        """Refuse a cluster where files remain of an earlier time as the primary.
+
+        A partition that is dropped and added again at its default location would show their rows.
+        """
+        if read_metadata(table.parameters, full_name(table)).next_primary is not None:
+            return
+        described = [table, *(item.described for item in objects)]
+        if directories := former_directories(self.place, table, described, self.options):
+            _refuse(
+                full_name(table),
+                self.place,
+                f"files of an earlier time as the primary remain in {', '.join(directories[:5])}",
+                f"Run `hive-federation cluster sweep {self.place.name}` a day after that time, or with "
+                "`--former-days 0` when no statements read them.",
+            )
 
     def _refuse_waiting_writers(self, table: types.Table) -> None:
         """Refuse the change while Hive statements wait that have planned to read the present location."""
@@ -308,22 +335,27 @@ class _Change:
                 cluster=self.place.name,
             )
 
-    def _note(self, table: types.Table, pending: Sequence[CopyObject], registry: ClusterRegistry) -> None:
+    def _note(self, table: types.Table, pending: Sequence[CopyObject], home: Cluster) -> None:
         """Note in the former cluster that these files may be removed once no metadata names their directory.
 
         The directory of a copy becomes the directory of a primary, of which no note may remain: a sweep would
         remove its files if the partition was dropped, or the table renamed and its name taken by another.
         """
-        home = registry.cluster(self.former)
         for item in pending:
             copy = item.metadata.secondaries[self.place.name]
             for kind in (Kind.COPY, Kind.FORMER_PRIMARY):
                 forget(self.place, kind, copy.location, self.options)
+            DropNotes(self.place, table, self.options).take(copy, keep={copy.location})
             if is_below(item.location, home.root):
                 files = {file.path: (file.size_bytes, file.modified_ns) for file in item.files}
                 directory = canonical(item.location)
                 note = Note.of(table, Kind.FORMER_PRIMARY, directory, files=files)
-                take_note(home, note, self.options)
+                created_s = item.described.createTime or 0
+                take_note(
+                    home,
+                    replace(note, partition=item.partition, partition_created_s=created_s),
+                    self.options,
+                )
 
     def _move_table(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
         item_at = {canonical(item.location): item for item in pending}
@@ -376,8 +408,8 @@ class _Change:
                 cluster=self.place.name,
             ) from error
 
-    def _move_partitions(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
-        name = full_name(table)
+    def _move_partitions(self, table: types.Table, pending: Sequence[CopyObject]) -> set[str]:
+        """Move the partitions that still exist; return their names."""
         keys = [key.name or "" for key in table.partitionKeys or ()]
         by_name = {item.partition: item for item in pending}
 
@@ -387,6 +419,13 @@ class _Change:
             self._move(now, item)
             return now
 
+        written = alter_partitions(self.client, table, list(by_name), moved, locked=True)
+        return {partition_name(keys, partition.values or []) for partition in written}
+
+    def _end(self, table: types.Table) -> None:
+        """Make the cluster the primary of a table whose partitions have moved."""
+        name = full_name(table)
+
         def ended(now: types.Table) -> types.Table | None:
             self.transaction.check()
             relocate(now, home_of(self.place, now))
@@ -394,7 +433,6 @@ class _Change:
             self._set(now, replace(present, primary=self.place.name, next_primary=None))
             return now
 
-        alter_partitions(self.client, table, list(by_name), moved, locked=True)
         alter_table(self.client, name, ended)
 
     def _refuse_changed(self, table: types.Table, item: CopyObject, now: Described) -> None:
@@ -425,19 +463,22 @@ class _Change:
         now.parameters = write_metadata(now.parameters, metadata)
 
     def _remove_previous(self, table: types.Table, pending: Sequence[CopyObject]) -> list[str]:
-        """Remove the copies that preceded the present primaries, and that no metadata names any more.
+        """Remove former primaries that preceded the present ones as copies; leave other copies to a sweep.
 
-        They lie in the default directory of their partition. If the partition is dropped and added again, its
-        readers would find their rows in it.
+        A former primary lies in the default directory of its partition. If the partition is dropped and added
+        again, its readers would find these rows.
         """
         copies = [item.metadata.secondaries[self.place.name] for item in pending]
-        return remove_unnamed(
-            [copy.former for copy in copies if copy.former],
+        home = copies_home(self.place, table)
+        removed, _ = release(
+            [copy.former for copy in copies if copy.former and not is_below(copy.former, home)],
             self.place,
             table,
             primaries=[copy.location for copy in copies],
+            at_once=True,
             options=self.options,
         )
+        return removed
 
     def _check_left_alone(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
         """Report files that others have written to the former locations meanwhile."""

@@ -70,8 +70,7 @@ class RoutedStatement:
     @property
     def reads(self) -> list[str]:
         """``database.table`` of all tables and views that the statement reads."""
-        inputs = (use.table for use in self.decision.inputs)
-        return [f"{use.database or self.session.database}.{use.name}" for use in inputs]
+        return [str(use.table) for use in self.decision.inputs]
 
     def explained(self) -> str:
         """Return the route as text."""
@@ -192,7 +191,7 @@ class LiveRouter:
         facts.prefetch(_names_in(text, session))
         while True:
             decision = router.decide(text, facts, session)
-            used = _copies_used(decision, session) if self.check_files else {}
+            used = _copies_used(decision) if self.check_files else {}
             unchecked = sorted(used.keys() - checked)
             # Each of a few tables is checked once per cluster, so this loop ends.
             checked.update(unchecked)
@@ -263,9 +262,7 @@ def _names_in(text: str, session: Session) -> list[tuple[str, str]]:
     return [(name.database or session.database, name.name) for name in names]
 
 
-def _copies_used(
-    decision: Decision, session: Session
-) -> dict[tuple[str, str, str], frozenset[tuple[str, ...]] | None]:
+def _copies_used(decision: Decision) -> dict[tuple[str, str, str], frozenset[tuple[str, ...]] | None]:
     """Return the tables of which the decision reads copies, with the cluster of these copies.
 
     :return: by database, table and cluster, the values of the partitions whose copies are read; ``None`` for
@@ -277,5 +274,5 @@ def _copies_used(
         if groups:
             all_named = all(group.partitions == len(group.values) for group in groups)
             values = frozenset().union(*(group.values for group in groups)) if all_named else None
-            used[use.table.database or session.database, use.table.name, str(decision.cluster)] = values
+            used[use.table.database or "", use.table.name, str(decision.cluster)] = values
     return used

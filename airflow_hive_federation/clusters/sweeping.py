@@ -11,7 +11,7 @@ from typing import Any
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
-from airflow_hive_federation.clusters.notes import Kind, Note, foreign_files, notes_of, remove_noted
+from airflow_hive_federation.clusters.notes import Kind, Note, foreign_files, note_of, notes_of, remove_noted
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
@@ -19,7 +19,8 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical
 
 _WEEK_S = 7 * 24 * 3600.0
-#: Readers that were planned before a change of the primary read the former one; most end within a day.
+#: Statements that were planned before a change of the primary, or before a copy was dropped or replaced, read
+#: the former directory; most end within a day.
 FORMER_S = 24 * 3600.0
 
 
@@ -44,6 +45,7 @@ def sweep_cluster(
     registry: ClusterRegistry,
     cluster: str,
     *,
+    table: str | None = None,
     statements_older_than_s: float = _WEEK_S,
     former_older_than_s: float = FORMER_S,
     options: Mapping[str, Any] | None = None,
@@ -56,8 +58,10 @@ def sweep_cluster(
     has not ended. It leaves former primaries in which others have written files.
 
     :param cluster: the name of the cluster.
+    :param table: sweep only directories of this table, ``database.table``.
     :param statements_older_than_s: the age in seconds below which directories of statements are left.
-    :param former_older_than_s: the age in seconds of the change below which former primaries are left.
+    :param former_older_than_s: the age in seconds of the change below which former primaries are left, and
+        copies that were dropped or replaced, or whose run was killed.
     :raises UnknownClusterError: the cluster does not exist.
     :raises StorageError: a note cannot be read, or a directory cannot be removed.
     :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
@@ -67,18 +71,19 @@ def sweep_cluster(
     removed: list[str] = []
     left_with_reasons: dict[str, str] = {}
     used = 0
-    for table, notes_of_table in groupby(sorted(notes_of(swept, options), key=_table_of), key=_table_of):
+    chosen = [item for item in notes_of(swept, options) if table in {None, item.table}]
+    for name, notes_of_table in groupby(sorted(chosen, key=_table_of), key=_table_of):
         notes = list(notes_of_table)
-        if table:
-            with alone_with_copies(client, table) as renew:
+        if name:
+            with alone_with_copies(client, name) as renew:
                 if renew is None:
                     left_with_reasons |= dict.fromkeys(_directories(notes), "a copy of it is being made")
                     continue
-                unused, left = _unused(
+                unused, left, in_use = _unused(
                     client,
                     registry,
                     swept,
-                    table,
+                    name,
                     notes,
                     former_older_than_s=former_older_than_s,
                     options=options,
@@ -87,7 +92,7 @@ def sweep_cluster(
                     renew()
                     removed += _remove(swept, [item], options)
                 left_with_reasons |= left
-                used += len(notes) - len(unused) - len(left)
+                used += in_use
         else:
             old = [item for item in notes if item.taken_s < time.time() - statements_older_than_s]
             removed += _remove(swept, old, options)
@@ -106,7 +111,7 @@ def named_directories(table: types.Table, objects: Iterable[types.Table | types.
         copies = read_metadata(item.parameters, object_title).secondaries.values()
         locations = [
             item.sd and item.sd.location,
-            *(place for copy in copies for place in (copy.location, copy.former)),
+            *(place for copy in copies for place in copy.directories),
         ]
         in_use.update(canonical(place) for place in locations if place)
     return frozenset(in_use)
@@ -128,12 +133,10 @@ def reason_to_leave(
                 "directory, remove it and the note"
             )
         return f"its note is of another table that was named {note.table}"
-    if note.kind is not Kind.FORMER_PRIMARY:
-        return ""
-    if others := foreign_files(note, options):
+    if note.kind is Kind.FORMER_PRIMARY and (others := foreign_files(note, options)):
         return f"others have written files there since the change of the primary: {', '.join(others[:5])}"
-    if note.taken_s > time.time() - former_older_than_s:
-        return "statements that began before the change of the primary may still read it"
+    if note.kind is not Kind.PLAN and note.taken_s > time.time() - former_older_than_s:
+        return "statements that were planned earlier may still read it"
     return ""
 
 
@@ -146,8 +149,8 @@ def _unused(
     *,
     former_older_than_s: float,
     options: Mapping[str, Any] | None,
-) -> tuple[list[Note], dict[str, str]]:
-    """Return the notes of directories to remove, and the directories to leave, with the reasons.
+) -> tuple[list[Note], dict[str, str], int]:
+    """Return the notes of unused directories, the directories to leave, with reasons, and the number in use.
 
     :param name: the table of all the notes.
     """
@@ -155,7 +158,7 @@ def _unused(
     try:
         table = client.get_table(database, table_name)
     except NoSuchObjectError:
-        return [], dict.fromkeys(_directories(notes), "the table is gone, or has another name")
+        return [], dict.fromkeys(_directories(notes), "the table is gone, or has another name"), 0
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
     in_use = named_directories(table, [table, *partitions])
     primary = read_metadata(table.parameters, name).primary or registry.default_cluster().name
@@ -165,10 +168,14 @@ def _unused(
             return f"{swept.name} is the primary of {name}, so its files may be in use"
         return reason_to_leave(note, table, former_older_than_s, options)
 
-    judged = [(item, reason_to_keep(item)) for item in notes if canonical(item.directory) not in in_use]
+    unnamed = [item for item in notes if canonical(item.directory) not in in_use]
+    # A drop that ended just before the lock was taken has taken these notes anew, or removed them.
+    again = [note_of(swept, item.kind, item.directory, options) for item in unnamed]
+    judged = [(item, reason_to_keep(item)) for item in again if item is not None]
     return (
         [item for item, reason in judged if not reason],
         {item.directory: reason for item, reason in judged if reason},
+        len(notes) - len(unnamed),
     )
 
 

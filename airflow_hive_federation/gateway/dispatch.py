@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from airflow_hive_federation.errors import HiveFederationError, UnknownClusterError
@@ -55,12 +55,23 @@ _OF_TRANSACTIONS = OF_NO_DATABASE | {
 }
 
 
+@dataclass
+class CallFacts:
+    """Facts about a call that its target finds out, for the access log.
+
+    :param cluster: name of the cluster whose view answers; empty if the call names none.
+    """
+
+    cluster: str = ""
+
+
 @dataclass(frozen=True)
 class Call:
     """A call on its way to a metastore.
 
     :param named: databases and tables that the call names, under the upstream's names; empty if no component
         needed them.
+    :param facts: the target adds to them while it answers.
     """
 
     method: str
@@ -69,6 +80,7 @@ class Call:
     deadline: Deadline
     cancellation: Cancellation | None
     named: tuple[Reference, ...] = ()
+    facts: CallFacts = field(default_factory=CallFacts, compare=False)
 
 
 class Target(Protocol):
@@ -284,9 +296,10 @@ class Gateway:
         cancellation: Cancellation | None = None,
     ) -> None:
         """See :meth:`.handler.Handler.relay`."""
-        record = _Record(self.metrics, method, message, caller, emit)
+        call = Call(method, message, caller, deadline, cancellation)
+        record = _Record(self.metrics, call, emit)
         try:
-            self._relay(Call(method, message, caller, deadline, cancellation), record)
+            self._relay(call, record)
         except (MalformedMessage, WireFormatError) as error:
             record.error = refused(Status.INVALID, f"{method}: the call or its answer is malformed: {error}")
             raise record.error from error
@@ -311,7 +324,7 @@ class Gateway:
         message = renamed(call.message, named, self._to_inside)
         if message is not call.message:
             named = references(message, head.body, message_types(call.method)[0])
-        inner = Call(call.method, message, call.caller, call.deadline, call.cancellation, tuple(named))
+        inner = replace(call, message=message, named=tuple(named))
         filters = not unlimited and call.method in LISTINGS
         if not filters and not self._inside:
             self._target.relay(inner, record)
@@ -365,15 +378,14 @@ class _HoldFaults:
 class _Record:
     """The size, time and outcome of a call, for the metrics and the access log; it holds no secret."""
 
-    def __init__(
-        self, metrics: Metrics, method: str, message: bytes, caller: Caller, emit: Callable[[bytes], None]
-    ) -> None:
+    def __init__(self, metrics: Metrics, call: Call, emit: Callable[[bytes], None]) -> None:
         self.error: HiveFederationError | None = None
         self.named: list[Reference] = []
         self._metrics = metrics
-        self._method = method
-        self._taken = len(message)
-        self._caller = caller
+        self._method = call.method
+        self._taken = len(call.message)
+        self._caller = call.caller
+        self._facts = call.facts
         self._emit = emit
         self._given = 0
         self._fault = False
@@ -410,8 +422,8 @@ class _Record:
             "bytes_in": self._taken,
             "bytes_out": self._given,
         }
-        if caller.cluster:
-            line["cluster"] = caller.cluster
+        if cluster := self._facts.cluster or caller.cluster:
+            line["cluster"] = cluster
         if self.named:
             line["databases"] = sorted({reference.database for reference in self.named})[:5]
         return line

@@ -10,6 +10,7 @@ import struct as packing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.message_bounds import MAX_DEPTH, MAX_MESSAGE_BYTES, MalformedMessage
 
 CALL, REPLY, EXCEPTION, ONEWAY = 1, 2, 3, 4
@@ -19,6 +20,9 @@ STOP, BOOL, I32, I64, STRING, STRUCT, MAP, SET, LIST = 0, 2, 8, 10, 11, 12, 13, 
 CHUNK_BYTES = 1 << 16
 #: Longest accepted name of a method; the longest in Hive has 58 bytes.
 LONGEST_NAME = 200
+
+#: Bytes of the longest call that Hive's metastore accepts (default of ``metastore.server.max.message.size``).
+HIVES_REQUEST_BYTES = 100 << 20
 
 _VERSION_MASK, _VERSION_1 = 0xFFFF0000, 0x80010000
 _KIND_MASK = 0xFF
@@ -121,6 +125,21 @@ def text_bytes(text: str) -> bytes:
     """Write a string as a value."""
     data = text.encode()
     return _I32.pack(len(data)) + data
+
+
+def check_request_size(front: str, size: int) -> None:
+    """Refuse a limit of a front's calls that is above Hive's own.
+
+    The metastore stops reading in the middle of a longer call, and might take its rest for another call,
+    which no rule of the gateway has seen.
+
+    :raises ConfigurationError: the limit is below 1 or above :data:`HIVES_REQUEST_BYTES`.
+    """
+    if not 1 <= size <= HIVES_REQUEST_BYTES:
+        raise ConfigurationError(
+            f"max_request_bytes of the {front} front is {size}.",
+            remedy=f"Give a number from 1 to {HIVES_REQUEST_BYTES}: Hive's metastore reads no longer call.",
+        )
 
 
 class MessageReader:

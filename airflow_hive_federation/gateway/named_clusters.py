@@ -138,6 +138,7 @@ class NamedClusters:
                 refuse_location_of_copy(call)
             self.target.relay(call, emit)
             return
+        call.facts.cluster = named.cluster.name
         if call.method in _CHANGES_CATALOG:
             raise refused(
                 Status.DENIED,

@@ -32,6 +32,8 @@ _QUALIFIED = frozenset(
 )
 #: Maps whose keys are ``database.table``.
 _QUALIFIED_KEYS = frozenset({"writeIds"})
+#: Fields and keys of which Hive reads the first two parts (``TxnUtils.getDbTableName``), and no catalog.
+_OF_TWO_PARTS = frozenset({"fullTableName", "fullTableNames"}) | _QUALIFIED_KEYS
 #: Structs whose field ``name`` is a database.
 _NAME_IS_DATABASE = frozenset(
     {"Database", "DropDatabaseRequest", "GetDatabaseRequest", "drop_database_args", "get_database_args"}
@@ -258,6 +260,8 @@ class _Finder:
                 named = (_catalog_name(role, text) for text in texts)
                 self._catalog_names += [name for name in named if name is not None]
             if role == "qualified":
+                if field[1] in _OF_TWO_PARTS:
+                    _refuse_more_parts(texts)
                 self._mentions += [_qualified(text) for text in texts]
             elif role in {"database", "table"}:
                 (databases if role == "database" else tables).extend((field[1], text) for text in texts)
@@ -359,6 +363,13 @@ def _qualified(text: Text) -> Reference:
     database, dot, table = text.value.partition(":")[0].rpartition(".")
     name = identifier(database.rpartition(".")[2])
     return Reference(name, identifier(table), text, qualified=bool(dot))
+
+
+def _refuse_more_parts(names: Sequence[Text]) -> None:
+    # The metastore takes ``db.x.t`` as table ``x`` of ``db``; a rule about ``x`` would decide about another.
+    for name in names:
+        if name.value.count(".") > 1:
+            raise MalformedMessage(f"{name.value!r}, which has more parts than a database and a table")
 
 
 def _role(kind: type[Struct], field: str) -> str | None:

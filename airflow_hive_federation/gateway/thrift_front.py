@@ -15,6 +15,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import Certificates, ServerTls, check_exposure, is_loopback
 from airflow_hive_federation.gateway.handler import Handler
 from airflow_hive_federation.gateway.hangups import Hangups
+from airflow_hive_federation.gateway.messages import HIVES_REQUEST_BYTES, check_request_size
 from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ class ThriftSettings:
     :param believe_set_ugi: trust the user name that ``set_ugi`` carries from clients of other machines. The
         front always trusts it from clients of this machine, as Hive's metastore trusts it from everybody.
     :param max_connections: greatest number of clients; the front closes further connections at once.
-    :param max_request_bytes: size of the longest call that the front accepts.
+    :param max_request_bytes: size of the longest call that the front accepts, at most Hive's own limit.
     :param handshake_timeout_s: seconds for a TLS handshake.
     :param request_timeout_s: seconds from the first byte of a call to its last byte.
     :param idle_timeout_s: seconds after which the front closes an unused connection.
@@ -49,7 +50,7 @@ class ThriftSettings:
     allow_plain: bool = False
     believe_set_ugi: bool = False
     max_connections: int = 1000
-    max_request_bytes: int = 100 << 20
+    max_request_bytes: int = HIVES_REQUEST_BYTES
     handshake_timeout_s: float = 10.0
     request_timeout_s: float = 30.0
     idle_timeout_s: float = 3600.0
@@ -57,6 +58,9 @@ class ThriftSettings:
     write_timeout_s: float = 60.0
     drain_timeout_s: float = 30.0
     reuse_port: bool = False
+
+    def __post_init__(self) -> None:
+        check_request_size("Thrift", self.max_request_bytes)
 
 
 class ThriftFront:

@@ -18,8 +18,7 @@ from airflow_hive_federation.errors import (
     OutcomeUnknownError,
 )
 from airflow_hive_federation.metastore.calls.base import S
-from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
-from airflow_hive_federation.metastore.calls.transactions import TransactionCalls
+from airflow_hive_federation.metastore.calls.history import HistoryCalls
 from airflow_hive_federation.metastore.compat import FALLBACKS, is_too_old
 from airflow_hive_federation.metastore.connection import Connection
 from airflow_hive_federation.metastore.grpc_streams import NotStreamed, read_stream
@@ -34,7 +33,7 @@ from airflow_hive_federation.metastore.transport import Channel, Deadline, Forei
 log = logging.getLogger(__name__)
 
 
-class MetastoreClient(PartitionCalls, TransactionCalls):
+class MetastoreClient(HistoryCalls):
     """A client of one metastore, for one thread; :class:`MetastorePool` serves several.
 
     It connects at the first call. Every method of Hive's interface definition is an attribute

@@ -84,7 +84,7 @@ def copy_note(table: str, cluster: Cluster, copied: list[str], current: list[str
     note: dict[str, Any] = {
         "table": f"{database}.{name}",
         "cluster": cluster.name,
-        "directory": join(cluster.root, f"{database}.db", name),
+        "directory": join(cluster.root, f"{database}.db", f"{name}.copies"),
         "copied": copied,
     }
     return note if current is None else {**note, "current": len(current)}

@@ -122,9 +122,10 @@ class AssignClusterOperator(_ClusterOperator):
 class CopyToClusterOperator(_ClusterOperator):
     """Copies a table, or partitions of it, to a secondary cluster, unless the copies there are up to date.
 
-    Returns ``{"table", "cluster", "copied", "current", "files", "size_bytes", "removed"}``. The XCom
-    ``copy`` names the copy and its directory, and the link of the task leads to that XCom. If the task is
-    interrupted, its next try continues the copy.
+    Returns ``{"table", "cluster", "copied", "current", "files", "size_bytes", "removed", "left"}``; ``left``
+    are the directories of replaced or dropped copies that stay for statements planned before, until
+    ``hive-federation cluster sweep``. The XCom ``copy`` names the copy and its directory, and the link of the
+    task leads to that XCom. If the task is interrupted, its next try continues the copy.
 
     :param table: the table, as ``database.table``. (templated)
     :param cluster: the cluster to copy to. (templated)
@@ -133,8 +134,10 @@ class CopyToClusterOperator(_ClusterOperator):
     :param where: a condition on partition keys, such as ``day >= '2026-01-01'``. (templated)
     :param move_from: copy only the objects that have copies in this cluster, and drop those copies
         afterwards: the copies move. The task then returns ``{"table", "from_cluster", "to_cluster",
-        "moved", "files", "size_bytes", "removed"}``. (templated)
+        "moved", "files", "size_bytes", "removed", "left"}``. (templated)
     :param drop: drop the copies in ``cluster`` instead of making them.
+    :param at_once: remove replaced and dropped copies now, although statements that were planned before may
+        read them.
     :param spark_conn_id: the connection of the Spark that copies; by default the cluster's own. (templated)
     """
 
@@ -158,6 +161,7 @@ class CopyToClusterOperator(_ClusterOperator):
         where: str | None = None,
         move_from: str | None = None,
         drop: bool = False,
+        at_once: bool = False,
         spark_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -168,6 +172,7 @@ class CopyToClusterOperator(_ClusterOperator):
         self.partitions = partitions
         self.where = where
         self.drop = drop
+        self.at_once = at_once
         self.spark_conn_id = spark_conn_id
         self._spark: SparkPipelineHook | None = None
 
@@ -179,6 +184,7 @@ class CopyToClusterOperator(_ClusterOperator):
             chosen: dict[str, Any] = {
                 "partitions": self.partitions,
                 "where": self.where,
+                "at_once": self.at_once,
                 "options": options,
             }
             if self.drop:
@@ -215,10 +221,11 @@ class KeepCopiesOperator(_ClusterOperator):
 
     A run compares the partitions that changed since the last run. It compares all partitions on the first
     run, if events are missing, if the rule has changed, and after ``compare_hours``. Returns ``{"rule",
-    "because", "event", "looked_at", "copied", "files", "size_bytes", "removed", "dropped"}``; ``because`` is
-    the reason why all partitions were compared, and ``dropped`` are the copies of partitions that have left
-    the window. The XCom ``copy`` names the copy and its directory. If the task is interrupted, its next try
-    continues.
+    "because", "event", "looked_at", "copied", "files", "size_bytes", "removed", "left", "dropped"}``;
+    ``because`` is the reason why all partitions were compared, ``dropped`` are the copies of partitions that
+    have left the window, and ``left`` are the directories of dropped and replaced copies that stay for
+    statements planned before. A run that compares all partitions removes them after a day. The XCom ``copy``
+    names the copy and its directory. If the task is interrupted, its next try continues.
 
     :param rule: the rule, such as ``last 30 days of sales.orders in C2``, ``last 7 days of web.clicks by day
         in C2``, or ``all of sales.items in C2``. With ``dropping older`` at the end of a rule with days, runs
@@ -226,6 +233,8 @@ class KeepCopiesOperator(_ClusterOperator):
     :param compare_hours: hours after which all partitions are compared, whatever the events name: Spark
         writes files of its own tables without an event.
     :param spark_conn_id: the connection of the Spark that copies; by default the cluster's own. (templated)
+    :param at_once: remove dropped and replaced copies now, although statements that were planned before may
+        read them.
     """
 
     template_fields: Sequence[str] = (
@@ -237,12 +246,19 @@ class KeepCopiesOperator(_ClusterOperator):
     operator_extra_links = (CopyLink(),)
 
     def __init__(
-        self, *, rule: str, compare_hours: float | str = 24, spark_conn_id: str | None = None, **kwargs: Any
+        self,
+        *,
+        rule: str,
+        compare_hours: float | str = 24,
+        spark_conn_id: str | None = None,
+        at_once: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.rule = rule
         self.compare_hours = compare_hours
         self.spark_conn_id = spark_conn_id
+        self.at_once = at_once
         self._spark: SparkPipelineHook | None = None
 
     def perform(self, context: Context) -> KeepReport:
@@ -261,6 +277,7 @@ class KeepCopiesOperator(_ClusterOperator):
                 rule,
                 self._spark.copy_runner(),
                 compare_after=timedelta(hours=float(self.compare_hours)),
+                at_once=self.at_once,
                 options=options,
             )
             self.log.info(

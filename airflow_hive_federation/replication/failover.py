@@ -54,7 +54,7 @@ from airflow_hive_federation.replication.metadata.spark_tables import data_locat
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
-from airflow_hive_federation.replication.replica.database import find_layout
+from airflow_hive_federation.replication.replica.database import find_layout, refuse_older
 from airflow_hive_federation.replication.replica.differences import metadata_differences
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.replica.table_index import TableIndex
@@ -173,6 +173,7 @@ def start_failover(
     :raises TargetNotOursError: the target is not the policy's, or not published yet.
     :raises CycleRunningError: a switch or a roll-back is marking the source at this moment.
     :raises GroupMembershipError: the policy belongs to a consistency group.
+    :raises UnsupportedMethodError: the source's metastore cannot hold a replica.
     """
     refuse_alone(policy, "fail over")
     with (
@@ -184,6 +185,7 @@ def start_failover(
             observer(SourceIsReplica(database=policy.source_database))
             return
         _refuse_replica(source_client, policy)
+        refuse_older(source_client, policy.source_database)
         loaded_dump(target_client, policy)
         _alter(source_client, policy.source_database, _SOURCE)
         lock.prove()

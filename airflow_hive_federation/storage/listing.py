@@ -185,8 +185,8 @@ def has_entries(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
 
 
 def _listed(uri: str, options: Mapping[str, Any] | None, threads: int) -> list[FileEntry]:
-    if local_path(uri) is not None:
-        return _list_local(uri)
+    if (root := local_path(uri)) is not None:
+        return _list_local(uri, root or "/")
     if parse_location(uri).scheme in OBJECT_STORES:
         return _list_keys(uri, options)
     return _list_tree(uri, options, threads)
@@ -200,8 +200,7 @@ def _is_listed(name: str) -> bool:
 # -- local: one thread -----------------------------------------------------------------------------------
 
 
-def _list_local(uri: str) -> list[FileEntry]:
-    root = local_path(uri) or "/"
+def _list_local(uri: str, root: str) -> list[FileEntry]:
     files: list[FileEntry] = []
     waiting = [""]
     while waiting:

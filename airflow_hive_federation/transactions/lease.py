@@ -1,8 +1,9 @@
 """Keeps the source's cleaner from removing files that are to be copied, by a read transaction: a lease.
 
 Hive's cleaner does not remove files that a compaction has replaced while a transaction is open that began
-before the end of the compaction and has registered its reads (``MetastoreClient.keep_history``). A dump opens
-such a transaction and stores its id, and the load keeps it alive until the files are copied. Without a load,
+before the end of the compaction and has registered its reads, by locks where the cleaner waits for these
+(``MetastoreClient.keep_history``). A dump opens such a transaction and stores its id, and the load keeps it
+alive until the files are copied. Without a load,
 the metastore aborts it after ``hive.txn.timeout``; a file that is gone by then makes the copy fail, and never
 loses rows.
 """
@@ -22,6 +23,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.heartbeat import Heartbeat, Loss
+from airflow_hive_federation.transactions.keeping import KeptFiles
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -82,7 +84,8 @@ def files_kept(pool: MetastorePool, database: str, tables: Sequence[str], *, pol
         with LeaseKeeper(pool, lease):
             with pool.client() as client:
                 existing = set(client.list_tables(database))
-                client.keep_history(lease, [f"{database}.{name}" for name in tables if name in existing])
+                names = [f"{database}.{name}" for name in tables if name in existing]
+                KeptFiles(client, lease).take(lambda: names, lambda: None)
             yield
     finally:
         with suppress(MetastoreError):

@@ -28,6 +28,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.commits import commit_patiently
 from airflow_hive_federation.transactions.heartbeat import SILENCE_SHARE, Heartbeat, transaction_timeout_s
+from airflow_hive_federation.transactions.keeping import KeptFiles
 from airflow_hive_federation.transactions.locks import (
     TableWrite,
     WriteKind,
@@ -86,7 +87,7 @@ class Transaction:
         self._write_ids: dict[str, int] = {}
         self._statements: Counter[str] = Counter()
         self._done: dict[str, set[WriteKind]] = {}
-        self._kept: set[str] = set()
+        self._kept: KeptFiles | None = None
         self._clean_ups: list[Callable[[], None]] = []
 
     @property
@@ -217,22 +218,24 @@ class Transaction:
             )
         before.update(kinds)
 
-    def keep_files(self, tables: Collection[str]) -> None:
-        """Keep Hive's cleaner from removing files of tables until the transaction ends.
+    def snapshots(self, tables: Sequence[str]) -> dict[str, Snapshot]:
+        """Return one consistent snapshot of tables, whose files stay until the transaction ends.
 
-        Call it before taking a snapshot; :meth:`snapshot` does so.
+        Call it after :meth:`lock` or :meth:`lock_to_read`.
 
         :param tables: ``database.table`` names of transactional tables.
+        :return: snapshots by lower-case name.
+        :raises LockTimeoutError: if partitions are added faster than they can be locked.
         """
-        missing = {name.lower() for name in tables} - self._kept
-        self._client.keep_history(self.id, sorted(missing))
-        self._kept |= missing
+        names = [name.lower() for name in tables]
+        if self._kept is None:
+            self._kept = KeptFiles(self._client, self.id)
+        return self._kept.take(lambda: names, lambda: take_snapshots(self._client, names))
 
     def snapshot(self, database: str, table: str) -> Snapshot:
-        """Return a snapshot of a table's committed data at this moment; call it after :meth:`lock`."""
+        """Return a snapshot of a table's committed data at this moment, as :meth:`snapshots` does."""
         name = f"{database}.{table}".lower()
-        self.keep_files([name])
-        return take_snapshots(self._client, [name])[name]
+        return self.snapshots([name])[name]
 
     def check(self) -> None:
         """Check that the transaction is open and may be committed.

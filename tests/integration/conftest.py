@@ -6,26 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_hive_federation.embedded import jars
 from airflow_hive_federation.embedded.configuration import minimum_history
-from airflow_hive_federation.embedded.lock import METASTORE, locked
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
-from airflow_hive_federation.runtime.java import find_java
-from tests.support.plain_metastore import fetched, older_settings, plain_metastore, sparks_jars
+from tests.support.hive_3_metastore import hive_3_metastore
+from tests.support.plain_metastore import older_settings, plain_metastore, sparks_jars
 from tests.support.small_source import DATABASE, make_small_source
-
-HIVE_3 = """
-test org.apache.hive:hive-standalone-metastore:3.1.3@jar \
-779d11d856d9f41b5f78658fdf7ddf1626f03c7ae5d808582484c3744597a1f3 11096515
-test org.apache.thrift:libthrift:0.9.3@jar \
-bca5e8cdee1e0fbf563de7d41c452385e7bed69723fa28225a9ce718a8ee3419 234201
-test org.apache.hive:hive-storage-api:2.7.0@jar \
-b764dfada0b3320b4899d854e5ba4c82a9dc96bbc73bcb79e7734a25275d27bd 231901
-"""
-#: Of the embedded metastore's own jars.
-HIVE_3_SHARES = frozenset({"commons-collections", "jackson-core-asl", "jackson-mapper-asl"})
-
 
 #: Databases of the shared servers that outlive a file of tests.
 KEPT = frozenset({"default", DATABASE})
@@ -96,18 +82,6 @@ def hive_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def hive_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URI of a Hive 3.1 metastore; what it needs besides its own classes is among pyspark's jars."""
-    home = tmp_path_factory.mktemp("hive-3")
-    shared = jars.fetch(find_java(), [jar for jar in locked(METASTORE) if jar.name in HIVE_3_SHARES])
-    settings = {
-        **older_settings(home),
-        # It then makes the tables of its transactions itself (TxnHandler.checkQFileTestHack).
-        "hive.in.test": "true",
-        # The default has a task of hive-exec's.
-        "metastore.task.threads.always": "org.apache.hadoop.hive.metastore.events.EventCleanerTask",
-        # In a test it would ask for a test client.
-        "metastore.client.capability.check": "false",
-        "metastore.expression.proxy": "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy",
-    }
-    with plain_metastore(home, [*fetched(HIVE_3), *shared, sparks_jars()], settings) as uri:
+    """The URI of a Hive 3.1 metastore with its listener, its compactor and its cleaner."""
+    with hive_3_metastore(tmp_path_factory.mktemp("hive-3")) as uri:
         yield uri

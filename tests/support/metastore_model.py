@@ -48,6 +48,9 @@ class Server:
     def get_config_value(self, _name: str, default: str) -> str:
         return default
 
+    def get_max_allocated_table_write_id(self, _request: Any) -> Any:
+        return types.MaxAllocatedTableWriteIdResponse(maxWriteId=0)
+
     def lock(self, request: Any) -> Any:
         number = next(self.ids)
         state = types.LockState.WAITING if self.locks else types.LockState.ACQUIRED

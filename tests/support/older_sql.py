@@ -38,7 +38,7 @@ test net.hydromatic:eigenbase-properties:1.1.5@jar \
 #: Of the embedded metastore's own jars.
 _SHARED = frozenset({"commons-collections", "jackson-core-asl", "jackson-mapper-asl", "groovy-all"})
 #: Of pyspark's, which have Hadoop, what is Hive's and would be another version of what hive-exec holds.
-_NOT = ("hive-", "spark", "orc-", "parquet-", "scala", "kryo", "netty", "kubernetes", "log4j-slf4j")
+NOT_OF_SPARK = ("hive-", "spark", "orc-", "parquet-", "scala", "kryo", "netty", "kubernetes", "log4j-slf4j")
 _SCRIPT = Path(__file__).with_name("older_sql.groovy")
 _SUB_LISTS = Path(__file__).with_name("older_sub_lists.groovy")
 _ANSWER_S = 180
@@ -81,7 +81,9 @@ def older_sql(version: int, uri: str, home: Path) -> Iterator[OlderSql]:
     ours, classes = home / "conf", home / "classes"
     ours.mkdir(parents=True)
     (ours / "hive-site.xml").write_text(site_xml(_settings(uri, home)), encoding="utf-8")
-    sparks = [path for path in sorted(sparks_jars().parent.glob("*.jar")) if not path.name.startswith(_NOT)]
+    sparks = [
+        path for path in sorted(sparks_jars().parent.glob("*.jar")) if not path.name.startswith(NOT_OF_SPARK)
+    ]
     wanted = fetched(HIVE_2 if version == 2 else HIVE_3)
     # URLClassLoader takes for a directory what ends with a slash.
     entries = [f"{ours}/", f"{classes}/", *map(str, [*wanted, *shared, *sparks])]

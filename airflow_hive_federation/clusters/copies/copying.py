@@ -2,8 +2,9 @@
 
 The files go to a new directory of the cluster, whose name contains a digest of the copied files, so that the
 next run can continue an interrupted one. Once all files have arrived, and if the primary is still the same,
-one change of the object's parameters publishes the copy. The directory of the previous copy stays for its
-readers until the next copy.
+one change of the object's parameters publishes the copy. The metadata names the previous copy until the next
+one. The directories of copies that were replaced or dropped stay for statements that were planned before,
+until a sweep.
 
 Of a transactional table, it copies the files that a reader of a snapshot opens. A reader's transaction and
 lock preserve them until the copy is published together with the snapshot's write ids.
@@ -12,8 +13,7 @@ lock preserve them until the copy is published together with the snapshot's writ
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,8 @@ from airflow_hive_federation.clusters.altering import (
     full_name,
     partitions_by_name,
 )
-from airflow_hive_federation.clusters.copies.directories import home_of, remove_unnamed
+from airflow_hive_federation.clusters.copies.directories import DropNotes, copies_home, release
+from airflow_hive_federation.clusters.copies.holding import Held, holding
 from airflow_hive_federation.clusters.copies.objects import (
     CopyObject,
     chosen_partitions,
@@ -50,14 +51,13 @@ from airflow_hive_federation.clusters.notes import (
     take_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.errors import CopySourceChangedError, StorageError, TransactionAbortedError
+from airflow_hive_federation.errors import CopySourceChangedError, StorageError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import write_plan
-from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
 from airflow_hive_federation.transactions.transaction import Transaction
 
 #: Executes a copy plan: (URI of the plan, URI of the directory for outcomes).
@@ -74,7 +74,8 @@ class CopyReport:
     :param current: the objects whose copy was up to date.
     :param files: the number of files of the new copies.
     :param size_bytes: the size of these files.
-    :param removed: the removed directories of former copies.
+    :param removed: the removed directories of copies that were replaced or dropped.
+    :param left: the directories of such copies that are left to a sweep, because statements may read them.
     """
 
     table: str
@@ -84,6 +85,7 @@ class CopyReport:
     files: int = 0
     size_bytes: int = 0
     removed: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
 
 
 def copy_to_cluster(
@@ -95,6 +97,7 @@ def copy_to_cluster(
     *,
     partitions: Sequence[str] | None = None,
     where: str | None = None,
+    at_once: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> CopyReport:
     """Copy a table, or some of its partitions, to a cluster, except objects that are up to date there.
@@ -105,6 +108,7 @@ def copy_to_cluster(
     :param partitions: names of partitions (``day=2026-01-01``); all if neither ``partitions`` nor ``where``
         is given.
     :param where: a condition on partition keys, in the metastore's syntax (``day >= '2026-01-01'``).
+    :param at_once: remove replaced copies now, although statements that were planned before may read them.
     :param options: the storage options of both clusters.
     :raises CopyRefusedError: the table, or a partition, cannot be copied there; nothing was copied.
     :raises CopySourceChangedError: objects changed during the copy; the copies of all others were published.
@@ -115,49 +119,19 @@ def copy_to_cluster(
     """
     target_cluster = registry.cluster(cluster)
     described = copyable(client, registry, table, target_cluster)
-    with _holding(client, described) as held:
+    with holding(client, described) as held:
         chosen = chosen_partitions(client, described, partitions, where)
         objects = copy_objects(described, chosen, options, held.snapshot)
-        return _copied(client, target_cluster, described, objects, run_copy, options=options, held=held)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Held:
-    """A transaction that prevents the removal of a table's copies, and the cleaning of a transactional table.
-
-    :param snapshot: the snapshot of a transactional table, whose files the transaction preserves; ``None``
-        for others.
-    """
-
-    transaction: Transaction
-    snapshot: Snapshot | None
-
-    def prove(self, client: MetastoreClient) -> None:
-        """Let the metastore confirm that the transaction is open.
-
-        :raises TransactionAbortedError: the transaction was aborted, so files may have been removed.
-        """
-        self.transaction.check()
-        txn_id = self.transaction.id
-        answer = client.heartbeat_txn_range(txn_id, txn_id)
-        if txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
-            raise TransactionAbortedError(
-                f"Transaction {txn_id}, which kept the files of a copy, was aborted.",
-                remedy="Run the copy again.",
-                txn_id=txn_id,
-            )
-
-
-@contextmanager
-def _holding(client: MetastoreClient, table: types.Table) -> Iterator[_Held]:
-    name = full_name(table).lower()
-    with Transaction(client, read_only=True) as transaction:
-        if is_transactional(table):
-            transaction.lock_to_read([copies_lock(name), name])
-            yield _Held(transaction=transaction, snapshot=transaction.snapshot(*name.split(".", 1)))
-        else:
-            transaction.lock_to_read([copies_lock(name)])
-            yield _Held(transaction=transaction, snapshot=None)
+        return _copied(
+            client,
+            target_cluster,
+            described,
+            objects,
+            run_copy,
+            at_once=at_once,
+            options=options,
+            held=held,
+        )
 
 
 def _copied(
@@ -167,8 +141,9 @@ def _copied(
     objects: Sequence[CopyObject],
     run_copy: RunCopy,
     *,
+    at_once: bool,
     options: Mapping[str, Any] | None,
-    held: _Held,
+    held: Held,
 ) -> CopyReport:
     """Copy the objects that are not current, publish the copies, and return the report."""
     pending = list(pending_objects(objects, place.name, options))
@@ -178,16 +153,25 @@ def _copied(
         _carry_out(place, pending, targets, run_copy, table=described, options=options)
         _check_copies(pending, targets, place.name, full_name(described), options)
         held.prove(client)
-        changed = _publish(client, described, pending, targets, place.name, options=options)
+        changed, replaced = _publish(client, described, pending, targets, place, options=options)
         published = [item for item in pending if item.partition not in changed]
-        changed |= _withdraw_changed(client, described, published, place.name, options)
+        changed |= _withdraw_changed(client, described, published, place, options)
         published = [item for item in published if item.partition not in changed]
+        removed, left = release(
+            [uri for item in published for uri in replaced.get(item.partition, ())],
+            place,
+            described,
+            primaries={item.location for item in published},
+            at_once=at_once,
+            options=options,
+        )
         report = replace(
             report,
             copied=[item.partition or report.table for item in published],
             files=sum(item.mark.files for item in published),
             size_bytes=sum(item.mark.size_bytes for item in published),
-            removed=_remove_former(published, place, described, options),
+            removed=removed,
+            left=left,
         )
         if changed:
             raise CopySourceChangedError(
@@ -214,6 +198,7 @@ def drop_copies(
     *,
     partitions: Sequence[str] | None = None,
     where: str | None = None,
+    at_once: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> CopyReport:
     """Drop the copies of a table, or of some of its partitions, in a cluster; the primary stays.
@@ -221,7 +206,10 @@ def drop_copies(
     :param table: ``database.table``.
     :param partitions: see :func:`copy_to_cluster`.
     :param where: see :func:`copy_to_cluster`.
-    :return: the report: ``copied`` names the objects that no longer have a copy, ``removed`` the directories.
+    :param at_once: remove the files now, although statements that were planned before may read them;
+        otherwise a sweep removes them.
+    :return: the report: ``copied`` names the objects that no longer have a copy, ``removed`` and ``left`` the
+        directories.
     :raises UnknownClusterError: the cluster does not exist.
     :raises LockTimeoutError: another process changes the primary of the table.
     :raises StorageError: a directory cannot be removed; the metadata no longer names it.
@@ -230,7 +218,9 @@ def drop_copies(
     described = client.get_table(*split_name(table))
     with Transaction(client, read_only=True) as transaction:
         transaction.lock_to_read([copies_lock(full_name(described))])
-        return _dropped(client, target_cluster, described, partitions, where, options=options)
+        return _dropped(
+            client, target_cluster, described, partitions, where, at_once=at_once, options=options
+        )
 
 
 def _dropped(
@@ -240,29 +230,37 @@ def _dropped(
     partitions: Sequence[str] | None,
     where: str | None,
     *,
+    at_once: bool,
     options: Mapping[str, Any] | None,
 ) -> CopyReport:
     """Drop copies, and return the report."""
     had: dict[str, Secondary] = {}
+    notes = DropNotes(place, described, options)
 
     def dropping(name: str) -> Change:
         def drop(now: ClusterMetadata) -> ClusterMetadata:
             if place.name in now.secondaries:
                 had[name] = now.secondaries[place.name]
+                notes.take(had[name])
             return now.with_secondary(place.name, None)
 
         return drop
 
     altered: Sequence[types.Table | types.Partition]
     if described.partitionKeys:
-        names = list(chosen_partitions(client, described, partitions, where))
-        altered = alter_partition_metadata(client, described, {name: dropping(name) for name in names})
+        chosen = chosen_partitions(client, described, partitions, where)
+        notes.take_seen(chosen.values())
+        altered = alter_partition_metadata(client, described, {name: dropping(name) for name in chosen})
     else:
         altered = [alter_table_metadata(client, described, dropping(full_name(described)))]
     primaries = {item.sd.location for item in altered if item.sd is not None and item.sd.location}
-    directories = [uri for copy in had.values() for uri in (copy.location, copy.former) if uri]
-    removed = remove_unnamed(directories, place, described, primaries=primaries, options=options)
-    return CopyReport(table=full_name(described), cluster=place.name, copied=sorted(had), removed=removed)
+    directories = [uri for copy in had.values() for uri in copy.directories]
+    removed, left = release(
+        directories, place, described, primaries=primaries, at_once=at_once, options=options
+    )
+    return CopyReport(
+        table=full_name(described), cluster=place.name, copied=sorted(had), removed=removed, left=left
+    )
 
 
 # -- copying -------------------------------------------------------------------------------------------------
@@ -275,7 +273,7 @@ def _target(cluster: Cluster, table: types.Table, item: CopyObject) -> str:
         # one.
         key.append(present.location)
     digest = hashlib.sha256("\0".join(key).encode("utf-8", "surrogateescape")).hexdigest()[:24]
-    return join(home_of(cluster, table), item.partition, COPY + digest)
+    return join(copies_home(cluster, table), item.partition, COPY + digest)
 
 
 def _carry_out(
@@ -347,11 +345,28 @@ def _publish(
     table: types.Table,
     objects: Sequence[CopyObject],
     targets: Mapping[str, str],
-    cluster: str,
+    place: Cluster,
     *,
     options: Mapping[str, Any] | None,
-) -> set[str]:
-    """Publish the copies whose primary has not changed since; return the names of the other objects."""
+) -> tuple[set[str], dict[str, list[str]]]:
+    """Publish the copies whose primary has not changed since.
+
+    :return: the names of the other objects; per published object, the directories no longer named.
+    """
+    replaced: dict[str, list[str]] = {}
+    notes = DropNotes(place, table, options)
+
+    def publishing(item: CopyObject) -> Change:
+        def publish(now: ClusterMetadata) -> ClusterMetadata:
+            former, target = None, targets[item.partition]
+            if (before := now.secondaries.get(place.name)) is not None:
+                former = before.former if before.location == target else before.location
+                replaced[item.partition] = notes.take(before, keep={former, target})
+            made = Secondary(location=target, source=item.mark, former=former, snapshot=item.write_ids)
+            return now.with_secondary(place.name, made)
+
+        return publish
+
     changed = _with_other_files(objects, options)
     fresh = [item for item in objects if item.partition not in changed]
     if not table.partitionKeys:
@@ -360,25 +375,26 @@ def _publish(
             if not item.is_unchanged(again):
                 changed.add(item.partition)
                 continue
-            alter_table_metadata(client, again, _publishing(item, targets[""], cluster))
-        return changed
+            alter_table_metadata(client, again, publishing(item))
+        return changed, replaced
     again_by_name = partitions_by_name(client, table, [item.partition for item in fresh])
+    notes.take_seen(again_by_name.values(), only_former=True)
     changes: dict[str, Change] = {}
     for item in fresh:
         partition = again_by_name.get(item.partition)
         if partition is None or not item.is_unchanged(partition):
             changed.add(item.partition)
         else:
-            changes[item.partition] = _publishing(item, targets[item.partition], cluster)
+            changes[item.partition] = publishing(item)
     alter_partition_metadata(client, table, changes)
-    return changed
+    return changed, replaced
 
 
 def _withdraw_changed(
     client: MetastoreClient,
     table: types.Table,
     published: Sequence[CopyObject],
-    cluster: str,
+    place: Cluster,
     options: Mapping[str, Any] | None,
 ) -> set[str]:
     """Withdraw copies whose primary changed during the publication; return the names of these objects.
@@ -390,7 +406,9 @@ def _withdraw_changed(
     changed = _with_other_files(published, options)
 
     def withdraw(present: ClusterMetadata) -> ClusterMetadata:
-        return present.with_secondary(cluster, None)
+        if place.name in present.secondaries:
+            DropNotes(place, table, options).take(present.secondaries[place.name])
+        return present.with_secondary(place.name, None)
 
     if not changed:
         return changed
@@ -414,16 +432,6 @@ def _with_other_files(objects: Sequence[CopyObject], options: Mapping[str, Any] 
         for item in by_files
         if source_mark(item.described, now[item.location]).listing != item.mark.listing
     }
-
-
-def _publishing(item: CopyObject, target: str, cluster: str) -> Change:
-    def publish(now: ClusterMetadata) -> ClusterMetadata:
-        before = now.secondaries.get(cluster)
-        former = None if before is None else before.former if before.location == target else before.location
-        made = Secondary(location=target, source=item.mark, former=former, snapshot=item.write_ids)
-        return now.with_secondary(cluster, made)
-
-    return publish
 
 
 def _note_unchanged(
@@ -451,15 +459,3 @@ def _note_unchanged(
             alter_table_metadata(client, table, change)
     elif changes:
         alter_partition_metadata(client, table, changes)
-
-
-def _remove_former(
-    objects: Sequence[CopyObject], cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
-) -> list[str]:
-    former = [
-        copy.former
-        for item in objects
-        if (copy := item.metadata.secondaries.get(cluster.name)) is not None and copy.former
-    ]
-    primaries = {item.location for item in objects}
-    return remove_unnamed(former, cluster, table, primaries=primaries, options=options)

@@ -1,92 +1,151 @@
-"""Names the directories of copies, and removes those that metadata no longer names."""
+"""Names the directories of copies, and removes those that metadata no longer names, now or by a sweep."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import full_name
-from airflow_hive_federation.clusters.notes import COPY, Kind, foreign_files, forget, note_of, remove_noted
+from airflow_hive_federation.clusters.altering import full_name, object_name
+from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
+from airflow_hive_federation.clusters.notes import (
+    Kind,
+    Note,
+    foreign_files,
+    forget,
+    is_in_place,
+    note_of,
+    remove_noted,
+    take_note,
+)
 from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.storage.filesystem import (
-    canonical,
-    is_below,
-    join,
-    open_filesystem,
-    storage_errors,
-)
+from airflow_hive_federation.storage.filesystem import canonical, join
 
 log = logging.getLogger(__name__)
+_KINDS = (Kind.FORMER_PRIMARY, Kind.COPY)
 
 
 def home_of(cluster: Cluster, table: types.Table) -> str:
-    """Return the URI of a cluster's directory for the copies of a table."""
+    """Return the URI of a cluster's directory for a table whose primary it is."""
     return join(cluster.root, f"{table.dbName}.db", str(table.tableName))
 
 
-def remove_unnamed(
+def copies_home(cluster: Cluster, table: types.Table) -> str:
+    """Return the URI of a cluster's directory for the copies of a table.
+
+    No directory of a primary contains it: readers list such a directory with all directories below it. A
+    former primary has such readers for a day, and a partition may be added at its default location again.
+    """
+    return f"{home_of(cluster, table)}.copies"
+
+
+@dataclass(frozen=True)
+class DropNotes:
+    """Takes the notes of directories anew, before metadata stops naming these as copies of a table.
+
+    Statements that were planned before read the directories; their time is counted from these notes. Each
+    note is taken once: for what a run sees before it takes a lock, and under the lock for what has changed.
+
+    :param taken: the directories whose notes were taken.
+    """
+
+    cluster: Cluster
+    table: types.Table
+    options: Mapping[str, Any] | None = field(repr=False)
+    taken: set[str] = field(default_factory=set)
+
+    def take(self, copy: Secondary, *, keep: Collection[str | None] = ()) -> list[str]:
+        """Take the notes of a copy's directories; return the directories.
+
+        :param keep: directories that metadata goes on to name.
+        :raises StorageError: a note cannot be read or written.
+        """
+        unnamed = [uri for uri in copy.directories if uri not in keep]
+        for uri in unnamed:
+            if uri not in self.taken:
+                self._take(uri)
+                self.taken.add(uri)
+        return unnamed
+
+    def take_seen(self, objects: Iterable[types.Partition], *, only_former: bool = False) -> None:
+        """Take the notes of the copies of partitions, as they were read without a lock.
+
+        :param only_former: the directories of the copies themselves stay named.
+        :raises StorageError: a note cannot be read or written.
+        :raises ClusterMetadataError: the cluster metadata of a partition is damaged.
+        """
+        for item in objects:
+            metadata = read_metadata(item.parameters, object_name(self.table, item))
+            copy = metadata.secondaries.get(self.cluster.name)
+            if copy is not None:
+                self.take(copy, keep={copy.location} if only_former else ())
+
+    def _take(self, uri: str) -> None:
+        note = _note_for(uri, self.cluster, self.table, self.options)
+        if note is not None:
+            # A note of an earlier version lacks the identity, without which a sweep leaves the directory.
+            created_s, table_id = self.table.createTime or 0, self.table.id or 0
+            again = replace(note, taken_s=0.0, created_s=created_s, table_id=table_id)
+            take_note(self.cluster, again, self.options)
+
+
+def notes_of_copies(
+    uris: Iterable[str], cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
+) -> list[Note]:
+    """Return the notes of copies' directories, which a refused change of the primary takes again.
+
+    A killed run may have forgotten the note of a copy. A former primary without a note gets none.
+
+    :raises StorageError: a note cannot be read.
+    """
+    notes = []
+    for uri in uris:
+        kept = [note for kind in _KINDS if (note := note_of(cluster, kind, uri, options))]
+        of_copy = Note.of(table, Kind.COPY, uri)
+        notes += kept or [note for note in [of_copy] if is_in_place(note, cluster)]
+    return notes
+
+
+def release(
     uris: Iterable[str],
     cluster: Cluster,
     table: types.Table,
     *,
     primaries: Collection[str],
+    at_once: bool,
     options: Mapping[str, Any] | None,
-) -> list[str]:
-    """Remove directories that metadata has named as copies; return those that were removed.
+) -> tuple[list[str], list[str]]:
+    """Remove directories that metadata has stopped naming as copies, or leave them to a sweep.
 
-    It leaves directories of primaries: to read the table while the primary's site is down, somebody may have
-    set its location to the copy.
+    Directories of primaries stay, and lose their notes: to read the table while the primary's site is down,
+    somebody may have set its location to the copy.
 
     :param primaries: the present locations of the table, or of the partitions that had the copies.
+    :param at_once: remove the directories now, although statements may read them.
+    :return: the directories that were removed, and those that are left to a sweep.
     :raises StorageError: a directory cannot be removed.
     """
     in_use = {canonical(uri) for uri in primaries}
-    removed = []
+    removed, left = [], []
     for uri in uris:
         if canonical(uri) in in_use:
             log.warning("%s is left, because it is the location of the primary", uri)
-            for kind in (Kind.COPY, Kind.FORMER_PRIMARY):
+            for kind in _KINDS:
                 forget(cluster, kind, uri, options)
-        elif _remove(uri, cluster, table, options):
+        elif (note := _note_for(uri, cluster, table, options)) is None:
+            log.warning("%s is left, because it has no note of a copy of %s", uri, full_name(table))
+        elif not at_once or (note.kind is Kind.FORMER_PRIMARY and foreign_files(note, options)):
+            left.append(uri)
+        elif remove_noted(cluster, note, options):
             removed.append(uri)
-    return removed
+    return removed, left
 
 
-def _remove(uri: str, cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None) -> bool:
-    """Remove the directory of a copy or of a former primary, by its note."""
-    former = note_of(cluster, Kind.FORMER_PRIMARY, uri, options)
-    if former is not None and former.is_of_namer(table):
-        if others := foreign_files(former, options):
-            log.warning("%s is left, because others have written files there: %s", uri, ", ".join(others[:5]))
-            return False
-        return remove_noted(cluster, former, options)
-    copy = note_of(cluster, Kind.COPY, uri, options)
-    if copy is None or not copy.is_of_namer(table):
-        log.warning("%s is left, because it has no note of a copy of %s", uri, full_name(table))
-        return False
-    removed = remove_copy_directory(uri, home_of(cluster, table), options)
-    if removed:
-        forget(cluster, Kind.COPY, uri, options)
-    return removed
-
-
-def remove_copy_directory(uri: str, home: str, options: Mapping[str, Any] | None = None) -> bool:
-    """Remove the directory of a copy that no metadata names any more; return whether it existed.
-
-    A directory outside ``home``, or one whose name is not that of a copy, stays, because every user who may
-    alter a table may write its parameters.
-
-    :param home: the cluster's directory for the copies of the table.
-    :raises StorageError: the directory cannot be removed.
-    """
-    name = uri.rstrip("/").rpartition("/")[2]
-    if not name.startswith(COPY) or not is_below(uri, home):
-        return False
-    filesystem, path = open_filesystem(uri, options)
-    with storage_errors(uri):
-        if not filesystem.exists(path):
-            return False
-        filesystem.rm(path, recursive=True)
-    return True
+def _note_for(
+    uri: str, cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
+) -> Note | None:
+    """Return the note by which the directory of a copy or of a former primary belongs to a table."""
+    notes = (note_of(cluster, kind, uri, options) for kind in _KINDS)
+    return next((note for note in notes if note is not None and note.is_of_namer(table)), None)

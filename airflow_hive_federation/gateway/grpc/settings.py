@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import ServerTls
+from airflow_hive_federation.gateway.messages import HIVES_REQUEST_BYTES, check_request_size
 from airflow_hive_federation.metastore.grpc_settings import DEFAULT_GRPC_PORT
 
 AUTHENTICATION_CLASS = "metastore.grpc.authentication.class"
@@ -41,7 +42,7 @@ class GrpcFrontSettings:
     :param max_connections: greatest number of connections; the front closes further ones at once.
     :param max_concurrent_calls: greatest number of running calls; the front refuses further ones as
         exhausted.
-    :param max_request_bytes: size of the longest call that the front accepts.
+    :param max_request_bytes: size of the longest call that the front accepts, at most Hive's own limit.
     :param max_answer_bytes: size of the longest answer in one message; longer answers need a stream.
     :param call_timeout_s: greatest time of a call in seconds, even if the client sets a later deadline.
     :param handshake_timeout_s: seconds for a client to finish its handshakes.
@@ -60,7 +61,7 @@ class GrpcFrontSettings:
     authentication: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     max_connections: int = 1000
     max_concurrent_calls: int = 64
-    max_request_bytes: int = 100 << 20
+    max_request_bytes: int = HIVES_REQUEST_BYTES
     max_answer_bytes: int = 256 << 20
     call_timeout_s: float = 600.0
     handshake_timeout_s: float = 10.0
@@ -76,6 +77,7 @@ class GrpcFrontSettings:
                 raise ConfigurationError(
                     f"{name} of the gRPC front is {getattr(self, name)}.", remedy="Give a number above 0."
                 )
+        check_request_size("gRPC", self.max_request_bytes)
 
     @property
     def max_conversations(self) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import cast
 
-from airflow_hive_federation.errors import UnsupportedMethodError
 from airflow_hive_federation.metastore.calls.base import Calls
 from airflow_hive_federation.metastore.grpc_streams import EVENTS, FOLLOW, NotStreamed, events_query
 from airflow_hive_federation.metastore.idl import types
@@ -123,26 +122,6 @@ class TransactionCalls(Calls):
         )
         answer = self.call("get_valid_write_ids", request)
         return {write_ids.fullTableName: write_ids for write_ids in answer.tblValidWriteIds}
-
-    def keep_history(self, txn_id: int, full_table_names: Sequence[str]) -> None:
-        """Keep Hive's cleaner from removing files of tables (``db.table``) until a transaction ends.
-
-        By default, the cleaner of Hive 4.2 waits for the write ids that transactions have registered to read,
-        not for open transactions (``ReadyToCleanHandler``, ``metastore.txn.use.minhistorywriteid``). With
-        that setting off, it waits for the transactions that are open when a compaction commits, but not for
-        the newest of them: the commit stores the highest id (``CommitTxnFunction``), and the cleaner starts
-        when no *lower* id is open. So this method opens and commits a newer transaction. Call it before
-        reading the snapshot.
-        """
-        if not full_table_names:
-            return
-        (newer,) = self.open_txns(kind=types.TxnType.READ_ONLY)
-        self.commit_txn(newer, kind=types.TxnType.READ_ONLY)
-        try:
-            self.call("add_write_ids_to_min_history", txn_id, dict.fromkeys(full_table_names, 1))
-        except UnsupportedMethodError:
-            # Before Hive 4 the cleaner waits for every open transaction.
-            return
 
     def allocate_table_write_ids(
         self,

@@ -46,6 +46,7 @@ from airflow_hive_federation.replication.metadata.table_names import asked_for, 
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
+from airflow_hive_federation.transactions.keeping import KeptFiles
 from airflow_hive_federation.transactions.lease import lease_of_a_dump
 
 if TYPE_CHECKING:
@@ -201,15 +202,12 @@ class _Dump:
             self._documents.write_database(client)
             tables, skipped = self._tables(client)
             if (cut := self._cut) is None:
-                client.keep_history(
-                    self._lease,
-                    [
-                        f"{acid_table.dbName}.{acid_table.tableName}"
-                        for acid_table in tables
-                        if table_kind(acid_table).transactional
-                    ],
-                )
-                cut = Cut.now(client, self._lease)
+                names = [
+                    f"{acid_table.dbName}.{acid_table.tableName}"
+                    for acid_table in tables
+                    if table_kind(acid_table).transactional
+                ]
+                cut = KeptFiles(client, self._lease).take(lambda: names, lambda: Cut.now(client, self._lease))
             transactions = cut.transactions
             readable = readable_write_ids(client, tables, transactions)
             write_ids = {name: cut_below_open(ids) for name, ids in readable.items()}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import InvalidOperationError
+from airflow_hive_federation.errors import InvalidOperationError, UnsupportedMethodError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import TxnEnded, WriteIdsAllocated, read_event
 from airflow_hive_federation.model.kept_files import kept_files
@@ -79,7 +79,12 @@ def _written(client: MetastoreClient, database: str, txns: Iterable[int]) -> Ite
     """Yield the files that transactions wrote, with their places after removal."""
     for txn in txns:
         request = types.GetAllWriteEventInfoRequest(txnId=txn, dbName=database)
-        files = [entry.files for entry in client.call("get_all_write_event_info", request) or ()]
+        try:
+            written = client.call("get_all_write_event_info", request) or ()
+        except UnsupportedMethodError:
+            # Hive 3.1 records no files of transactions. Its cleaner waits for the dump's locks.
+            return
+        files = [entry.files for entry in written]
         yield from ((canonical(uri), place) for uri, place in kept_files(files))
 
 

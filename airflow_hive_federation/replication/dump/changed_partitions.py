@@ -8,6 +8,7 @@ of transactions. In all other cases the table is described as a whole.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -17,11 +18,12 @@ from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump.allowed_sources import check_places
 from airflow_hive_federation.replication.dump.change_manager import with_kept
 from airflow_hive_federation.replication.dump.contents import visible_files
+from airflow_hive_federation.replication.dump.directory_digests import DirectoryDigests
 from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan
 from airflow_hive_federation.replication.dump.removals import Losses
 from airflow_hive_federation.replication.dump.source_directories import Sightings
-from airflow_hive_federation.replication.dump.tables import Unsettled
+from airflow_hive_federation.replication.dump.tables import Unsettled, partition_totals
 from airflow_hive_federation.replication.dump.written_partitions import partitions_with_other_files
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
@@ -152,11 +154,7 @@ class PartitionReader:
         if not self.folded.committed_writers(changed.name):
             return named
         return named | partitions_with_other_files(
-            changed.home,
-            changed.table,
-            changed.plan.write_ids,
-            self.transactions,
-            self.policy.storage_options,
+            changed.table, changed.before, named, self.policy.storage_options
         )
 
     def _described(
@@ -178,7 +176,8 @@ class PartitionReader:
             # It may share a directory with any other partition.
             return None
         check_places(self.policy.sources, self.policy.source_database, table, places)
-        files, bare = self._files(table, places, plan, unsettled)
+        digests = DirectoryDigests(plan.write_ids, self.transactions) if plan.write_ids else None
+        files, bare = self._files(table, places, plan, unsettled, digests)
         known = [before[partition] for partition in concerned if partition in before]
         if bare and (any(directory.missing for directory in bare) or any(total.files for total in known)):
             # Whether the store is mounted shows in the other partitions.
@@ -195,7 +194,7 @@ class PartitionReader:
             lines=lines,
             files=files,
             places=places,
-            totals={**others, **_totals(places, files)},
+            totals={**others, **_totals(places, files, digests)},
             before=[total.name for total in known],
             losses=Losses(partitions=tuple(sorted(lost)), of_partitions=len(before)),
             unsettled=unsettled.names,
@@ -217,7 +216,12 @@ class PartitionReader:
         )
 
     def _files(
-        self, table: Any, places: TableLocations, plan: TablePlan, unsettled: Unsettled
+        self,
+        table: Any,
+        places: TableLocations,
+        plan: TablePlan,
+        unsettled: Unsettled,
+        digests: DirectoryDigests | None,
     ) -> tuple[list[VisibleFile], Sequence[Any]]:
         if not places.partitions:
             return [], ()
@@ -230,6 +234,7 @@ class PartitionReader:
             self.transactions,
             options=options,
             sightings=sightings,
+            digests=digests,
             singly=True,
         )
         listed = sources.watch(listed, f"a file of table {self.policy.source_database}.{table.tableName}")
@@ -251,9 +256,12 @@ def begun_partitions(policy: ReplicationPolicy, loaded: str) -> Mapping[str, fro
     return begun
 
 
-def _totals(places: TableLocations, files: Iterable[VisibleFile]) -> dict[str, PartitionTotals]:
-    totals = {name: PartitionTotals(name, 0, 0) for name in places.names()}
+def _totals(
+    places: TableLocations, files: Iterable[VisibleFile], digests: DirectoryDigests | None
+) -> dict[str, PartitionTotals]:
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     for file in files:
-        name, count, size_bytes = totals[file.partition]
-        totals[name] = PartitionTotals(name, count + 1, size_bytes + file.size_bytes)
-    return totals
+        counts[file.partition] += 1
+        sizes[file.partition] += file.size_bytes
+    return partition_totals(places, counts, sizes, digests)

@@ -13,6 +13,7 @@ from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.replication.dump.directory_digests import DirectoryDigests
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile, target_file_path
 from airflow_hive_federation.replication.format.kinds import TableKind
@@ -41,6 +42,7 @@ def visible_files(
     *,
     options: Mapping[str, Any] | None = None,
     sightings: Sightings | None = None,
+    digests: DirectoryDigests | None = None,
     singly: bool = False,
 ) -> Iterator[VisibleFile]:
     """Yield the files that a reader of a table opens, one directory after the other.
@@ -51,6 +53,7 @@ def visible_files(
     :param transactions: transactions that the reader sees.
     :param options: storage options.
     :param sightings: counts the files that are found.
+    :param digests: takes digests of the directories that are found.
     :param singly: the places are some of a table's, none inside another: only their directories are listed.
     :raises AcidFormatError: an ACID directory cannot be read, or cannot be copied row by row.
     """
@@ -65,7 +68,9 @@ def visible_files(
         # An overwrite with no rows leaves a base that is an empty directory, and hides all earlier files.
         list_by = listed if singly else listed_places
         listings = list_by(places, options, empty_directories=kind.transactional)
-    for place, listing in sightings.watch(listings) if sightings else listings:
+    for watcher in (sightings, digests):
+        listings = watcher.watch(listings) if watcher else listings
+    for place, listing in listings:
         if kind.transactional and write_ids is not None:
             name = f"{table.dbName}.{table.tableName}"
             state = chosen(place.location, listing, write_ids, transactions, options)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.metadata.write_ids import valid_transactions
+from airflow_hive_federation.transactions.keeping import KeptFiles
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -46,5 +47,4 @@ def take_cut(pool: MetastorePool, databases: Collection[str], lease: int) -> Cut
             # An empty list of tables would hide that the database is gone.
             client.get_database(database)
             tables += [f"{database}.{table}" for table in client.list_tables(database)]
-        client.keep_history(lease, tables)
-        return Cut.now(client, lease)
+        return KeptFiles(client, lease).take(lambda: tables, lambda: Cut.now(client, lease))

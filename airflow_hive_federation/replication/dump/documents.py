@@ -12,6 +12,7 @@ from airflow_hive_federation.progress.observers import Observer, counted
 from airflow_hive_federation.replication.dump.allowed_sources import check_functions, check_places
 from airflow_hive_federation.replication.dump.change_manager import with_kept
 from airflow_hive_federation.replication.dump.contents import visible_files
+from airflow_hive_federation.replication.dump.directory_digests import DirectoryDigests
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.tables import (
     FileTotals,
@@ -105,17 +106,25 @@ class Documents:
             check_partitions(name, places)
         check_places(self._sources, self._database, table, places)
         sightings = Sightings(places)
+        kept_apart = has_totals(table, places, transactional=kind.transactional)
+        digests = DirectoryDigests(write_ids, transactions) if kept_apart and write_ids else None
         files = visible_files(
-            table, places, write_ids, transactions, options=self._options, sightings=sightings
+            table,
+            places,
+            write_ids,
+            transactions,
+            options=self._options,
+            sightings=sightings,
+            digests=digests,
         )
         files = self._sources.watch(files, f"a file of table {self._database}.{name}")
-        kept_apart = has_totals(table, places, transactional=kind.transactional)
         totals = write_files(
             self._directory,
             name,
             with_kept(files, kept),
             unsettled=unsettled,
-            names=places.names() if kept_apart else None,
+            places=places if kept_apart else None,
+            digests=digests,
         )
         if kept_apart:
             self._directory.write_totals(name, totals.partitions)

@@ -166,16 +166,17 @@ def fold(
     source_id: int,
     open_writes: OpenWrites,
     transactions: ValidTxns,
-    lost_before: bool = False,
 ) -> EventFold:
-    """Fold the events of a cycle. If some are missing, transactions whose end is among them have ended too.
+    """Fold the events of a cycle. Transactions that have ended without an event have ended all the same.
+
+    Events may be missing. Hive 3.1 also aborts transactions by their timeout without an event
+    (``TxnHandler.performTimeOuts``). An event that is there precedes the list of transactions, because the
+    listener writes it in the database transaction that ends the transaction.
 
     :param database: database that is replicated; events of others are ignored.
     :param source_id: the source's last event.
     :param open_writes: write ids that earlier cycles left open.
     :param transactions: the source's transactions at the cycle's moment.
-    :param lost_before: events of the previous cycle were lost. Among them may be the end of a transaction
-        that ended after that cycle's moment, which no later event repeats.
     :raises UnknownEventError: events of the database have types this version does not know.
     :raises EventCorruptError: an event cannot be read, and its heading names no database.
     """
@@ -190,8 +191,7 @@ def fold(
             event_types=sorted(folding.unknown),
         )
     lost = reading.has_gap(source_id) or folding.lost
-    if lost or lost_before:
-        folding.end_unseen(transactions)
+    folding.end_unseen(transactions)
     return folding.result(reading.from_id, reading.to_id(source_id), lost=lost)
 
 
@@ -233,6 +233,10 @@ class _Folding:
             self._of_ours(event)
 
     def end_unseen(self, transactions: ValidTxns) -> None:
+        """End the transactions that the source lists no more as open, in the way in which its readers see it.
+
+        A source that has forgotten an aborted transaction shows its write ids as valid ones without files.
+        """
         for txn in sorted(self._open.keys() - set(transactions.open_ids)):
             del self._open[txn]
             self._ends.append(txn, int(not transactions.is_aborted(txn)))

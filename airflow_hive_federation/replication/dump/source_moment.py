@@ -33,6 +33,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.replica.position import TargetPosition
 from airflow_hive_federation.replication.replica.table_index import TableIndex
+from airflow_hive_federation.transactions.keeping import KeptFiles
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -83,6 +84,12 @@ class SourceMoment:
             or any(plan.work is not TableWork.NOTHING for plan in self.plans.values())
         )
 
+    def to_read(self, database: str) -> list[str]:
+        """Return the full names of the tables whose files the dump lists."""
+        return [
+            f"{database}.{name}" for name, plan in self.plans.items() if plan.work is not TableWork.NOTHING
+        ]
+
     @classmethod
     def read(
         cls,
@@ -95,13 +102,51 @@ class SourceMoment:
         spool: IO[str],
         cut: Cut | None = None,
     ) -> SourceMoment:
+        """Read the source's state, and keep the files of its tables for a lease.
+
+        Where the source's cleaner waits for locks, only tables that have changed are locked: the state is
+        read without locks first, and once more under them.
+
+        :param spool: receives the events of the moment.
+        :param cut: the moment of a group of dumps, whose lease keeps the files.
+        """
+        database = policy.source_database
+        by_locks = client.waits_for_locks(database)
+        moment: SourceMoment | None = None
+
+        def tables() -> list[str]:
+            if by_locks:
+                return moment.to_read(database) if moment else []
+            return [f"{database}.{table}" for table in client.list_tables(database)]
+
+        def read() -> SourceMoment:
+            nonlocal moment
+            spool.seek(0)
+            spool.truncate()
+            moment = cls._read(client, policy, position, lease=lease, mend=mend, spool=spool, cut=cut)
+            return moment
+
+        if cut is not None:
+            return read()  # The group's lease keeps the files of the cut.
+        return KeptFiles(client, lease).take(tables, read)
+
+    @classmethod
+    def _read(
+        cls,
+        client: MetastoreClient,
+        policy: ReplicationPolicy,
+        position: TargetPosition,
+        *,
+        lease: int,
+        mend: RepairPlan,
+        spool: IO[str],
+        cut: Cut | None,
+    ) -> SourceMoment:
         last = DumpDirectory(position.dump, policy.storage_options)
         previous = last.manifest()
         homes, changes = TableIndex(last), policy_changes(previous.policy, policy)
         database, from_id = policy.source_database, position.last_id
-        if cut is None:
-            client.keep_history(lease, [f"{database}.{table}" for table in client.list_tables(database)])
-            cut = Cut.now(client, lease)
+        cut = cut or Cut.now(client, lease)
         transactions, source_id = cut.transactions, cut.event_id
         check_source(from_id, source_id)
         check_history(client, previous.last_event)
@@ -117,7 +162,6 @@ class SourceMoment:
             source_id=source_id,
             open_writes=open_before,
             transactions=transactions,
-            lost_before=previous.lost,
         )
         warn_of_unreadable(folded.unreadable, database, folded.doubtful)
         # This call fails if the database is gone, which would otherwise look like one without tables.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.replication.dump.directory_digests import DirectoryDigests
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.tables import PartitionLine, PartitionTotals
@@ -93,12 +94,14 @@ def write_files(
     files: Iterable[VisibleFile],
     *,
     unsettled: Unsettled | None = None,
-    names: Iterable[str] | None = None,
+    places: TableLocations | None = None,
+    digests: DirectoryDigests | None = None,
 ) -> FileTotals:
     """Write the list of a table's files, and return their number and size.
 
     :param unsettled: notes partitions that the ends of open transactions will change.
-    :param names: names of the table's partitions, of which totals are kept; ``None`` to keep none.
+    :param places: the places of the table's partitions, of which totals are kept; ``None`` to keep none.
+    :param digests: the digests of their directories.
     """
     size_bytes = 0
     counts: Counter[str] = Counter()
@@ -108,14 +111,40 @@ def write_files(
         nonlocal size_bytes
         for file in unsettled.watch_files(files) if unsettled else files:
             size_bytes += file.size_bytes
-            if names is not None:
+            if places is not None:
                 counts[file.partition] += 1
                 sizes[file.partition] += file.size_bytes
             yield file
 
     count = directory.write_files(table, measured())
-    totals = tuple(PartitionTotals(name, counts[name], sizes[name]) for name in names or ())
-    return FileTotals(files=count, size_bytes=size_bytes, partitions=totals)
+    totals = partition_totals(places, counts, sizes, digests) if places is not None else {}
+    return FileTotals(files=count, size_bytes=size_bytes, partitions=tuple(totals.values()))
+
+
+def partition_totals(
+    places: TableLocations,
+    counts: Mapping[str, int],
+    sizes: Mapping[str, int],
+    digests: DirectoryDigests | None,
+) -> dict[str, PartitionTotals]:
+    """Return the totals of a table's partitions by name.
+
+    :param places: the places of the partitions.
+    :param counts: the number of files of those that have any.
+    :param sizes: the size of their files in bytes.
+    :param digests: the digests of their directories.
+    """
+    elsewhere = {place.partition: place.location for place in places.elsewhere()}
+    return {
+        name: PartitionTotals(
+            name,
+            counts.get(name, 0),
+            sizes.get(name, 0),
+            elsewhere.get(name, ""),
+            digests.of(name) if digests else "",
+        )
+        for name in places.names()
+    }
 
 
 def has_totals(table: Any, places: TableLocations, *, transactional: bool) -> bool:

@@ -184,23 +184,34 @@ class PartitionLine:
 
 
 class PartitionTotals(NamedTuple):
-    """The number and size of a partition's files.
+    """The number and size of a partition's files, and the state of its directory.
 
     :param name: name of the partition.
+    :param elsewhere: its location, unless it lies in its default directory.
+    :param digest: digest of its directory's listing; empty if the end of an open transaction may change the
+        files that readers see there.
     """
 
     name: str
     files: int
     size_bytes: int
+    elsewhere: str = ""
+    digest: str = ""
 
     @classmethod
     def from_json(cls, value: object) -> PartitionTotals:
         """Read a line.
 
-        :raises ValueError: it is no such list of three.
+        :raises ValueError: it is no such list of five.
         """
-        name, files, size_bytes = values.items(value, 3)
-        return cls(values.partition_name(name), values.count(files), values.count(size_bytes))
+        name, files, size_bytes, elsewhere, digest = values.items(value, 5)
+        return cls(
+            values.partition_name(name),
+            values.count(files),
+            values.count(size_bytes),
+            values.location_or_none(elsewhere),
+            values.text(digest),
+        )
 
 
 class EndedTransaction(NamedTuple):

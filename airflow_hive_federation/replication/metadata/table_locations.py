@@ -36,9 +36,21 @@ class TableLocations:
         location = partition.sd.location if partition.sd is not None else None
         if location != f"{self.root}/{name}":
             self._elsewhere[len(self._ends)] = location or ""
+        self._add_name(name)
+        return name
+
+    def add_named(self, name: str, elsewhere: str) -> None:
+        """Add the place of a partition.
+
+        :param elsewhere: its location, unless it lies in its default directory.
+        """
+        if elsewhere:
+            self._elsewhere[len(self._ends)] = elsewhere
+        self._add_name(name)
+
+    def _add_name(self, name: str) -> None:
         self._names += name.encode()
         self._ends.append(len(self._names))
-        return name
 
     @property
     def partitions(self) -> int:

@@ -175,8 +175,9 @@ class _NamedClient:
         answers = self._client.get_valid_write_ids(list(by_source), **how)
         return {by_source[name]: answer for name, answer in answers.items()}
 
-    def keep_history(self, txn_id: int, tables: Sequence[str]) -> None:
-        self._client.keep_history(txn_id, list(map(self._full, tables)))
+    def keep_history(self, txn_id: int, tables: Sequence[str], **how: Any) -> frozenset[str] | None:
+        # The names of locks stay the source's: only this method reads them.
+        return self._client.keep_history(txn_id, list(map(self._full, tables)), **how)
 
     def _full(self, name: str) -> str:
         database, _, table = name.partition(".")

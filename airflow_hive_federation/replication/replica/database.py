@@ -7,10 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.errors import LocationConflictError, MetastoreError, NoSuchObjectError
+from airflow_hive_federation.errors import (
+    LocationConflictError,
+    MetastoreError,
+    NoSuchObjectError,
+    UnsupportedMethodError,
+)
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.side_parameters import without_side_parameters
 from airflow_hive_federation.replication.metadata.directories import Claim
+from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_history import CycleRecord, with_cycle
@@ -38,12 +44,14 @@ def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
     """Return the state of the target database for the policy.
 
     :raises TargetNotOursError: it belongs to another policy, or to nobody and may not be adopted.
+    :raises UnsupportedMethodError: the database does not exist, and its metastore cannot hold a replica.
     """
     name = policy.target_database
     try:
         parameters = client.get_database(name).parameters or {}
     except NoSuchObjectError:
         parameters = None
+        refuse_older(client, name)
     empty = parameters is not None and not client.list_tables(name)
     return judge_target(
         name,
@@ -53,6 +61,22 @@ def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
         empty=empty,
         group=policy.group,
     )
+
+
+def refuse_older(client: MetastoreClient, database: str) -> None:
+    """Refuse a metastore that lacks calls without which it cannot hold a replica.
+
+    :raises UnsupportedMethodError: it lacks one.
+    """
+    try:
+        max_allocated_write_id(client, database, "")
+    except UnsupportedMethodError as error:
+        raise UnsupportedMethodError(
+            f"The metastore of target database {database} cannot hold a replica: it lacks "
+            f"get_max_allocated_table_write_id ({error.message}).",
+            remedy="Use a metastore of Hive 4 as the target; Hive 3.1 can be a source.",
+            method="get_max_allocated_table_write_id",
+        ) from error
 
 
 def reserve_target(

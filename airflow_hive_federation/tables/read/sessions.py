@@ -7,11 +7,12 @@
 **Protection of files.** Hive's cleaner removes the files that a compaction has replaced. In Hive 4.2 the
 cleaner by default waits only for readers that have an entry in the metastore's minimum history of write ids
 (``metastore.txn.use.minhistorywriteid``, ``ReadyToCleanHandler``); there, an open transaction or a lock
-protects no files. In older versions, and with that setting off, an open transaction protects the files if it
-is not the newest one. A reader here therefore has all three: a read-only transaction with heartbeats, Hive's
-SHARED_READ lock (against DROP and INSERT OVERWRITE), and the entry (``MetastoreClient.keep_history``). Hive
-makes the entry for its snapshot, and only *after* it has taken that snapshot: the reader misses files that
-are cleaned in between. Our reader makes the entry before the snapshot, and for all write ids.
+protects no files. In Hive 4.0, and with that setting off, an open transaction protects the files if it is
+not the newest one. In Hive 3.1, only a lock on the table, or on each partition, protects them. A reader here
+therefore has all of these: a read-only transaction with heartbeats, Hive's SHARED_READ lock (against DROP and
+INSERT OVERWRITE), and the entry, or the locks of partitions (``MetastoreClient.keep_history``). Hive makes
+the entry for its snapshot, and only *after* it has taken that snapshot: the reader misses files that are
+cleaned in between. Our reader makes the entry before the snapshot, and for all write ids.
 """
 
 from __future__ import annotations
@@ -166,10 +167,11 @@ def reading(
     keys = _keys(names)
     transactional = _transactional(client, keys)
     with Transaction(client, lock_policy=lock_policy, read_only=True) as transaction:
+        snapshots: Mapping[str, Snapshot] = {}
         if transactional:
             transaction.lock_to_read(transactional)
-            transaction.keep_files(transactional)
-        tables = read_tables(spark, client, keys, storage_options=storage_options)
+            snapshots = transaction.snapshots(transactional)
+        tables = read_tables(spark, client, keys, snapshots=snapshots, storage_options=storage_options)
         try:
             yield tables
         finally:

@@ -174,7 +174,7 @@ def test_a_killed_driver_leaves_nothing_visible(
     assert hive.execute(f"select count(*) from {table}") == [("0",)]
     txn_id = int(staged[0].split("_")[2])
     # Heartbeats are missing: the metastore ends it.
-    assert wait_until(lambda: txn_id not in open_txns(client), PollPolicy(timeout_s=90))
+    assert wait_until(lambda: txn_id not in open_txns(client), PollPolicy(longest_s=0.5, timeout_s=90))
     assert hive.execute(f"select count(*) from {table}") == [("0",)]
     again = run(metastore, table, "none", "local[2]")
     assert json.loads(again.stdout) == {"inserted": 400}

@@ -13,9 +13,9 @@ from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.clusters.altering import partitions_by_name
 from airflow_hive_federation.clusters.catalog import MetastoreFacts
 from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
-from airflow_hive_federation.clusters.copies.directories import remove_copy_directory
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
+from airflow_hive_federation.clusters.sweeping import sweep_cluster
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import CopyRefusedError, CopySourceChangedError, UnknownClusterError
@@ -127,11 +127,16 @@ def test_a_table_is_copied_kept_current_and_dropped(
         # Readers of the copy before this one go on.
         assert files(places[-1])
         places.append(copy.location)
-    assert report.removed == [places[0]]
-    assert not files(places[0])
+    # So do those of the one before it, until a sweep a day later.
+    assert (report.removed, report.left) == ([], [places[0]])
+    assert all(map(files, places))
     dropped = drop_copies(client, registry, name, "C2")
-    assert sorted(dropped.removed) == sorted(places[1:])
+    assert (dropped.removed, sorted(dropped.left)) == ([], sorted(places[1:]))
     assert copy_in_c2(client, "plain") is None
+    assert set(places) <= set(sweep_cluster(client, registry, "C2", table=name).left)
+    assert all(map(files, places))
+    swept = sweep_cluster(client, registry, "C2", table=name, former_older_than_s=-60.0)
+    assert sorted(swept.removed) == sorted(places)
     assert not any(map(files, places))
     assert len(files(location(client, "plain"))) == 3
     assert drop_copies(client, registry, name, "C2").copied == []
@@ -229,8 +234,17 @@ def test_a_copy_that_was_interrupted_is_taken_up(
     with pytest.raises(KeyboardInterrupt):
         copy_to_cluster(client, registry, f"{DATABASE}.plain", "C2", interrupted)
     assert copy_in_c2(client, "plain") is None
-    assert copy_to_cluster(client, registry, f"{DATABASE}.plain", "C2", again).copied
+    name = f"{DATABASE}.plain"
+    assert copy_to_cluster(client, registry, name, "C2", again).copied
     assert not files(plans[0].rpartition("/")[0])
+    # So is one that was dropped, whose directory waits for a sweep.
+    copy = copy_in_c2(client, "plain")
+    assert copy is not None
+    assert copy.location in drop_copies(client, registry, name, "C2").left
+    assert copy_to_cluster(client, registry, name, "C2", again).copied
+    assert copy_in_c2(client, "plain") == copy
+    swept = sweep_cluster(client, registry, "C2", table=name, former_older_than_s=-60.0)
+    assert copy.location not in {*swept.removed, *swept.left}
 
 
 def test_a_damaged_copy_is_made_anew_elsewhere(
@@ -270,17 +284,6 @@ def test_names_are_checked(client: MetastoreClient, registry: ClusterRegistry) -
         copy_to_cluster(client, registry, f"{DATABASE}.plain", "C2", never, where="p = 1")
 
 
-def test_nothing_but_copies_of_the_table_is_removed(tmp_path: Path) -> None:
-    home = tmp_path / "d.db" / "t"
-    for path in (home / "data", tmp_path / "d.db" / "other" / "copy-1"):
-        path.mkdir(parents=True)
-        assert not remove_copy_directory(str(path), str(home))
-        assert path.is_dir()
-    assert not remove_copy_directory(str(home / "copy-1"), str(home))
-    (home / "copy-1").mkdir()
-    assert remove_copy_directory(str(home / "copy-1"), str(home))
-
-
 def test_operators_and_commands(
     source: EmbeddedMetastore,
     client: MetastoreClient,
@@ -304,7 +307,8 @@ def test_operators_and_commands(
         "cluster": "C2",
     }
     assert CopyToClusterOperator(task_id="copy", **where).execute(context)["copied"] == [f"{DATABASE}.plain"]
-    assert CopyToClusterOperator(task_id="drop", drop=True, **where).execute(context)["removed"]
+    dropped = CopyToClusterOperator(task_id="drop", drop=True, at_once=True, **where).execute(context)
+    assert (len(dropped["removed"]), dropped["left"]) == (1, [])
     path = tmp_path / "clusters.json"
     path.write_text(json.dumps(document))
     common = ["--metastore", source.uri, "--clusters", str(path)]
@@ -313,14 +317,18 @@ def test_operators_and_commands(
     assert main(["cluster", "copy", f"{DATABASE}.plain", "C2", "--json", *common]) == 0
     assert f'"{DATABASE}.plain"' in capsys.readouterr().out
     assert main(["cluster", "drop-copy", f"{DATABASE}.plain", "C2", *common]) == 0
-    assert "1 copy dropped in C2" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "1 copy dropped in C2, 0 directories removed" in captured.out
+    assert "1 directory left for statements that were planned before" in captured.err
+    assert main(["cluster", "drop-copy", f"{DATABASE}.plain", "C2", "--at-once", *common]) == 0
+    assert capsys.readouterr().err == ""
     assert main(["cluster", "move-copy", f"{DATABASE}.plain", "C2", "C1", *common]) == 0
     assert "0 copies moved from C2 to C1" in capsys.readouterr().out
     assert main(["cluster", "set-primary", f"{DATABASE}.plain", "C1", "--drop-former", *common]) == 0
     assert "primary C1 (0 locations changed, 0 directories removed)" in capsys.readouterr().out
     assert main(["cluster", "set-primary", f"{DATABASE}.plain", "C2", *common]) == 1
     assert "PrimaryRefusedError" in capsys.readouterr().err
-    assert main(["cluster", "sweep", "C2", "--json", *common]) == 0
+    assert main(["cluster", "sweep", "C2", "--former-days", "0", "--json", *common]) == 0
     assert '"left": {}' in capsys.readouterr().out
     move = CopyToClusterOperator(task_id="move", move_from="C2", **{**where, "cluster": "C1"})
     assert move.execute(context)["moved"] == []

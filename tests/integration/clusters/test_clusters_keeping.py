@@ -139,9 +139,14 @@ def test_copies_follow_the_events(
     )
     set_parameter(client, NEXT_PRIMARY, None)
     report = keep(dropping, compare_after=timedelta(0))
-    assert (report.dropped, len(report.removed)) == ([f"day={DAYS[2]}"], 1)
+    assert (report.dropped, report.removed) == ([f"day={DAYS[2]}"], [])
     assert copies(client) == {f"day={day}" for day in DAYS[:2]}
-    assert not list(Path(str(local_path(report.removed[0]))).parent.iterdir())
+    # Statements that were planned before find its rows until a later run that compares all.
+    (older,) = [place for place in report.left if DAYS[2] in place]
+    assert list(Path(str(local_path(older))).iterdir())
+    report = keep(dropping, compare_after=timedelta(0), at_once=True)
+    assert older in report.removed
+    assert not Path(str(local_path(older))).exists()
     assert [row[0] for row in hive_sql_source.execute(f"SELECT count(*) FROM {DATABASE}.orders")] == ["5"]
     with pytest.raises(ConfigurationError, match="no partition keys"):
         keep(f"last 3 days of {DATABASE}.items in C2")

@@ -195,7 +195,7 @@ def test_a_change_of_the_primary_killed_anywhere_ends_the_same(
     assert len(left) == (len(texts) if keep_former else 0)
     if keep_former:
         assert fresh(client, registry, short, "C1")
-        dropped = drop_copies(client, registry, name, "C1")
+        dropped = drop_copies(client, registry, name, "C1", at_once=True)
         assert len(dropped.removed) == len(texts)
         assert not list((root / "C1" / f"{DATABASE}.db" / short).rglob("data"))
     assert change_primary(client, registry, name, "C2").moved == []
@@ -339,6 +339,34 @@ def test_a_note_of_a_renamed_table_removes_nothing_for_a_later_one_of_its_name(
     assert (first / "data").is_file()
 
 
+def test_files_of_a_partition_that_was_dropped_after_a_killed_run_stay(
+    client: MetastoreClient, registry: ClusterRegistry, root: Path
+) -> None:
+    """Hive leaves the files of an external partition, where the partition lay."""
+    name = make(client, root, "parts", ("a", "b", "c"))
+    copy_to_cluster(client, registry, name, "C2", copied)
+    with Cut(client.settings) as cut:
+        cut.left = 1
+        with pytest.raises(Interrupted):
+            change_primary(cut, registry, name, "C2", keep_former=False)
+    parts = partitions_by_name(client, client.get_table(DATABASE, "parts"))
+    client.drop_partitions(DATABASE, "parts", ["p=a", "p=c"], delete_data=True)
+    # A later partition of its name is another one.
+    again = parts["p=c"]
+    assert again.sd is not None
+    again.sd.location, again.createTime = f"file:{root}/C2/{DATABASE}.db/parts/p=c", None
+    again.parameters = {}
+    client.add_partitions([again])
+    report = change_primary(client, registry, name, "C2", keep_former=False, former_older_than_s=-60.0)
+    first = root / "C1" / f"{DATABASE}.db" / "parts"
+    assert (report.moved, report.removed) == (["p=b"], [f"file:{first}/p=b"])
+    assert report.left == {
+        f"file:{first}/p={value}": f"its partition p={value} was dropped during the change" for value in "ac"
+    }
+    sweep_cluster(client, registry, "C1", table=name, former_older_than_s=-60.0)
+    assert sorted(path.parent.name for path in first.rglob("data")) == ["p=a", "p=c"]
+
+
 def test_a_copy_that_is_dropped_meanwhile_does_not_become_the_primary(
     client: MetastoreClient, registry: ClusterRegistry, root: Path
 ) -> None:
@@ -372,7 +400,7 @@ def test_copies_move_from_one_cluster_to_another(
         move_copies(client, registry, name, "C2", "C3", run_copy=killed)
     assert state(client, name)["p=a"][2] == {"C2": "moved a"}
     report = move_copies(client, registry, name, "C2", "C3", run_copy=copied)
-    assert (report.moved, len(report.removed)) == (["p=a"], 1)
+    assert (report.moved, report.removed, len(report.left)) == (["p=a"], [], 1)
     assert [state[2] for key, state in sorted(state(client, name).items()) if key] == [{"C3": "moved a"}, {}]
     assert move_copies(client, registry, name, "C2", "C3", run_copy=killed).moved == []
     for here, there in (("C1", "C2"), ("C3", "C3")):
@@ -386,7 +414,7 @@ def test_what_killed_copies_leave_is_swept(
     name = make(client, root, "swept")
     with pytest.raises(Interrupted):
         copy_to_cluster(client, registry, name, "C3", killed)
-    home = root / "C3" / f"{DATABASE}.db" / "swept"
+    home = root / "C3" / f"{DATABASE}.db" / "swept.copies"
     (unnoted := home / "copy-unnoted").mkdir()
     ours = [note for note in notes_of(registry.cluster("C3")) if note.table == name]
     assert sorted(note.kind for note in ours) == ["copy", "plan"]
@@ -399,12 +427,12 @@ def test_what_killed_copies_leave_is_swept(
     # A run takes it up, and is not disturbed.
     (root / "C1" / f"{DATABASE}.db" / "swept" / "data").write_text("swept, changed\n", encoding="utf-8")
     copy_to_cluster(client, registry, name, "C3", swept_meanwhile)
-    report = sweep_cluster(client, registry, "C3")
+    report = sweep_cluster(client, registry, "C3", former_older_than_s=-60.0)
     assert len([path for path in report.removed if f"{home}/copy-" in path]) == 1
     assert state(client, name)[""][2] == {"C3": "swept, changed"}
     assert unnoted.is_dir()
     assert [note.kind for note in notes_of(registry.cluster("C3")) if note.table == name] == ["copy"]
-    assert sweep_cluster(client, registry, "C3").removed == []
+    assert sweep_cluster(client, registry, "C3", former_older_than_s=-60.0).removed == []
     # A statement is swept by its age.
     (routed,) = LiveRouter(client=client, registry=registry).script("select 1", Session(cluster="C3"))
     with routed.written(registry.cluster("C3")) as uri:

@@ -26,6 +26,7 @@ from tests.support.small_source import make_table
 
 DATABASE = "with_aborts"
 POOL = "aborts"
+SOON = PollPolicy(first_s=0.1, longest_s=0.5, timeout_s=120)
 ROWS = pa.schema([("a", pa.int32()), ("b", pa.string())])
 
 
@@ -96,7 +97,7 @@ def wait_until_forgotten(client: MetastoreClient) -> None:
         transactions: Any = client.call("get_open_txns_info")
         return last not in {open_txn.id for open_txn in transactions.open_txns}
 
-    assert wait_until(is_forgotten, PollPolicy(timeout_s=120))
+    assert wait_until(is_forgotten, SOON)
 
 
 def compacted(client: MetastoreClient, settings: MetastoreSettings, table: str) -> CompactionReport:
@@ -128,7 +129,7 @@ def test_aborted_rows_stay_invisible_beside_a_reader_who_has_seen_an_older_trans
     # The cleaner waits for the older one, then takes all that is newer for open: the reader has seen it so.
     (reader,) = client.open_txns()
     client.commit_txn(older)
-    assert wait_until(lambda: queue_entry(client, report.id).state == "succeeded", PollPolicy(timeout_s=60))
+    assert wait_until(lambda: queue_entry(client, report.id).state == "succeeded", SOON)
     client.commit_txn(reader)
     if table == "before_its_partition":
         hive_sql_source.execute(f"alter table {DATABASE}.{table} add partition (p='x')")

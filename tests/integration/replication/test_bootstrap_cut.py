@@ -95,7 +95,7 @@ def test_the_sources_cleaner_leaves_what_is_to_be_copied(
             (report,) = compact_table(settings, f"{database}.t", CompactionKind.MAJOR, in_threads(1))
             assert report.state == "compacted"
         # The cleaner has come by: it has removed what nobody copies.
-        patient = PollPolicy(timeout_s=120)
+        patient = PollPolicy(longest_s=0.5, timeout_s=120)
         assert wait_until(lambda: not list(cleaned.glob("delta_*")), patient)
         assert len(list(kept.glob("delta_*"))) == 2
         site.load(dump.dump)

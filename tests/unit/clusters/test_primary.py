@@ -17,6 +17,7 @@ from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary
 from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, take_note
 from airflow_hive_federation.clusters.primary import _Change
 from airflow_hive_federation.clusters.registry import ClusterRegistry
+from airflow_hive_federation.clusters.sweeping import sweep_cluster
 from airflow_hive_federation.errors import PrimaryRefusedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
@@ -59,7 +60,7 @@ def changing(registry: ClusterRegistry, former: str, cluster: str, store: OneTab
 
 def note(registry: ClusterRegistry, former: str, cluster: str, pending: CopyObject) -> None:
     table = cast("types.Table", pending.described)
-    changing(registry, former, cluster)._note(table, [pending], registry)
+    changing(registry, former, cluster)._note(table, [pending], registry.cluster(former))
 
 
 def test_a_primary_again_is_no_longer_noted_as_a_former_one(
@@ -127,26 +128,84 @@ def test_a_refused_return_to_a_former_primary_leaves_its_note_as_it_was(
     assert len(before) == int(noted)
 
 
-def test_the_copy_before_the_one_that_becomes_the_primary_is_removed(
+def test_a_former_primary_before_the_copy_that_becomes_the_primary_is_removed(
     tmp_path: Path, registry: ClusterRegistry
 ) -> None:
     """It lies where a partition that is dropped and added again would have its directory."""
     pending = placed(tmp_path, "C1", "C2")
-    previous = tmp_path / "C2" / "d.db" / "t" / "copy-0"
+    previous = tmp_path / "C2" / "d.db" / "t" / "p=a"
     previous.mkdir()
     table = cast("types.Table", pending.described)
-    take_note(registry.cluster("C2"), Note.of(table, Kind.COPY, f"file:{previous}"))
+    take_note(registry.cluster("C2"), Note.of(table, Kind.FORMER_PRIMARY, f"file:{previous}", files={}))
     made = replace(pending.metadata.secondaries["C2"], former=f"file:{previous}")
     table.parameters = write_metadata({}, ClusterMetadata().with_secondary("C2", made))
     store = OneTable(table)
-    moved, removed = changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
-    assert (moved, removed) == (["d.t"], [f"file:{previous}"])
+    done = changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
+    assert done == (["d.t"], [f"file:{previous}"], {})
     assert not previous.exists()
     assert store.table.sd is not None
     assert store.table.sd.location == made.location
     assert (tmp_path / "C2" / "d.db" / "t" / "copy-1" / "data").is_file()
     assert list(notes_of(registry.cluster("C2"))) == []
-    assert changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry) == ([], [])
+    done = changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
+    assert done == ([], [], {})
+
+
+def test_the_copy_before_the_one_that_becomes_the_primary_stays_for_its_readers(
+    tmp_path: Path, registry: ClusterRegistry
+) -> None:
+    pending = placed(tmp_path, "C1", "C2")
+    previous = tmp_path / "C2" / "d.db" / "t.copies" / "copy-0"
+    previous.mkdir(parents=True)
+    table = cast("types.Table", pending.described)
+    noted = Note.of(table, Kind.COPY, f"file:{previous}")
+    take_note(registry.cluster("C2"), replace(noted, taken_s=10.0))
+    made = replace(pending.metadata.secondaries["C2"], former=f"file:{previous}")
+    table.parameters = write_metadata({}, ClusterMetadata().with_secondary("C2", made))
+    store = OneTable(table)
+    done = changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
+    assert done == (["d.t"], [], {})
+    reason = "statements that were planned earlier may still read it"
+    assert sweep_cluster(store.client, registry, "C2").left == {f"file:{previous}": reason}
+    assert previous.is_dir()
+
+
+def test_a_cluster_with_files_of_an_earlier_time_as_the_primary_is_refused(
+    tmp_path: Path, registry: ClusterRegistry
+) -> None:
+    """A partition that is dropped and added again at its default location would show their rows."""
+    pending = placed(tmp_path, "C1", "C2")
+    table = cast("types.Table", pending.described)
+    table.parameters = write_metadata({}, pending.metadata)
+    earlier = tmp_path / "C2" / "d.db" / "t" / "p=a"
+    earlier.mkdir()
+    (earlier / "data").write_text("x", encoding="utf-8")
+    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(f"file:{earlier}")}
+    for directory, owner in ((earlier, table), (tmp_path / "C2" / "d.db" / "gone", table)):
+        taken = Note.of(owner, Kind.FORMER_PRIMARY, f"file:{directory}", files=files)
+        take_note(registry.cluster("C2"), taken)
+    store = OneTable(table)
+    change = changing(registry, "C1", "C2", store)
+    with pytest.raises(
+        PrimaryRefusedError, match=f"time as the primary remain in file:{earlier}\\. R"
+    ) as caught:
+        change.run(store.get_table("d", "t"), registry)
+    assert "cluster sweep C2" in str(caught.value.remedy)
+    assert list(notes_of(registry.cluster("C1"))) == []
+    # An interrupted change goes on.
+    begun = copy.deepcopy(table)
+    begun.parameters = {**(table.parameters or {}), "hive.cluster.primary.next": "C2"}
+    change._refuse_remains(begun, [])
+    # Those of a table that had its name, and those that metadata names, are no obstacle.
+    for created_s, location in ((2, f"file:{tmp_path}/C1/x"), (1, f"file:{earlier}/")):
+        other = copy.deepcopy(table)
+        other.createTime = created_s
+        assert other.sd is not None
+        other.sd.location = location
+        change._refuse_remains(other, [])
+    swept = sweep_cluster(store.client, registry, "C2", former_older_than_s=-60.0)
+    assert swept.removed == [f"file:{earlier}"]
+    assert change.run(store.get_table("d", "t"), registry)[0] == ["d.t"]
 
 
 def test_a_change_is_refused_while_a_writer_waits(tmp_path: Path, registry: ClusterRegistry) -> None:
@@ -171,7 +230,8 @@ def test_writers_that_waited_for_the_change_are_named(tmp_path: Path, registry: 
         changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
     assert store.table.parameters is not None
     assert store.table.parameters["hive.cluster.primary"] == "C2"
-    assert changing(registry, "C1", "C2", OneTable(store.table)).run(store.table, registry) == ([], [])
+    done = changing(registry, "C1", "C2", OneTable(store.table)).run(store.table, registry)
+    assert done == ([], [], {})
 
 
 def changed_primary(tmp_path: Path, registry: ClusterRegistry) -> tuple[OneTable, Path]:
@@ -196,7 +256,7 @@ def test_a_former_primary_is_removed_when_its_readers_have_ended(
     tmp_path: Path, registry: ClusterRegistry
 ) -> None:
     store, former = changed_primary(tmp_path, registry)
-    reason = "statements that began before the change of the primary may still read it"
+    reason = "statements that were planned earlier may still read it"
     assert former_primaries(store, registry, 3600.0) == ([], {f"file:{former}": reason})
     assert (former / "data").is_file()
     store.table.createTime = 2

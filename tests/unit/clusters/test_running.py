@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from airflow_hive_federation.clusters.catalog import MetastoreFacts
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
@@ -104,6 +105,57 @@ def test_a_copy_is_used_while_files_are_those_that_were_copied(
         assert router(tables, check_files=False).route(JOIN, Session()).cluster == "C2"
         (place / "more").unlink()
     assert router(tables).route(JOIN, Session()).cluster == "C2"
+
+
+def test_each_statement_sees_the_present_tables_and_files(tables: Tables, places: tuple[Path, Path]) -> None:
+    kept = router(tables)
+    assert kept.route(JOIN, Session()).cluster == "C2"
+    (places[1] / "more").write_text("2")
+    with pytest.raises(RoutingError, match=r"t1 is stale there"):
+        kept.route(JOIN, Session())
+    (places[1] / "more").unlink()
+    assert kept.route(JOIN, Session()).cluster == "C2"
+    del tables.tables["t1"]
+    with pytest.raises(RoutingError):
+        kept.route(JOIN, Session())
+
+
+def test_only_tables_whose_copies_are_read_are_compared(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def recorded(self: MetastoreFacts, database: str, name: str, cluster: str, **_: Any) -> list[str]:
+        asked.append((name, cluster))
+        return []
+
+    monkeypatch.setattr(MetastoreFacts, "check_files", recorded)
+    assert router(tables).route(JOIN, Session()).cluster == "C2"
+    assert asked == [("t1", "C2")]
+    # A statement that no cluster can run reads no copy.
+    tables.tables["t9"] = table("t9", "/nowhere", "C1")
+    assert router(tables).decide("SELECT * FROM t1 JOIN t2 JOIN t9", Session()).cluster is None
+    assert asked == [("t1", "C2")]
+
+
+def test_a_stale_copy_that_is_not_read_does_not_hinder(
+    tables: Tables, places: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Of more than a hundred partitions, all copies are compared, and only once."""
+    primary, copy = places
+    parted = tables.tables["parted"] = table("parted", str(tmp_path / "parted"), "C1")
+    parted.partitionKeys = [types.FieldSchema(name="ds", type="string")]
+    for number in range(120):
+        storage = types.StorageDescriptor(location=str(primary))
+        partition = types.Partition(values=[str(number)], sd=storage, parameters={})
+        place = copy if number else tmp_path / "gone"
+        secondary = Secondary(location=str(place), source=source_mark(partition, list_files(str(primary))))
+        partition.parameters = write_metadata({}, ClusterMetadata(secondaries={"C2": secondary}))
+        tables.partitions.append(partition)
+    join = "SELECT * FROM parted JOIN t2 ON parted.a = t2.a"
+    assert router(tables).route(f"{join} WHERE ds <> '0'", Session()).cluster == "C2"
+    with pytest.raises(RoutingError, match="ds=0 is stale there"):
+        router(tables).route(join, Session())
 
 
 def test_only_the_files_of_partitions_that_are_read_are_compared(

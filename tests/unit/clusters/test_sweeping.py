@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
-from airflow_hive_federation.clusters.notes import Kind, Note, take_note
+from airflow_hive_federation.clusters.notes import Kind, Note, forget, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
 from airflow_hive_federation.errors import ClusterMetadataError, NoSuchLockError, NoSuchObjectError
@@ -66,9 +67,10 @@ def test_a_sweep_ends_when_its_lock_has_expired(tmp_path: Path, registry: Cluste
         place.mkdir(parents=True)
         take_note(registry.cluster("C1"), Note.of(table, Kind.COPY, f"file:{place}"))
     with pytest.raises(NoSuchLockError):
-        sweep_cluster(OneTable(table, checks=1).client, registry, "C1")
+        sweep_cluster(OneTable(table, checks=1).client, registry, "C1", former_older_than_s=-60.0)
     assert len([place for place in places if place.is_dir()]) == 2
-    assert len(sweep_cluster(OneTable(table).client, registry, "C1").removed) == 2
+    swept = sweep_cluster(OneTable(table).client, registry, "C1", former_older_than_s=-60.0)
+    assert len(swept.removed) == 2
 
 
 @pytest.fixture
@@ -86,9 +88,7 @@ def test_a_former_primary_stays_until_its_readers_have_ended(registry: ClusterRe
     store = OneTable(described("C2"))
     report = sweep_cluster(store.client, registry, "C1")
     assert (report.removed, report.used) == ([], 0)
-    assert report.left == {
-        f"file:{former}": "statements that began before the change of the primary may still read it"
-    }
+    assert report.left == {f"file:{former}": "statements that were planned earlier may still read it"}
     assert sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0).removed == [
         f"file:{former}"
     ]
@@ -178,7 +178,54 @@ def test_directories_that_a_sweep_leaves_have_their_reasons(
     assert (report.removed, report.left) == ([], {f"file:{copy}": "a copy of it is being made", **left})
     store.free = True
     report = sweep_cluster(store.client, registry, "C1", statements_older_than_s=-60.0)
-    assert (sorted(report.removed), report.left) == ([f"file:{statement}", f"file:{copy}"], {})
+    reason = "statements that were planned earlier may still read it"
+    assert (report.removed, report.left) == ([f"file:{statement}"], {f"file:{copy}": reason})
+    assert copy.is_dir()
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert (report.removed, report.left) == ([f"file:{copy}"], {})
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_copy_that_is_dropped_before_the_sweep_has_its_lock_stays_for_its_readers(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    """The sweep has read its note before, when the table named it."""
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    table = described("C2")
+    note = Note.of(table, Kind.COPY, f"file:{copy}")
+    take_note(cluster, replace(note, taken_s=10.0))
+    store = OneTable(table)
+    lock = store.lock
+
+    def dropped_before(components: list[types.LockComponent]) -> types.LockResponse:
+        if at_once:
+            forget(cluster, Kind.COPY, f"file:{copy}")
+        else:
+            take_note(cluster, note)
+        return lock(components)
+
+    monkeypatch.setattr(store, "lock", dropped_before)
+    report = sweep_cluster(store.client, registry, "C1")
+    assert (report.removed, report.used, len(report.left)) == ([], 0, 0 if at_once else 1)
+    assert copy.is_dir()
+
+
+def test_plans_are_removed_at_once_and_other_tables_are_not_swept(
+    tmp_path: Path, registry: ClusterRegistry
+) -> None:
+    """Only the run that wrote a plan reads it."""
+    cluster = registry.cluster("C1")
+    mine, theirs = (tmp_path / "C1" / "_hive_federation" / name for name in ("plan-1", "plan-2"))
+    store = OneTable(described("C2"))
+    for place in (mine, theirs):
+        place.mkdir(parents=True)
+    take_note(cluster, Note.of(store.table, Kind.PLAN, f"file:{mine}"))
+    take_note(cluster, Note(kind=Kind.PLAN, directory=f"file:{theirs}", table="d.u"))
+    report = sweep_cluster(store.client, registry, "C1", table="d.t")
+    assert (report.removed, report.left) == ([f"file:{mine}"], {})
+    assert theirs.is_dir()
 
 
 def test_a_damaged_partition_is_named_and_nothing_is_removed(registry: ClusterRegistry, former: Path) -> None:
@@ -204,6 +251,6 @@ def test_a_copy_in_the_primary_cluster_is_removed_unless_metadata_names_it(
     if named:
         made = Secondary(location=f"file:{copy}", source=source_mark(table, []))
         table.parameters = write_metadata(table.parameters, ClusterMetadata().with_secondary("C1", made))
-    report = sweep_cluster(OneTable(table).client, registry, "C1")
+    report = sweep_cluster(OneTable(table).client, registry, "C1", former_older_than_s=-60.0)
     assert (report.removed, report.used, report.left) == (([], 1, {}) if named else ([f"file:{copy}"], 0, {}))
     assert copy.is_dir() == named

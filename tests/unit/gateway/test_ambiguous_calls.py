@@ -169,3 +169,21 @@ def test_a_call_that_ends_too_soon_is_refused() -> None:
     for end in range(len(arguments)):
         with pytest.raises(MalformedMessage, match="ends too soon"):
             check_unambiguous(arguments[:end], 0, spec)
+
+
+@pytest.mark.parametrize("name", ["public.secret.t", "public.secret.", "public..secret", ".public.secret"])
+def test_a_qualified_name_of_more_than_two_parts_is_refused(
+    name: str, peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    # Hive reads the first two parts of these; a rule that read the last two would decide about another table.
+    served = Thrift(lambda *_: None)
+    connection = raw(
+        gateway(peer(served).uri, rules=Rules((Rule(access=tuple(Access), databases=("*", "!a")),)))
+    )
+    by_field = connection.ask(
+        "get_valid_write_ids", rqst=types.GetValidWriteIdsRequest(fullTableNames=[name])
+    )
+    by_key = connection.ask("add_write_ids_to_min_history", txnId=1, writeIds={name: 1})
+    for answer in (by_field, by_key):
+        assert "more parts than a database and a table" in str(answer)
+    assert served.calls == []

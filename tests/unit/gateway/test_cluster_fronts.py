@@ -11,11 +11,12 @@ from typing import Any
 import grpc
 import pytest
 
-from airflow_hive_federation.errors import MetastoreServerError
+from airflow_hive_federation.errors import HiveFederationError, MetastoreServerError
 from airflow_hive_federation.gateway.config import config_of
 from airflow_hive_federation.gateway.services import layout
 from airflow_hive_federation.gateway.serving import Serving, start
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.idl import types
 from tests.support.copied_table import COPY, partition, table
 from tests.support.foreign_clients import HIVES, Client
@@ -36,18 +37,30 @@ def metastore(method: str, args: Any) -> Any:
     }.get(method, lambda: None)()
 
 
+def with_catalogs(method: str, args: Any) -> Any:
+    if method == "get_catalogs":
+        return types.GetCatalogsResponse(names=["hive"])
+    return metastore(method, args)
+
+
 def nobody(connection: str) -> MetastoreSettings:
     raise AssertionError(connection)
 
 
 @pytest.fixture
-def serving(peer: Peers, stack: ExitStack, tmp_path: Path) -> Serving:
-    """A gateway for C2, with another metastore that is down."""
-    registry = tmp_path / "clusters.json"
+def registry(tmp_path: Path) -> Path:
+    """The file of a registry with the clusters C1 and C2."""
+    path = tmp_path / "clusters.json"
     clusters = {name: {"fileSystem": f"/{name}".lower(), "jobTracker": name} for name in ("C1", "C2")}
-    registry.write_text(
+    path.write_text(
         json.dumps({"hive.cluster.properties": clusters, "hive.default.cluster.name": "C1"}), encoding="utf-8"
     )
+    return path
+
+
+@pytest.fixture
+def serving(peer: Peers, stack: ExitStack, registry: Path) -> Serving:
+    """A gateway for C2, with another metastore that is down."""
     gone = peer(Thrift(metastore))
     down = gone.uri
     gone.close()
@@ -114,3 +127,31 @@ def test_parts_that_the_view_lacks_are_counted(serving: Serving, client: Clients
     for count, front in enumerate(serving.fronts, 1):
         assert client(front.uri).call("get_all_databases") == ["d"]
         assert f'hive_gateway_missing_parts_total{{worker="0",upstream="far"}} {count}' in read()
+
+
+def test_the_access_log_names_the_cluster_of_a_catalog(
+    peer: Peers, stack: ExitStack, client: Clients, registry: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "access"
+    config = {
+        "upstream": {"uris": [peer(Thrift(with_catalogs)).uri]},
+        "cluster": {"registry": str(registry), "check_files": False},
+        "thrift": {"port": 0},
+        "grpc": {"port": 0},
+        "health": {"interval_s": 0},
+        "log": {"access": str(log)},
+    }
+    serving = start(config_of(config), nobody)
+    stack.callback(serving.stop)
+    thrift, over_grpc = (front.uri for front in serving.fronts)
+    by_catalog, unnamed = client(thrift, catalog="c2"), client(thrift)
+    by_metadata = client(over_grpc, grpc=GrpcSettings(cluster="C1"))
+    for reader in (by_catalog, unnamed, by_metadata):
+        reader.get_table("d", "t")
+    with pytest.raises(HiveFederationError, match="no cluster 'C9'"):
+        client(over_grpc, grpc=GrpcSettings(cluster="C9")).get_table("d", "t")
+    # A line is written after the answer, and before the next call of a connection is read; a stop waits.
+    serving.stop()
+    lines = [json.loads(line[line.index("{") :]) for line in log.read_text().splitlines()]
+    named = [line.get("cluster") for line in lines if line["method"] == "get_table_req"]
+    assert sorted(map(str, named)) == ["C1", "C2", "C9", "None"]

@@ -20,6 +20,7 @@ from airflow_hive_federation.gateway.config import (
 )
 from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Caller
+from airflow_hive_federation.gateway.messages import HIVES_REQUEST_BYTES
 from airflow_hive_federation.gateway.rules import Rule
 from airflow_hive_federation.gateway.thrift_front import ThriftSettings
 from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, PlainSettings
@@ -236,3 +237,12 @@ def test_every_key_is_documented(section: type) -> None:
     unsaid = {"tls", "reuse_port", "idle_s", "connect_timeout_s", "max_answer_bytes"}
     for field in fields(section):
         assert f"`{field.name}`" in DOCUMENT or field.name in unsaid, field.name
+
+
+@pytest.mark.parametrize("front", ["thrift", "grpc"])
+@pytest.mark.parametrize("size", [0, HIVES_REQUEST_BYTES + 1])
+def test_calls_longer_than_hives_own_limit_are_not_accepted(front: str, size: int) -> None:
+    values = {"upstream": {"uris": ["thrift://x:1"]}}
+    assert config_of({**values, front: {"max_request_bytes": HIVES_REQUEST_BYTES}})
+    with pytest.raises(ConfigurationError, match=f"max_request_bytes of the .* front is {size}"):
+        config_of({**values, front: {"max_request_bytes": size}})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.clusters.copies.copying import _dropped, _remove_former
-from airflow_hive_federation.clusters.copies.directories import remove_copy_directory
-from airflow_hive_federation.clusters.copies.objects import CopyObject
+from airflow_hive_federation.clusters.copies.copying import _dropped
+from airflow_hive_federation.clusters.copies.directories import DropNotes, release
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
@@ -16,7 +16,7 @@ from airflow_hive_federation.clusters.metadata import (
     source_mark,
     write_metadata,
 )
-from airflow_hive_federation.clusters.notes import Kind, Note, forget, notes_of, take_note
+from airflow_hive_federation.clusters.notes import Kind, Note, forget, note_of, notes_of, take_note
 from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
@@ -56,7 +56,9 @@ def test_dropped_copies_are_removed_unless_the_table_is_at_one(
     location = "file:/c1/t" if serving is None else f"file://{both[serving]}/"
     table = table_at(location, copy=f"file:{both[0]}", former=f"file:{both[1]}")
     store = OneTable(table)
-    report = _dropped(store.client, cluster, store.get_table("d", "t"), None, None, options=None)
+    report = _dropped(
+        store.client, cluster, store.get_table("d", "t"), None, None, at_once=True, options=None
+    )
     assert read_metadata(store.table.parameters, "d.t").secondaries == {}
     left = [place for number, place in enumerate(both) if number == serving]
     assert [place for place in both if (place / "data").is_file()] == left
@@ -65,13 +67,40 @@ def test_dropped_copies_are_removed_unless_the_table_is_at_one(
     assert list(notes_of(cluster)) == []
 
 
-def test_a_previous_copy_that_is_the_primary_is_left(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_replaced_copy_that_is_the_primary_is_left(cluster: Cluster, tmp_path: Path, at_once: bool) -> None:
     first, second = places(tmp_path)
     table = table_at(f"file:{first}", copy=f"file:{second}", former=f"file:{first}")
-    metadata = read_metadata(table.parameters, "d.t")
-    item = CopyObject(partition="", described=table, metadata=metadata, files=[], mark=source_mark(table, []))
-    assert _remove_former([item], cluster, table, None) == []
+    primaries = [f"file:{first}/"]
+    replaced = release([f"file:{first}"], cluster, table, primaries=primaries, at_once=at_once, options=None)
+    assert replaced == ([], [])
     assert (first / "data").is_file()
+    # Nor does a later sweep remove it.
+    assert [note.directory for note in notes_of(cluster)] == [f"file:{second}"]
+
+
+def test_copies_that_metadata_stops_naming_wait_for_a_sweep(cluster: Cluster, tmp_path: Path) -> None:
+    """A statement that was planned before finds no rows in an empty directory, and no error."""
+    first, second = places(tmp_path)
+    table = table_at("file:/c1/t", copy=f"file:{first}", former=f"file:{second}")
+    for note in list(notes_of(cluster)):
+        take_note(cluster, replace(note, taken_s=10.0))
+    store = OneTable(table)
+
+    def killed(*_: object, **__: object) -> None:
+        # At the last moment before the change, the notes count the time of the readers from now on.
+        assert all(note.taken_s > 10.0 for note in notes_of(cluster))
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "alter_table", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _dropped(store.client, cluster, table, None, None, at_once=False, options=None)
+    report = _dropped(store.client, cluster, table, None, None, at_once=False, options=None)
+    assert (report.copied, report.removed) == (["d.t"], [])
+    assert report.left == [f"file:{first}", f"file:{second}"]
+    assert (first / "data").is_file()
+    assert (second / "data").is_file()
 
 
 @pytest.mark.parametrize("noted", ["another table", "nothing"])
@@ -85,7 +114,9 @@ def test_a_directory_that_no_note_gives_to_the_table_is_left(
             forget(cluster, Kind.COPY, f"file:{place}")
     store = OneTable(table_at("file:/c1/t", copy=f"file:{first}", former=f"file:{second}"))
     store.table.createTime = 1 if noted == "nothing" else 2
-    report = _dropped(store.client, cluster, store.get_table("d", "t"), None, None, options=None)
+    report = _dropped(
+        store.client, cluster, store.get_table("d", "t"), None, None, at_once=True, options=None
+    )
     assert report.removed == []
     assert [place for place in (first, second) if (place / "data").is_file()] == [first, second]
 
@@ -104,7 +135,9 @@ def test_a_note_without_the_tables_identity_is_of_a_table_that_existed_before_it
     take_note(cluster, Note(kind=kind, directory=f"file:{other}", table="d.u", files=files, taken_s=10.0))
     store = OneTable(table_at("file:/c1/t", copy=f"file:{place}", former=f"file:{other}"))
     store.table.createTime = created_s
-    report = _dropped(store.client, cluster, store.get_table("d", "t"), None, None, options=None)
+    report = _dropped(
+        store.client, cluster, store.get_table("d", "t"), None, None, at_once=True, options=None
+    )
     assert report.removed == ([f"file:{place}"] if created_s == 9 else [])
     assert (place.is_dir(), other.is_dir()) == (created_s != 9, True)
 
@@ -122,27 +155,50 @@ def test_a_former_primary_is_removed_with_its_copy_unless_others_have_written_th
     if others_wrote:
         (place / "more").write_text("y", encoding="utf-8")
     store = OneTable(table)
-    report = _dropped(store.client, cluster, store.get_table("d", "t"), None, None, options=None)
+    report = _dropped(
+        store.client, cluster, store.get_table("d", "t"), None, None, at_once=True, options=None
+    )
     assert report.removed == ([] if others_wrote else [f"file:{place}"])
+    assert report.left == ([f"file:{place}"] if others_wrote else [])
     assert place.exists() == others_wrote
     assert [note.directory for note in notes_of(cluster, kind=Kind.FORMER_PRIMARY)] == (
         [f"file:{place}"] if others_wrote else []
     )
 
 
-@pytest.mark.parametrize(
-    "parts", [("C1", "d.db", "t", "copy-1"), ("C2", "d.db", "u", "copy-1"), ("C2", "d.db", "t")]
-)
+@pytest.mark.parametrize("parts", [("C1", "d.db", "t", "copy-1"), ("C2", "d.db", "t")])
 def test_directories_elsewhere_are_left(cluster: Cluster, tmp_path: Path, parts: tuple[str, ...]) -> None:
     """Every user who may alter a table may name any directory in its parameters."""
     place = tmp_path.joinpath(*parts)
     place.mkdir(parents=True, exist_ok=True)
     (place / "theirs").write_text("x", encoding="utf-8")
     table = table_at("file:/c1/t", copy=f"file:{place}", former="")
-    if parts[0] == "C2" and len(parts) > 3:
-        take_note(cluster, Note.of(table, Kind.COPY, f"file:{place}"))
     store = OneTable(table)
-    report = _dropped(store.client, cluster, store.get_table("d", "t"), None, None, options=None)
-    assert report.removed == []
+    report = _dropped(
+        store.client, cluster, store.get_table("d", "t"), None, None, at_once=True, options=None
+    )
+    assert (report.removed, report.left) == ([], [])
     assert (place / "theirs").is_file()
-    assert not remove_copy_directory(f"file:{tmp_path}/C2/d.db/t/copy-3", f"file:{tmp_path}/C2/d.db/t")
+
+
+def test_a_note_of_an_earlier_version_gets_the_identity_of_the_table(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Without it, a sweep would leave the directory for ever."""
+    place, other = places(tmp_path)
+    table = table_at("file:/c1/t", copy=f"file:{place}", former=f"file:{other}")
+    table.id = 7
+    files = {"data": (1, 2)}
+    former = Note(kind=Kind.FORMER_PRIMARY, directory=f"file:{place}", table="d.t", files=files, taken_s=10.0)
+    take_note(cluster, replace(former, partition="p=a"))
+    take_note(cluster, Note(kind=Kind.COPY, directory=f"file:{other}", table="d.u", taken_s=10.0))
+    copy = read_metadata(table.parameters, "d.t").secondaries["C2"]
+    assert DropNotes(cluster, table, None).take(copy) == [f"file:{place}", f"file:{other}"]
+    noted = note_of(cluster, Kind.FORMER_PRIMARY, f"file:{place}")
+    assert noted is not None
+    assert noted.is_of(table)
+    assert (noted.table_id, noted.partition) == (7, "p=a")
+    assert noted.files == {"data": [1, 2]}
+    # That of another table stays as it was.
+    (theirs,) = (note for note in notes_of(cluster, kind=Kind.COPY) if note.table == "d.u")
+    assert (theirs.taken_s, theirs.created_s) == (10.0, 0)

@@ -16,6 +16,7 @@ from airflow_hive_federation.model import events as ev
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.changed_partitions import ChangedPartitions, PartitionReader
 from airflow_hive_federation.replication.dump.contents import visible_files
+from airflow_hive_federation.replication.dump.directory_digests import DirectoryDigests
 from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan
@@ -49,18 +50,23 @@ class Source:
         self.places = {str(number): f"file:{root}/t/p={number}" for number in range(COUNT)}
         for value in self.places:
             self.write(value, 1)
-        self.home = DumpDirectory(f"file:{root}/home")
-        places = write_partitions(self.home, self.table, self.partitions())
-        files = visible_files(self.table, places, self.write_ids(1), TRANSACTIONS)
-        totals = write_files(self.home, "t", files, names=places.names())
-        self.home.write_totals("t", totals.partitions)
-        self.home.finish_dump(manifest(ENTRY))
+        self.dump("home")
         self.plan = TablePlan(
             work=TableWork.CONTINUE, write_ids=self.write_ids(2), reached=2, partitions=frozenset()
         )
         self.folded = EventFold(from_id=1, to_id=2, writes={"t": [(7, 2)]}, ends=[(7, 1)])
         self.begun: dict[str, frozenset[str] | None] = {}
         self.entry = ENTRY
+
+    def dump(self, name: str) -> None:
+        """Dump the table while the transaction of write id 2 is open."""
+        self.home = DumpDirectory(f"file:{self.root}/{name}")
+        places = write_partitions(self.home, self.table, self.partitions())
+        digests = DirectoryDigests(self.write_ids(1), TRANSACTIONS)
+        files = visible_files(self.table, places, self.write_ids(1), TRANSACTIONS, digests=digests)
+        totals = write_files(self.home, "t", files, places=places, digests=digests)
+        self.home.write_totals("t", totals.partitions)
+        self.home.finish_dump(manifest(ENTRY))
 
     @staticmethod
     def write_ids(high: int) -> ValidWriteIds:
@@ -128,6 +134,18 @@ def test_partitions_of_events_of_open_transactions_and_of_killed_loads_are_descr
     source.entry = replace(ENTRY, unsettled=("p=2",))
     source.begun["t"] = frozenset({"p=4"})
     assert concerned(source) == {"p=1", "p=2", "p=3", "p=4"}
+
+
+def test_a_partition_with_files_of_a_transaction_that_was_open_is_described(source: Source) -> None:
+    source.write("7", 2)
+    source.dump("later")
+    changed = source.read()
+    assert changed is not None
+    assert changed.concerned == {"p=3", "p=7"}
+    assert {file.path.partition("/")[0] for file in changed.files if file.partition == "p=7"} == {
+        "delta_0000001_0000001_0000",
+        "delta_0000002_0000002_0000",
+    }
 
 
 def test_nothing_is_listed_without_a_commit(source: Source) -> None:

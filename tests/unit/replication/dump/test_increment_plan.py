@@ -53,7 +53,6 @@ def folded(
     *,
     open_writes: OpenWrites | None = None,
     lost: bool = False,
-    lost_before: bool = False,
     open_txns: Iterable[int] = (),
 ) -> EventFold:
     transactions = ValidTxns(high_watermark=1000, open_ids=tuple(open_txns))
@@ -64,7 +63,6 @@ def folded(
         source_id=10 + len(history.events),
         open_writes=open_writes or {},
         transactions=transactions,
-        lost_before=lost_before,
     )
 
 
@@ -86,7 +84,7 @@ def test_transactions_end_in_the_sources_order_and_others_are_left_out() -> None
 
 
 def test_what_stays_open_is_carried_to_the_cycle_that_ends_it() -> None:
-    first = folded(History().allocate("a", (1, 5), (2, 6)).end(2))
+    first = folded(History().allocate("a", (1, 5), (2, 6)).end(2), open_txns=[1])
     assert first.open_writes == {1: {"a": 5}}
     second = folded(History().end(1), open_writes=first.open_writes)
     assert second.ends == ((1, True),)
@@ -195,8 +193,8 @@ def test_transactions_end_whose_end_cannot_be_read(kind: str) -> None:
     history.events.append(replace(unreadable(kind, database=""), event_id=12))
     changes = folded(history, open_txns=[2])
     assert (changes.lost, changes.ends, changes.open_writes) == (True, ((1, 1),), {2: {"t": 2}})
-    assert folded(History(), open_writes=changes.open_writes).ends == ()
-    assert folded(History(), open_writes=changes.open_writes, lost_before=True).ends == ((2, 1),)
+    assert folded(History(), open_writes=changes.open_writes, open_txns=[2]).ends == ()
+    assert folded(History(), open_writes=changes.open_writes).ends == ((2, 1),)
 
 
 def test_a_table_whose_event_cannot_be_read_is_compared_anew_and_no_other() -> None:
@@ -256,7 +254,7 @@ def test_a_source_that_went_back_is_named() -> None:
 
 
 def test_a_table_goes_on_after_what_the_target_has() -> None:
-    changes = folded(History().allocate("t", (1, 5), (2, 6), (3, 7)).end(2))
+    changes = folded(History().allocate("t", (1, 5), (2, 6), (3, 7)).end(2), open_txns=[1, 3])
     plan = plan_table("t", write_ids(7, open_ids=(5, 7)), TableState(loaded_id=4, high_watermark=5), changes)
     assert plan.work is TableWork.CONTINUE
     assert plan.writes == [(2, 6), (3, 7)]
@@ -264,7 +262,7 @@ def test_a_table_goes_on_after_what_the_target_has() -> None:
 
 
 def test_open_write_ids_above_the_high_watermark_are_replayed_too() -> None:
-    changes = folded(History().allocate("t", (1, 2), (2, 3)))
+    changes = folded(History().allocate("t", (1, 2), (2, 3)), open_txns=[1, 2])
     plan = plan_table("t", write_ids(2, open_ids=(2,)), TableState(loaded_id=4, high_watermark=1), changes)
     assert (plan.work, plan.writes) == (TableWork.CONTINUE, [(1, 2), (2, 3)])
     assert plan.write_ids == write_ids(2, open_ids=(2,))
@@ -272,7 +270,8 @@ def test_open_write_ids_above_the_high_watermark_are_replayed_too() -> None:
 
 def test_write_ids_that_the_source_has_forgotten_count_on_the_target() -> None:
     # Aborted by a transaction without components: the metastore's high watermark falls back.
-    changes = folded(History().end(2, committed=False), open_writes={2: {"t": 4}, 3: {"t": 5}, 4: {"t": 6}})
+    opened = {2: {"t": 4}, 3: {"t": 5}, 4: {"t": 6}}
+    changes = folded(History().end(2, committed=False), open_writes=opened, open_txns=[3, 4])
     state = TableState(loaded_id=4, high_watermark=5, open_ids=(4, 5))
     plan = plan_table("t", write_ids(3), state, changes)
     assert plan.work is TableWork.CONTINUE

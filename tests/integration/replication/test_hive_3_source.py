@@ -1,0 +1,178 @@
+"""A Hive 3.1 metastore as a source: its compactor's worker, its cleaner, its listener."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_hive_federation.acid.markers import chosen
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.errors import AcidFormatError, UnsupportedMethodError
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.cycle import load_dump
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.filesystem import local_path
+from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.transactions.keeping import KeptFiles
+from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
+from airflow_hive_federation.transactions.snapshots import Snapshot
+from airflow_hive_federation.transactions.transaction import Transaction
+from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support.cycling import Scheduled
+from tests.support.history_files import insert_rows, prepare_partitions
+from tests.support.incrementing import run_copy
+from tests.support.small_source import add_partition, make_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+DATABASE = "from_hive_3"
+ROWS = pa.schema([("a", pa.int32()), ("b", pa.string())])
+#: Hive makes the names of locks lower-case.
+PARTITION = "p=A b"
+
+
+@pytest.fixture(scope="module")
+def far(hive_3: str) -> Iterator[MetastoreClient]:
+    with MetastoreClient(MetastoreSettings(uris=(hive_3,))) as client:
+        client.create_database(
+            types.Database(name=DATABASE, ownerName="root", ownerType=types.PrincipalType.USER)
+        )
+        yield client
+        client.drop_database(DATABASE, delete_data=True, cascade=True, if_exists=True)
+
+
+def insert(far: MetastoreClient, table: str, number: int) -> None:
+    """Insert a row with the transaction of its number, as Hive 3.1 names files."""
+    with Transaction(far) as transaction:
+        write = TableWrite(database=DATABASE, table=table, kind=WriteKind.INSERT, dynamic=True)
+        transaction.lock([write])
+        write_id = transaction.write_id(DATABASE, table)
+        (where,) = prepare_partitions(far, transaction, DATABASE, table, ["A b"]).values()
+        insert_rows(where, write_id, [{"a": number, "b": "x"}], ROWS, acid=True)
+        for file in where.glob("delta_*/bucket_00000_0"):
+            file.rename(file.with_name("bucket_00000"))
+
+
+def place(far: MetastoreClient, table: str) -> Path:
+    (partition,) = far.iter_partitions(DATABASE, table, names=[PARTITION])
+    return Path(local_path(partition.sd.location) or "")  # type: ignore[union-attr,arg-type]
+
+
+def directories(far: MetastoreClient, table: str) -> set[str]:
+    return {path.name for path in place(far, table).iterdir()}
+
+
+def is_cleaned(far: MetastoreClient, table: str) -> bool:
+    return wait_until(
+        lambda: {name.partition("_")[0] for name in directories(far, table)} == {"base"},
+        PollPolicy(timeout_s=120),
+    )
+
+
+def chosen_now(far: MetastoreClient, snapshot: Snapshot) -> set[str]:
+    """Return the directories that a reader of the snapshot opens."""
+    uri = f"file:{place(far, 'read_now')}"
+    state = chosen(uri, list_files(uri), snapshot.write_ids, snapshot.txns, None)
+    return {directory.path for directory in state.directories}
+
+
+def compact(far: MetastoreClient, tables: Sequence[str]) -> None:
+    for table in tables:
+        far.call(
+            "compact2",
+            types.CompactionRequest(
+                dbname=DATABASE, tablename=table, partitionname=PARTITION, type=types.CompactionType.MAJOR
+            ),
+        )
+
+
+def compacted(far: MetastoreClient) -> set[str]:
+    """Return the tables that await the cleaner, or are cleaned."""
+    queue = far.call("show_compact", types.ShowCompactRequest()).compacts
+    return {entry.tablename for entry in queue if entry.state in {"ready for cleaning", "succeeded"}}
+
+
+def policy_of(target: EmbeddedMetastore, root: Path, **fields: Any) -> ReplicationPolicy:
+    return ReplicationPolicy(
+        **{
+            "name": DATABASE,
+            "source_database": DATABASE,
+            "dump_root": f"file:{root}/dumps",
+            "external_base": f"file:{target.external_warehouse}/{DATABASE}_base",
+            **fields,
+        }
+    )
+
+
+@pytest.fixture
+def both(hive_3: str, target: EmbeddedMetastore, spark: SparkSession, tmp_path: Path) -> Iterator[Scheduled]:
+    with (
+        MetastorePool(MetastoreSettings(uris=(hive_3,)), 4) as source_pool,
+        MetastorePool(MetastoreSettings(uris=(target.uri,)), 4) as target_pool,
+    ):
+        yield Scheduled(source_pool, target_pool, policy_of(target, tmp_path), spark)
+
+
+def test_the_cleaner_waits_for_a_reader_and_for_a_dump(far: MetastoreClient, both: Scheduled) -> None:
+    tables = ["read_now", "dumped", "free"]
+    for table in tables:
+        make_table(far, DATABASE, table, partitioned=True)
+        for number in (1, 2):
+            insert(far, table, number)
+    both.change(include_tables="dumped", target_database=f"{DATABASE}_kept")
+    dump = dump_bootstrap(both.source, both.policy, begin_drain(far, DATABASE)).dump
+    with Transaction(far, read_only=True) as reader:
+        reader.lock_to_read([f"{DATABASE}.read_now"])
+        snapshot = reader.snapshot(DATABASE, "read_now")
+        assert chosen_now(far, snapshot) == directories(far, "read_now")
+        for table in tables:
+            # The compaction goes beyond what reader and dump may see.
+            insert(far, table, 3)
+        compact(far, ["read_now", "dumped"])
+        assert wait_until(lambda: compacted(far) >= {"read_now", "dumped"}, PollPolicy(timeout_s=120))
+        # A round of the cleaner takes all that await it.
+        compact(far, ["free"])
+        assert is_cleaned(far, "free")
+        for table in ("read_now", "dumped"):
+            assert len([name for name in directories(far, table) if name.startswith("delta_")]) == 3
+            assert "base_0000003" in directories(far, table)
+        # Hive's rule: whoever lists only now cannot know that all deltas are there.
+        with pytest.raises(AcidFormatError, match="Not enough history"):
+            chosen_now(far, snapshot)
+        load_dump(both.source, both.target, both.policy, dump, run_copy=run_copy)
+    assert is_cleaned(far, "read_now")
+    assert is_cleaned(far, "dumped")
+
+
+def test_partitions_that_come_between_locks_and_snapshot(far: MetastoreClient) -> None:
+    make_table(far, DATABASE, "acid", partitioned=True)
+    names = [f"{DATABASE}.acid"]
+    taken: list[set[str]] = []
+
+    def snapshot() -> None:
+        if len(taken) < 2:
+            add_partition(far, DATABASE, str(len(taken)))
+        taken.append({str(lock.partname) for lock in far.show_locks(txn_id=txn)})
+
+    (txn,) = far.open_txns()
+    KeptFiles(far, txn).take(lambda: names, snapshot)
+    assert taken == [{"None"}, {"None", "p=0"}, {"None", "p=0", "p=1"}]
+    far.commit_txn(txn)
+
+
+def test_it_is_no_target(hive_3: str, far: MetastoreClient, both: Scheduled) -> None:
+    both.target, both.source = both.source, both.target
+    before = far.list_databases()
+    both.change(source_database="default", target_database="to_hive_3")
+    with pytest.raises(UnsupportedMethodError, match="get_max_allocated_table_write_id"):
+        both.cycle()
+    assert far.list_databases() == before
