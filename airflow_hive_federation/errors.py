@@ -8,6 +8,7 @@
     │   └── ClusterRegistryError          the registry of clusters is malformed; ``reason`` says how
     ├── MetastoreError                a metastore answered with an error, or did not answer
     │   ├── MetastoreUnreachableError     no server behind any URI             (retryable)
+    │   │   └── KdcUnreachableError           no KDC of the realm answers              (retryable)
     │   ├── MetastoreTimeoutError         no answer within the deadline        (retryable)
     │   ├── MetastoreAuthenticationError  our principal or password is refused
     │   ├── MetastoreProtocolError        something else answers on that port
@@ -157,6 +158,10 @@ class MetastoreError(HiveFederationError):
 
 class MetastoreUnreachableError(MetastoreError, retryable=True):
     """No server answers at any of the URIs."""
+
+
+class KdcUnreachableError(MetastoreUnreachableError):
+    """No KDC of the realm answers, so that the client has no ticket for the metastore; ``realm`` names it."""
 
 
 class MetastoreTimeoutError(MetastoreError, retryable=True):

@@ -237,6 +237,14 @@ def _database(url: str, password: str | None) -> dict[str, str]:
     }
 
 
+def core_site_xml(settings: Mapping[str, str]) -> str:
+    """Return the text of ``core-site.xml``: those of the settings that concern all of Hadoop.
+
+    Hadoop reads its authentication from no other file (``UserGroupInformation``).
+    """
+    return site_xml({name: value for name, value in settings.items() if name.startswith("hadoop.")})
+
+
 def site_xml(settings: Mapping[str, str]) -> str:
     """Return the text of a Hadoop configuration file."""
     properties = (

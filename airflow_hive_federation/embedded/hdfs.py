@@ -9,11 +9,12 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from airflow_hive_federation.embedded.configuration import hdfs_settings, site_xml
+from airflow_hive_federation.embedded.configuration import core_site_xml, hdfs_settings, site_xml
 from airflow_hive_federation.embedded.jars import hdfs_jars, metastore_jars
 from airflow_hive_federation.embedded.jvm import HDFS_MAIN, java_command, launcher_classes
 from airflow_hive_federation.embedded.process import end_server, start_server
@@ -56,12 +57,19 @@ class EmbeddedHdfs:
         self._lock = threading.Lock()
 
     @classmethod
-    def start(cls, *, directory: Path | None = None, port: int = 0) -> EmbeddedHdfs:
+    def start(
+        cls,
+        *,
+        directory: Path | None = None,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+    ) -> EmbeddedHdfs:
         """Start an HDFS and return when it answers (6 to 20 s; the very first start also fetches jars).
 
         :param directory: its directory, created if missing; an existing HDFS in it continues. By default a
             temporary directory, which is removed when the HDFS stops.
         :param port: the NameNode's port; 0 takes a free one.
+        :param settings: Hadoop settings that replace ours, those of Kerberos for instance.
         :raises EmbeddedError: if the launchers do not compile against the jars.
         :raises JavaNotFoundError: if no Java runtime fits.
         :raises JarDownloadError: if the jars could not be fetched.
@@ -69,7 +77,7 @@ class EmbeddedHdfs:
         """
         home = Path(tempfile.mkdtemp(prefix="hdfs-")) if directory is None else directory.absolute()
         try:
-            running, process = _start(home, port)
+            running, process = _start(home, port, settings or {})
         except HiveFederationError:
             if directory is None and not (home / _LOG).exists():
                 shutil.rmtree(home, ignore_errors=True)
@@ -155,12 +163,15 @@ class EmbeddedHdfs:
         return str(answer["text"])
 
 
-def _start(home: Path, port: int) -> tuple[_Running, subprocess.Popen[bytes]]:
+def _start(home: Path, port: int, settings: Mapping[str, str]) -> tuple[_Running, subprocess.Popen[bytes]]:
     java = find_java()
     jars = hdfs_jars(java)
     classes = launcher_classes(java, metastore_jars(java))
     (home / "conf").mkdir(parents=True, exist_ok=True)
-    write_atomically(home / "conf" / "hdfs-site.xml", site_xml(hdfs_settings(home)).encode())
+    site = {**hdfs_settings(home), **settings}
+    write_atomically(home / "conf" / "hdfs-site.xml", site_xml(site).encode(), private=True)
+    # Hadoop decides on Kerberos by this file, before it reads the other one.
+    write_atomically(home / "conf" / "core-site.xml", core_site_xml(site).encode(), private=True)
     announcement = home / _ANNOUNCEMENT
     announcement.unlink(missing_ok=True)
     command = java_command(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from airflow_hive_federation.embedded.configuration import (
+    core_site_xml,
     metastore_settings,
     site_xml,
     warehouse_settings,
@@ -385,6 +386,7 @@ def _command(java: Java, options: _StartOptions, database: OpenDatabase, port: i
         directory, options.settings, jdbc_url=database.jdbc_url, password=database.password
     )
     write_atomically(directory / "conf" / "metastore-site.xml", site_xml(settings).encode(), private=True)
+    write_atomically(directory / "conf" / "core-site.xml", core_site_xml(settings).encode(), private=True)
     jars = [*metastore_jars(java), *database.jars]
     announcement = _register() / f"{options.name}-{short_digest(str(directory).encode())}.json"
     announcement.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
-from airflow_hive_federation.embedded.configuration import site_xml, sql_settings
+from airflow_hive_federation.embedded.configuration import core_site_xml, site_xml, sql_settings
 from airflow_hive_federation.embedded.jars import sql_jars
 from airflow_hive_federation.embedded.jvm import SQL_MAIN, clean_environment, java_command, launcher_classes
 from airflow_hive_federation.embedded.postgresql_programs import driver_jars
@@ -158,6 +158,7 @@ class HiveSql:
             password=self._metastore.jdbc_password,
         )
         write_atomically(conf / "hive-site.xml", site_xml(settings).encode(), private=True)
+        write_atomically(conf / "core-site.xml", core_site_xml(settings).encode(), private=True)
         command = java_command(
             java,
             SQL_MAIN,

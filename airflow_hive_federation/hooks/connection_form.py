@@ -87,6 +87,9 @@ CONNECTION_TYPE: dict[str, Any] = {
             "Kerberos client", "Our principal; by default the keytab's first, or the ticket's"
         ),
         "kerberos_keytab": _field("Kerberos keytab", "File with our keys; without one, the ticket of kinit"),
+        "delegation_token": _field(
+            "Delegation token", "Of the metastore, instead of keytab and ticket", format="password"
+        ),
         "http_path": _field("HTTP path", "Path of the HTTP transport (/metastore)"),
         "http_bearer_token": _field(
             "HTTP bearer token", "Sent with every request of the HTTP transport", format="password"

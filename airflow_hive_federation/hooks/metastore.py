@@ -17,14 +17,9 @@ from airflow_hive_federation.hooks.tunnel import tunnel_settings
 if TYPE_CHECKING:
     from hmsclient import HMSClient
 
-    from airflow_hive_federation.metastore import (
-        KerberosSettings,
-        MetastoreClient,
-        MetastorePool,
-        MetastoreSettings,
-        PlainSettings,
-    )
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
     from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
+    from airflow_hive_federation.metastore.settings import Authentication
 
 #: Extras of the connection; any other is refused, so that a misspelt one is not silently ignored. Airflow
 #: hides values in its UI, API and logs by the extra's name: the name of every secret extra contains a word
@@ -44,6 +39,7 @@ EXTRAS = frozenset(
         "kerberos_principal",
         "kerberos_client_principal",
         "kerberos_keytab",
+        "delegation_token",
         "http_path",
         "http_bearer_token",
         "http_headers",
@@ -266,8 +262,8 @@ def _known_extras(connection: Any) -> dict[str, Any]:
     return {name: value for name, value in extras.items() if value not in (None, "", {})}
 
 
-def _authentication(connection: Any, extras: Mapping[str, Any]) -> KerberosSettings | PlainSettings | None:
-    from airflow_hive_federation.metastore import KerberosSettings, PlainSettings
+def _authentication(connection: Any, extras: Mapping[str, Any]) -> Authentication | None:
+    from airflow_hive_federation.metastore import DelegationTokenSettings, KerberosSettings, PlainSettings
 
     kerberos = {name: value for name, value in extras.items() if name.startswith("kerberos_")}
     conn_id = connection.conn_id
@@ -278,6 +274,15 @@ def _authentication(connection: Any, extras: Mapping[str, Any]) -> KerberosSetti
             remedy="Give user and password, or Kerberos' principals and keytab.",
             conn_id=conn_id,
         )
+    if token := extras.get("delegation_token"):
+        mask_secret(token)
+        if kerberos or connection.password:
+            raise ConfigurationError(
+                f"Connection {conn_id!r} has a delegation token and another authentication.",
+                remedy="Give the token alone: it stands for the principal that obtained it.",
+                conn_id=conn_id,
+            )
+        return DelegationTokenSettings(token=token)
     if connection.password:
         mask_secret(connection.password)
         return PlainSettings(user=connection.login, password=connection.password)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore.pool import MetastorePool
     from airflow_hive_federation.metastore.settings import (
         CAPABILITIES,
+        DelegationTokenSettings,
         KerberosSettings,
         MetastoreSettings,
         PlainSettings,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAPABILITIES",
+    "DelegationTokenSettings",
     "Finding",
     "KerberosSettings",
     "MetastoreClient",
@@ -37,6 +39,7 @@ __all__ = [
 
 _HOME = {
     "CAPABILITIES": "settings",
+    "DelegationTokenSettings": "settings",
     "Finding": "doctor",
     "KerberosSettings": "settings",
     "MetastoreClient": "client",

@@ -1,25 +1,29 @@
-"""Authenticates a channel by SASL, with Kerberos or a password, in the form of Thrift's ``TSaslTransport``.
+"""Authenticates a channel by SASL, in the form of Thrift's ``TSaslTransport``.
 
-A negotiation of messages (a status, a length, bytes) is followed by frames (a length, bytes), which the
-mechanism signs or encrypts if both sides agreed to do so.
+The client proves its identity by Kerberos, a delegation token or a password. A negotiation of messages (a
+status, a length, bytes) is followed by frames (a length, bytes), which the mechanism signs or encrypts if
+both sides agreed to do so.
 """
 
 from __future__ import annotations
 
-import importlib
 import io
 import struct
 from enum import IntEnum
-from typing import Any, NoReturn, Protocol
+from typing import Protocol
 
-from airflow_hive_federation.errors import ConfigurationError, MetastoreAuthenticationError
+from airflow_hive_federation.errors import MetastoreAuthenticationError
+from airflow_hive_federation.metastore.sasl_digest import Digest
+from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.metastore.settings import (
+    Authentication,
+    DelegationTokenSettings,
     Endpoint,
     KerberosSettings,
     MetastoreSettings,
     PlainSettings,
 )
-from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol
+from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol, NotSent
 
 _MESSAGE = struct.Struct("!BI")
 _LENGTH = struct.Struct("!I")
@@ -30,8 +34,6 @@ _LONGEST_MESSAGE = 1 << 20
 _MOST_MESSAGES = 32
 #: Characters of a refusal that the error repeats.
 _SHOWN_CHARACTERS = 500
-#: Maximum bytes to wrap in one frame; the server may require less.
-_PIECE = 1 << 20
 
 
 class _Status(IntEnum):
@@ -51,22 +53,32 @@ class Mechanism(Protocol):
     #: ``True`` if the client has no more messages to send.
     complete: bool
 
-    def step(self, challenge: bytes) -> bytes:
+    def step(self, challenge: bytes, deadline: Deadline) -> bytes:
         """Return the answer to a challenge; the first challenge is empty.
 
         :raises MetastoreAuthenticationError: if the mechanism cannot answer it.
+        :raises OSError: if a third party that it needs, such as a KDC, does not answer within the deadline.
+        """
+
+    def finish(self, payload: bytes) -> None:
+        """Check the bytes that come with the server's last message.
+
+        :raises MetastoreAuthenticationError: if they do not prove the server's identity.
         """
 
     def shown(self, text: str) -> str:
         """Hide the client's secrets in a text of the server."""
 
     def wrap(self, data: bytes) -> list[bytes]:
-        """Divide bytes into frames."""
+        """Divide bytes into frames.
+
+        :raises ValueError: if the mechanism's keys have expired, so that another negotiation is needed.
+        """
 
     def unwrap(self, frame: bytes) -> bytes:
         """Return the bytes in a frame.
 
-        :raises MetastoreAuthenticationError: if the frame was changed on the way from the server.
+        :raises ValueError: if the frame was changed on the way from the server.
         """
 
 
@@ -96,11 +108,7 @@ class SaslChannel:
         self._endpoint = endpoint
         # Encryption adds some bytes to a frame.
         self._longest_frame = settings.max_answer_bytes + _LONGEST_MESSAGE
-        self._mechanism: Mechanism = (
-            _Kerberos(authentication, endpoint)
-            if isinstance(authentication, KerberosSettings)
-            else _Plain(authentication)
-        )
+        self._mechanism = _mechanism(authentication, endpoint)
         self._answer = io.BytesIO()
         try:
             self._negotiate(deadline)
@@ -109,7 +117,10 @@ class SaslChannel:
 
     def send(self, request: bytes, deadline: Deadline) -> None:
         """See :meth:`Channel.send`."""
-        frames = self._mechanism.wrap(request)
+        try:
+            frames = self._mechanism.wrap(request)
+        except ValueError as error:
+            raise NotSent(str(error)) from error
         self._channel.send(b"".join(_LENGTH.pack(len(frame)) + frame for frame in frames), deadline)
         self._answer = io.BytesIO()
 
@@ -119,7 +130,11 @@ class SaslChannel:
             (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
             if length > self._longest_frame:
                 raise ForeignProtocol(f"a frame of {length} bytes")
-            self._answer = io.BytesIO(self._mechanism.unwrap(self._read(length, deadline)))
+            frame = self._read(length, deadline)
+            try:
+                self._answer = io.BytesIO(self._mechanism.unwrap(frame))
+            except ValueError as error:
+                raise ForeignProtocol(str(error)) from error
         return data
 
     def has_more(self) -> bool:
@@ -141,17 +156,18 @@ class SaslChannel:
     def _negotiate(self, deadline: Deadline) -> None:
         mechanism = self._mechanism
         self._received = 0
-        first = mechanism.step(b"")
+        first = mechanism.step(b"", deadline)
         self._send_message(_Status.START, mechanism.name.encode(), deadline)
         self._send_message(self._done(), first, deadline)
-        status = _Status.OK
+        status, challenge = _Status.OK, b""
         while not mechanism.complete:
             status, challenge = self._receive_message(deadline)
             if status is _Status.COMPLETE:
                 raise ForeignProtocol("the server ended the authentication before it had proved its identity")
-            self._send_message(self._done(), mechanism.step(challenge), deadline)
+            self._send_message(self._done(), mechanism.step(challenge, deadline), deadline)
         while status is not _Status.COMPLETE:
-            status, _ = self._receive_message(deadline)
+            status, challenge = self._receive_message(deadline)
+        mechanism.finish(challenge)
 
     def _done(self) -> _Status:
         return _Status.COMPLETE if self._mechanism.complete else _Status.OK
@@ -200,9 +216,12 @@ class _Plain:
     def __init__(self, settings: PlainSettings) -> None:
         self._settings = settings
 
-    def step(self, challenge: bytes) -> bytes:  # noqa: ARG002 - every challenge has the same answer
+    def step(self, challenge: bytes, deadline: Deadline) -> bytes:  # noqa: ARG002 - always the same answer
         self.complete = True
         return b"\0".join([b"", self._settings.user.encode(), self._settings.password.encode()])
+
+    def finish(self, payload: bytes) -> None:
+        pass
 
     def shown(self, text: str) -> str:
         return text.replace(self._settings.password, "***") if self._settings.password else text
@@ -214,105 +233,9 @@ class _Plain:
         return frame
 
 
-class _Kerberos:
-    """The SASL mechanism GSSAPI (Kerberos, RFC 4752), with the strongest protection that the server offers.
-
-    Servers offer the protection that ``hadoop.rpc.protection`` sets: authentication alone, integrity, or
-    privacy.
-    """
-
-    name = "GSSAPI"
-    complete = False
-    _NOTHING, _INTEGRITY, _PRIVACY = 1, 2, 4
-
-    def __init__(self, settings: KerberosSettings, endpoint: Endpoint) -> None:
-        try:
-            gssapi: Any = importlib.import_module("gssapi")
-        except ImportError as error:
-            raise ConfigurationError(
-                "Kerberos needs the package gssapi.",
-                remedy="pip install 'airflow-hive-federation[kerberos]'; it is built against Kerberos' "
-                "headers (Debian: libkrb5-dev, Red Hat: krb5-devel).",
-            ) from error
-        self._errors: type[Exception] = gssapi.exceptions.GSSError
-        self._endpoint = endpoint
-        self._server = settings.server_of(endpoint.host)
-        self._layer = self._NOTHING
-        self._piece = _PIECE
-        try:
-            self._context = gssapi.SecurityContext(
-                name=gssapi.Name(self._server, gssapi.NameType.kerberos_principal),
-                creds=_credentials(gssapi, settings),
-                mech=gssapi.MechType.kerberos,
-                flags=(
-                    gssapi.RequirementFlag.mutual_authentication,
-                    gssapi.RequirementFlag.integrity,
-                    gssapi.RequirementFlag.confidentiality,
-                    gssapi.RequirementFlag.replay_detection,
-                    gssapi.RequirementFlag.out_of_sequence_detection,
-                ),
-                usage="initiate",
-            )
-        except self._errors as error:
-            self._fail(error)
-
-    def step(self, challenge: bytes) -> bytes:
-        try:
-            if not self._context.complete:
-                return bytes(self._context.step(challenge or None) or b"")
-            return self._agreed(self._context.unwrap(challenge).message)
-        except self._errors as error:
-            self._fail(error)
-
-    def shown(self, text: str) -> str:
-        return text
-
-    def wrap(self, data: bytes) -> list[bytes]:
-        if self._layer == self._NOTHING:
-            return [data]
-        pieces = [data[first : first + self._piece] for first in range(0, len(data), self._piece)]
-        return [self._context.wrap(piece, self._layer == self._PRIVACY).message for piece in pieces]
-
-    def unwrap(self, frame: bytes) -> bytes:
-        if self._layer == self._NOTHING:
-            return frame
-        try:
-            message = self._context.unwrap(frame)
-        except self._errors as error:
-            self._fail(error)
-        return bytes(message.message)
-
-    def _agreed(self, offer: bytes) -> bytes:
-        if len(offer) != 4:
-            raise ForeignProtocol("its offer of protection is not four bytes (RFC 4752)")
-        layers = [layer for layer in (self._PRIVACY, self._INTEGRITY, self._NOTHING) if offer[0] & layer]
-        if not layers:
-            raise ForeignProtocol(f"it offers no protection that is known ({offer[0]})")
-        self._layer = layers[0]
-        longest = b"\0\0\0"
-        if self._layer != self._NOTHING:
-            theirs = int.from_bytes(offer[1:], "big")
-            self._piece = min(_PIECE, self._context.get_wrap_size_limit(theirs, self._layer == self._PRIVACY))
-            longest = b"\xff\xff\xff"
-        self.complete = True
-        return bytes(self._context.wrap(bytes([self._layer]) + longest, False).message)
-
-    def _fail(self, error: Exception) -> NoReturn:
-        raise MetastoreAuthenticationError(
-            f"Kerberos to {self._server} at {self._endpoint}: {error}",
-            remedy="Check the server's principal, the keytab or ticket (klist), and the clocks; KRB5_TRACE="
-            "/dev/stderr prints every step.",
-            uri=str(self._endpoint),
-            principal=self._server,
-        ) from error
-
-
-def _credentials(gssapi: Any, settings: KerberosSettings) -> Any:
-    """Return the client's credentials: from the keytab, or the tickets that ``kinit`` obtained."""
-    principal = settings.client_principal
-    name = None if principal is None else gssapi.Name(principal, gssapi.NameType.kerberos_principal)
-    if settings.keytab is None:
-        return None if name is None else gssapi.Credentials(name=name, usage="initiate")
-    # The connections of this process share the tickets, and renew them from the keytab.
-    store = {"client_keytab": settings.keytab, "ccache": f"MEMORY:{settings.keytab}:{principal or ''}"}
-    return gssapi.Credentials(name=name, usage="initiate", store=store)
+def _mechanism(authentication: Authentication, endpoint: Endpoint) -> Mechanism:
+    if isinstance(authentication, KerberosSettings):
+        return Kerberos(authentication, endpoint)
+    if isinstance(authentication, DelegationTokenSettings):
+        return Digest(authentication, endpoint)
+    return _Plain(authentication)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.delegation_token import DelegationToken, read_delegation_token
 from airflow_hive_federation.metastore.grpc_settings import (
     DEFAULT_GRPC_PORT,
     LOOPBACK,
@@ -129,6 +130,28 @@ class PlainSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DelegationTokenSettings:
+    """A metastore's delegation token, for a process without a keytab and without a ticket (SASL DIGEST-MD5).
+
+    :param token: the text that ``get_delegation_token`` returned. It is a secret.
+    :raises ConfigurationError: if the text is no token.
+    """
+
+    token: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        self.read()
+
+    def read(self) -> DelegationToken:
+        """Return the token's parts."""
+        return read_delegation_token(self.token)
+
+
+#: The ways in which a client can prove its identity by SASL.
+Authentication = KerberosSettings | PlainSettings | DelegationTokenSettings
+
+
+@dataclass(frozen=True, kw_only=True)
 class Endpoint:
     """Scheme, host, port and path of one metastore URI."""
 
@@ -201,7 +224,8 @@ class MetastoreSettings:
         ``grpc+tls://host:9084`` (a gateway).
     :param tls: TLS files; with them ``thrift://`` uses TLS as well, and ``grpc://`` on loopback.
     :param http_headers: HTTP headers to send with every request, a bearer token for instance.
-    :param authentication: Kerberos or a password; ``None`` sends no credentials: the server trusts ``user``.
+    :param authentication: Kerberos, a delegation token or a password; ``None`` sends no credentials: the
+        server trusts ``user``.
     :param user: user that the calls act for (``set_ugi``, or the user header of HTTP); ``None`` takes the
         authenticated user, or the operating system's user.
     :param groups: the user's groups, sent with ``set_ugi``.
@@ -211,8 +235,7 @@ class MetastoreSettings:
     :param catalog: Hive catalog of every call that names none.
     :param capabilities: capabilities that the client declares to Hive; see ``CAPABILITIES``.
     :param identifier: name of the client in the server's log.
-    :param dialer: route to the servers; ``None`` connects by TCP from here. Through a route, TLS works with
-        gRPC only.
+    :param dialer: route to the servers; ``None`` connects by TCP from here. TLS goes through the route.
     :param grpc: TLS and tokens for a gRPC gateway.
     :param client_class: dotted path of a subclass of ``MetastoreClient`` to use in its place (the setting
         ``metastore.custom.client.class`` of the gRPC metastore's design, Hive's ``metastore.client.impl``).
@@ -220,7 +243,7 @@ class MetastoreSettings:
 
     uris: tuple[str, ...]
     tls: TlsSettings | None = None
-    authentication: KerberosSettings | PlainSettings | None = None
+    authentication: Authentication | None = None
     http_headers: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     user: str | None = None
     groups: tuple[str, ...] = ()
@@ -248,12 +271,6 @@ class MetastoreSettings:
                 f"max_answer_bytes is {self.max_answer_bytes}.", remedy="Give a number of bytes above 0."
             )
         endpoints = self.endpoints()
-        plain = [endpoint for endpoint in endpoints if not endpoint.is_grpc]
-        if self.dialer is not None and plain and (self.tls or any(endpoint.is_tls for endpoint in plain)):
-            raise ConfigurationError(
-                "TLS through a tunnel is not supported.",
-                remedy="Use thrift:// or http://: the tunnel is encrypted up to its last hop.",
-            )
         self._check_authentication(endpoints)
         self._check_http(endpoints)
         check_grpc(self, endpoints)
@@ -318,9 +335,12 @@ class MetastoreSettings:
             return self.user
         if isinstance(self.authentication, PlainSettings):
             return self.authentication.user
-        if self.authentication is not None and self.authentication.client_principal:
-            # Hadoop's KerberosName does the same where no rules are configured.
-            return re.split("[/@]", self.authentication.client_principal, maxsplit=1)[0]
+        if isinstance(self.authentication, KerberosSettings) and self.authentication.client_principal:
+            return _short_name(self.authentication.client_principal)
+        if isinstance(self.authentication, DelegationTokenSettings) and (
+            owner := self.authentication.read().owner
+        ):
+            return _short_name(owner)
         try:
             return getpass.getuser()
         except (KeyError, OSError) as error:
@@ -333,6 +353,11 @@ class MetastoreSettings:
         # A mapping proxy cannot be pickled.
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return _rebuild, ({**fields, "http_headers": dict(self.http_headers)},)
+
+
+def _short_name(principal: str) -> str:
+    """Return the user of a principal, as Hadoop's ``KerberosName`` does where no rules are configured."""
+    return re.split("[/@]", principal, maxsplit=1)[0]
 
 
 def _rebuild(fields: dict[str, object]) -> MetastoreSettings:

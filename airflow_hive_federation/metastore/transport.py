@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings, TlsSettings, Wire
+from airflow_hive_federation.metastore.tls_wire import TlsWire
 
 USER_HEADER = (
     "x-actor-username"  # org.apache.hadoop.hive.metastore.utils.MetaStoreUtils.USER_NAME_HTTP_HEADER
@@ -107,6 +108,8 @@ def open_channel(endpoint: Endpoint, settings: MetastoreSettings, deadline: Dead
     sock: socket.socket | Wire
     if settings.dialer is not None:
         sock = settings.dialer.dial(endpoint.host, endpoint.port, deadline.remaining_s())
+        if (tls := _tls_of(endpoint, settings.tls)) is not None:
+            sock = _wrapped(sock, endpoint, tls, deadline)
     else:
         sock = _connect(endpoint, settings.tls, deadline)
     if endpoint.is_http:
@@ -261,12 +264,27 @@ def _connect(endpoint: Endpoint, tls: TlsSettings | None, deadline: Deadline) ->
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if endpoint.is_tls or (tls is not None and not endpoint.is_http):
-            return _wrap(sock, endpoint, tls or TlsSettings(), deadline)
+        if (files := _tls_of(endpoint, tls)) is not None:
+            return _wrap(sock, endpoint, files, deadline)
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+def _tls_of(endpoint: Endpoint, tls: TlsSettings | None) -> TlsSettings | None:
+    """Return the TLS files for a server; ``None`` if the connection does without TLS."""
+    if endpoint.is_tls or (tls is not None and not endpoint.is_http):
+        return tls or TlsSettings()
+    return None
+
+
+def _wrapped(wire: Wire, endpoint: Endpoint, tls: TlsSettings, deadline: Deadline) -> TlsWire:
+    try:
+        return TlsWire(wire, tls.context(), endpoint.host, deadline)
+    except BaseException:
+        wire.close()
+        raise
 
 
 def _wrap(sock: socket.socket, endpoint: Endpoint, tls: TlsSettings, deadline: Deadline) -> ssl.SSLSocket:

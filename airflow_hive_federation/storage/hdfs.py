@@ -28,7 +28,6 @@ import errno
 import importlib
 import io
 import os
-import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,25 +36,14 @@ from typing import Any, ClassVar
 
 from fsspec import AbstractFileSystem
 
-from airflow_hive_federation.errors import (
-    StorageError,
-    StorageFullError,
-    StoragePermissionError,
-    StorageUnavailableError,
-)
+from airflow_hive_federation.errors import StorageError
+from airflow_hive_federation.storage.hdfs_errors import USER_VARIABLE, native_errors
 
-#: Hadoop's environment variable for the user, without Kerberos.
-USER_VARIABLE = "HADOOP_USER_NAME"
 _UMASK = "fs.permissions.umask-mode"
 _BUFFER_BYTES = 1 << 20
 _LOGIN = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
 #: Settings that give up after half a minute without an answer of the NameNode; the default is three minutes.
 _PATIENCE = {"dfs.client.failover.max.attempts": "8", "dfs.client.failover.sleep.max.millis": "5000"}
-#: The driver's text for an error of the NameNode, in Rust's notation: class, and message with Java's trace.
-_JAVA = re.compile(r'(?:Fatal)?RPCError\("(?P<java>[\w.$]+)", "(?P<text>.*)"\)?', re.DOTALL)
-_UNAVAILABLE = {"SafeModeException", "StandbyException", "RetriableException", "ConnectException"}
-_FULL = re.compile(r"\w*Quota\w*ExceededException|MaxDirectoryItemsExceededException")
-_NO_ROOM = "could only be written to 0 of"
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -111,6 +99,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise TypeError(f"HDFS knows no option {', '.join(unknown)}")
         config = {**_PATIENCE, **{name: str(value) for name, value in settings.items()}}
         self._uri = f"hdfs://{authority}"
+        self._login = login
         self._umask = int(config.get(_UMASK, "022"), 8)
         self._client = _client(self._uri if authority else None, config, config_dir, login)
 
@@ -262,7 +251,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     @contextmanager
     def _errors(self, path: str) -> Iterator[None]:
-        with native_errors(f"{self._uri}{path}"):
+        with native_errors(f"{self._uri}{path}", self._login):
             yield
 
 
@@ -360,79 +349,6 @@ def acl_specification(access: HdfsAccess) -> list[tuple[str, str, str, str | Non
     return lines
 
 
-@contextmanager
-def native_errors(uri: str) -> Iterator[None]:
-    """Translate the driver's errors in the block, except Python's errors for missing or existing files.
-
-    :raises StoragePermissionError: if the NameNode denies the permission.
-    :raises StorageFullError: if a quota is used up.
-    :raises StorageUnavailableError: if no NameNode answers, none is active, the NameNode is in safe mode, or
-        no DataNode accepts a block.
-    :raises StorageError: for any other error.
-    """
-    try:
-        yield
-    except (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-        number = _NUMBERS[type(error)]
-        raise type(error)(number, _first_line(str(error)) or os.strerror(number), uri) from error
-    except OSError as error:
-        raise StorageUnavailableError(
-            f"{uri} does not answer: {_first_line(str(error))}.",
-            remedy="Check that the NameNode's host and port (or the name service in HADOOP_CONF_DIR) are "
-            "right, that its DataNodes run, and that both can be reached from here; then run again.",
-            path=uri,
-        ) from error
-    except RuntimeError as error:
-        raise _translated(str(error), uri) from error
-
-
-def _translated(text: str, uri: str) -> StorageError:
-    match = _JAVA.match(text)
-    java = match["java"].rpartition(".")[2].rpartition("$")[2] if match else ""
-    reason = _first_line(match["text"] if match else text)
-    if java == "AccessControlException":
-        return StoragePermissionError(
-            f"No right to use {uri}: {reason}.",
-            remedy="Grant it to the user that runs this (HADOOP_USER_NAME, or the Kerberos principal), by "
-            "owner, mode or access list.",
-            path=uri,
-            user=os.environ.get(USER_VARIABLE, ""),
-        )
-    if _FULL.fullmatch(java):
-        return StorageFullError(
-            f"{uri} does not fit: {reason}.",
-            remedy="Raise the quota of the directory (hdfs dfsadmin -setQuota, -setSpaceQuota), or remove "
-            "what is not needed, then run again; it goes on from there.",
-            path=uri,
-        )
-    if java in _UNAVAILABLE or _NO_ROOM in reason:
-        return StorageUnavailableError(
-            f"{uri} cannot be used now: {reason}.",
-            remedy=_REMEDIES.get(java, "Check that DataNodes run and have room (hdfs dfsadmin -report)")
-            + ", then run again.",
-            path=uri,
-            java=java,
-        )
-    return StorageError(f"{uri}: {reason}.", remedy="Read the NameNode's log.", path=uri, java=java)
-
-
-_NUMBERS = {
-    FileNotFoundError: errno.ENOENT,
-    FileExistsError: errno.EEXIST,
-    NotADirectoryError: errno.ENOTDIR,
-    IsADirectoryError: errno.EISDIR,
-}
-_REMEDIES = {
-    "SafeModeException": "Wait until the NameNode has left safe mode (hdfs dfsadmin -safemode get)",
-    "StandbyException": "Name the active NameNode, or the name service with HADOOP_CONF_DIR",
-}
-
-
-def _first_line(text: str) -> str:
-    # In Rust's notation of a text, a line break is a backslash and an n.
-    return re.split(r"\n|\\n|\s+at org\.apache", text, maxsplit=1)[0].replace('\\"', '"').strip().rstrip(".")
-
-
 def _letters(bits: int) -> str:
     return "".join(letter if bits & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
 
@@ -473,6 +389,6 @@ def _client(
     )
     with _Clients.lock:
         if key not in _Clients.known:
-            with native_errors(uri or "hdfs:"):
+            with native_errors(uri or "hdfs:", login):
                 _Clients.known[key] = _native().Client(uri, dict(config), config_dir, **login)
         return _Clients.known[key]

@@ -46,7 +46,7 @@ class Scheduled:
         with self.target.client() as client:
             published = is_published(client, self.policy)
         loaded = self._increment() if published else self._bootstrap()
-        tables = [] if loaded.idle else changed_tables(loaded.dump)
+        tables = [] if loaded.idle else changed_tables(loaded.dump, self.policy.storage_options)
         report = verify_replica(
             self.target,
             self.policy,

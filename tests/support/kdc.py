@@ -28,12 +28,30 @@ class Kdc:
     environment: dict[str, str]
     kadmin: str
 
-    def keytab(self, principal: str) -> Path:
-        """Make a principal with random keys; return the file of them."""
+    def keytab(self, principal: str, *, ticket_life_s: int | None = None) -> Path:
+        """Make a principal with random keys; return the file of them.
+
+        :param ticket_life_s: the longest life of its tickets, instead of a day.
+        """
         path = self.directory / f"{principal.replace('/', '_')}.keytab"
-        self._administer(f"addprinc -randkey {principal}")
+        life = "" if ticket_life_s is None else f'-maxlife "{ticket_life_s} seconds" '
+        self._administer(f"addprinc -randkey {life}{principal}")
         self._administer(f"ktadd -k {path} {principal}")
         return path
+
+    def kinit(self, principal: str, cache: Path, *options: str) -> dict[str, str]:
+        """Obtain a ticket by the principal's keytab; return the environment that uses it."""
+        program = require_program("kinit", "krb5-user")
+        environment = {**self.environment, "KRB5CCNAME": f"FILE:{cache}"}
+        keytab = self.directory / f"{principal.replace('/', '_')}.keytab"
+        command = [program, *options, "-kt", str(keytab), f"{principal}@{REALM}"]
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        return {"KRB5CCNAME": environment["KRB5CCNAME"]}
+
+    def tickets_issued(self, principal: str) -> int:
+        """Return the number of tickets that the KDC has issued to a principal by its keys."""
+        lines = (self.directory / "issued.log").read_text(encoding="utf-8").splitlines()
+        return sum("AS_REQ" in line and "ISSUE" in line and f" {principal}@" in line for line in lines)
 
     def _administer(self, command: str) -> None:
         subprocess.run(
@@ -52,7 +70,8 @@ def running_kdc(directory: Path) -> Iterator[Kdc]:
     configuration.write_text(
         f"[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n"
         f" dns_canonicalize_hostname = false\n rdns = false\n udp_preference_limit = 1\n"
-        f"[realms]\n {REALM} = {{\n  kdc = 127.0.0.1:{port}\n }}\n",
+        f"[realms]\n {REALM} = {{\n  kdc = 127.0.0.1:{port}\n }}\n"
+        f"[logging]\n kdc = FILE:{directory}/issued.log\n",
         encoding="utf-8",
     )
     profile.write_text(

@@ -1,135 +1,166 @@
-"""Metastores that authenticate their clients: Kerberos by MIT's KDC, passwords by Hive 4."""
+"""A realm with Hive 4's metastore and HDFS: keytabs, tickets, delegation tokens, and their failures."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import re
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
+    KdcUnreachableError,
     MetastoreAuthenticationError,
     MetastoreError,
     MetastoreProtocolError,
     MetastoreUnreachableError,
     RemoteUnavailableError,
+    StoragePermissionError,
+    StorageUnavailableError,
 )
+from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import (
     KerberosSettings,
     MetastoreClient,
     MetastoreSettings,
     PlainSettings,
     hms_client,
+    sasl_digest,
 )
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.remotes.session import Remotes
-from airflow_hive_federation.runtime.java import Java, _machine_homes, probe
-from tests.support.debian import install, require_program
+from airflow_hive_federation.storage.listing import list_directory
+from airflow_hive_federation.tables.write.statements import append
+from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support import kerberos_site as sites
 from tests.support.gateway_front import gateway, work_through
-from tests.support.kdc import REALM, Kdc, running_kdc
-from tests.support.plain_metastore import older_settings, plain_metastore, sparks_jars
+from tests.support.kdc import REALM
+from tests.support.kerberos_site import BRIEF_S, SERVER, KerberosSite, require_gssapi
 from tests.support.small_source import make_table
 
-SERVER = f"hive/_HOST@{REALM}"
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-
-@dataclass(frozen=True)
-class Secured:
-    """A metastore behind Kerberos."""
-
-    kdc: Kdc
-    uri: str
-    keytab: Path
-
-    def settings(self, **changes: str | None) -> MetastoreSettings:
-        known = KerberosSettings(
-            server_principal=SERVER, client_principal=f"alice@{REALM}", keytab=str(self.keytab)
-        )
-        return MetastoreSettings(
-            uris=(self.uri,),
-            authentication=replace(known, **changes),  # type: ignore[arg-type]
-        )
+pytestmark = pytest.mark.slow
+PROTECTIONS = ("authentication", "integrity", "privacy")
 
 
 @pytest.fixture(scope="module")
-def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
-    _require_gssapi(tmp_path_factory)
-    with pytest.MonkeyPatch.context() as patch, running_kdc(tmp_path_factory.mktemp("kdc")) as running:
-        patch.setenv("KRB5_CONFIG", str(running.configuration))
-        # Nobody's tickets but those of the tests.
-        patch.setenv("KRB5CCNAME", f"FILE:{running.directory}/tickets")
-        yield running
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KerberosSite]:
+    require_gssapi(tmp_path_factory)
+    with sites.kerberos_site(tmp_path_factory.mktemp("kerberos")) as started:
+        yield started
 
 
-@pytest.fixture(scope="module")
-def secured(
-    request: pytest.FixtureRequest, kdc: Kdc, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Secured]:
-    """A Hive 2.3 metastore: the package's own Java has no GSSAPI, and Hive 4.2 runs on no older one."""
-    home = tmp_path_factory.mktemp("kerberos")
-    alice = kdc.keytab("alice")
-    client = KerberosSettings(server_principal=SERVER, client_principal=f"alice@{REALM}", keytab=str(alice))
-    settings = {
-        **older_settings(home),
-        "hadoop.security.authentication": "kerberos",
-        "hadoop.rpc.protection": request.param,
-        "hive.metastore.sasl.enabled": "true",
-        "hive.metastore.kerberos.principal": SERVER,
-        "hive.metastore.kerberos.keytab.file": str(kdc.keytab("hive/localhost")),
-    }
-    with plain_metastore(
-        home,
-        [sparks_jars()],
-        settings,
-        uri="thrift://localhost:{}",
-        java=_java_with_gssapi(),
-        properties={"java.security.krb5.conf": str(kdc.configuration)},
-        authentication=client,
-    ) as uri:
-        yield Secured(kdc, uri, alice)
+@pytest.fixture(scope="module", autouse=True)
+def brief(site: KerberosSite) -> Iterator[tuple[MetastoreClient, float]]:
+    """A connection whose ticket has a brief life, and the moment of the life's end.
+
+    It is opened before the file's tests, so that one of them need not wait for that moment.
+    """
+    with MetastoreClient(site.settings("brief")) as client:
+        assert "default" in client.list_databases()
+        list_directory(site.base, options=site.by_keytab("brief"))
+        yield client, end_of_life(BRIEF_S)
 
 
-@pytest.mark.parametrize("secured", ["authentication", "integrity", "privacy"], indirect=True)
-def test_by_keytab(secured: Secured) -> None:
+@pytest.fixture
+def ticket(site: KerberosSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A function that obtains a ticket of alice's, as ``kinit`` does, in a cache of this test."""
+
+    def obtain(*options: str) -> None:
+        monkeypatch.setenv(
+            "KRB5CCNAME", site.kdc.kinit("alice", tmp_path / "tickets", *options)["KRB5CCNAME"]
+        )
+
+    return obtain
+
+
+def end_of_life(seconds: int) -> float:
+    """Return a moment at which a ticket that was issued before has ended; lives have whole seconds."""
+    return time.time() + seconds + 1
+
+
+def wait_until_past(ended: float) -> None:
+    assert wait_until(lambda: time.time() > ended, PollPolicy(first_s=0.1, factor=1, timeout_s=60))
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS)
+def test_by_keytab_and_by_token(site: KerberosSite, protection: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The metastore offers all protections, so the client's choice decides."""
+    number = PROTECTIONS.index(protection)
+    monkeypatch.setattr(Kerberos, "_LAYERS", (1 << number,))
+    monkeypatch.setattr(sasl_digest, "_QOPS", (("auth", "auth-int", "auth-conf")[number],))
     # More than one frame there and back.
-    texts = {str(number): "ü" * 3_000 for number in range(400)}
-    with MetastoreClient(secured.settings()) as client:
-        client.create_database(types.Database(name="known", parameters=texts))
-        assert client.get_database("known").parameters == texts
-        # Only for whom the server knows.
-        assert client.call("get_delegation_token", "alice", f"alice@{REALM}")
-        client.drop_database("known", delete_data=True)
+    texts = {str(number): "ü" * 3_000 for number in range(50)}
+    name = f"by_{protection}"
+    with MetastoreClient(site.settings()) as client:
+        client.create_database(types.Database(name=name, parameters=texts))
+        assert client.get_database(name).parameters == texts
+        token = client.call("get_delegation_token", "alice", f"alice@{REALM}")
+    with MetastoreClient(site.by_token(token)) as client:
+        assert client.get_database(name).parameters == texts
+        client.alter_database(name, types.Database(name=name, parameters={**texts, "by": "token"}))
+        assert client.get_database(name).parameters == {**texts, "by": "token"}
+        client.drop_database(name, delete_data=True)
 
 
-@pytest.mark.parametrize("secured", ["privacy"], indirect=True)
-def test_by_the_ticket_of_kinit(secured: Secured) -> None:
-    settings = secured.settings(keytab=None, client_principal=None)
+def test_whom_the_far_side_sees(site: KerberosSite) -> None:
+    """The metastore acts for its callers: HDFS shows who made a table's directory."""
+    with MetastoreClient(site.settings()) as alice:
+        alice.create_database(types.Database(name="seen"))
+        make_table(alice, "seen", "hers")
+        with pytest.raises(MetastoreError, match="not allowed to impersonate"):
+            alice.call("get_delegation_token", "bob", f"alice@{REALM}")
+    assert site.owner("warehouse/seen.db/hers") == "alice"
+    site.hdfs.shell("-chmod", "777", "/secured/warehouse/seen.db")
+    with MetastoreClient(site.settings("airflow")) as proxy:
+        token = proxy.call("get_delegation_token", "bob", f"airflow@{REALM}")
+    with MetastoreClient(site.by_token(token)) as bob:
+        make_table(bob, "seen", "his")
+    assert site.owner("warehouse/seen.db/his") == "bob"
+    with MetastoreClient(site.settings("airflow")) as proxy:
+        proxy.call("cancel_delegation_token", token)
+    with (
+        MetastoreClient(site.by_token(token)) as bob,
+        pytest.raises(MetastoreAuthenticationError, match="DIGEST-MD5") as refused,
+    ):
+        bob.list_databases()
+    assert token not in f"{refused.value} {refused.value!r} {bob.settings!r}"
+
+
+def test_by_the_ticket_of_kinit(site: KerberosSite, ticket: Callable[..., None]) -> None:
+    settings = site.by_ticket()
     with (
         MetastoreClient(settings) as client,
-        pytest.raises(MetastoreAuthenticationError, match="Kerberos to"),
+        pytest.raises(
+            MetastoreAuthenticationError, match=f"hive/localhost@{REALM}.*no ticket is in the cache"
+        ),
     ):
         client.list_databases()
-    kinit = require_program("kinit", "krb5-user")
-    subprocess.run([kinit, "-kt", str(secured.keytab), f"alice@{REALM}"], check=True)
+    ticket()
     with MetastoreClient(settings) as client:
-        assert client.list_databases() == ["default"]
+        assert "default" in client.list_databases()
     with hms_client(settings) as client:
-        assert client.get_all_databases() == ["default"]
+        assert "default" in client.get_all_databases()
 
 
-@pytest.mark.parametrize("secured", ["privacy"], indirect=True)
-def test_a_remote_behind_kerberos(secured: Secured, source: EmbeddedMetastore, tmp_path: Path) -> None:
-    with MetastoreClient(secured.settings()) as far:
+def test_a_remote_behind_kerberos(
+    site: KerberosSite, source: EmbeddedMetastore, ticket: Callable[..., None], tmp_path: Path
+) -> None:
+    with MetastoreClient(site.settings()) as far:
         far.create_database(types.Database(name="guarded"))
+        # The local metastore looks at a link's directory, and has no Kerberos for that of HDFS.
         make_table(far, "guarded", "orders", location=f"file:{tmp_path}/orders")
-    kinit = require_program("kinit", "krb5-user")
-    subprocess.run([kinit, "-kt", str(secured.keytab), f"alice@{REALM}"], check=True)
-    where = f"'hive.metastore.uris' = '{secured.uri}'"
+    ticket()
+    where = f"'hive.metastore.uris' = '{site.uri}'"
     with Remotes(MetastoreSettings(uris=(source.uri,))) as remotes:
         with pytest.raises(RemoteUnavailableError, match="authentication"):
             remotes.run(f"CREATE REMOTE DATABASE behind_kerberos CONNECTED TO guarded {where}")
@@ -142,14 +173,13 @@ def test_a_remote_behind_kerberos(secured: Secured, source: EmbeddedMetastore, t
         remotes.run("DROP REMOTE DATABASE behind_kerberos")
 
 
-@pytest.mark.parametrize("secured", ["privacy"], indirect=True)
-def test_a_gateway_before_it(secured: Secured) -> None:
+def test_a_gateway_before_it(site: KerberosSite) -> None:
     """An engine without Kerberos gets to it, as the gateway's principal."""
     upstream = {
-        "uris": [secured.uri],
+        "uris": [site.uri],
         "kerberos_principal": SERVER,
         "client_principal": f"alice@{REALM}",
-        "keytab": str(secured.keytab),
+        "keytab": site.keytab("alice"),
     }
     work_through(upstream, "gateway_kerberos")
     with (
@@ -160,24 +190,149 @@ def test_a_gateway_before_it(secured: Secured) -> None:
         client.list_databases()
 
 
-@pytest.mark.parametrize("secured", ["privacy"], indirect=True)
-def test_what_is_refused(secured: Secured) -> None:
-    def refused(settings: MetastoreSettings, error: type[Exception], match: str) -> None:
-        with MetastoreClient(settings) as client, pytest.raises(error, match=match):
+@pytest.fixture
+def spark_of_the_realm(site: KerberosSite, spark: SparkSession) -> Iterator[SparkSession]:
+    """Spark, whose tasks know the realm."""
+    environment = spark.sparkContext.environment
+    environment["KRB5_CONFIG"] = str(site.kdc.configuration)
+    yield spark
+    del environment["KRB5_CONFIG"]
+
+
+def test_ingest_and_append_on_hdfs(site: KerberosSite, spark_of_the_realm: SparkSession) -> None:
+    spark, settings, options = spark_of_the_realm, site.settings(), site.by_keytab()
+
+    def stream(*lines: str) -> None:
+        connection = (
+            HiveStreamingConnection.new_builder()
+            .with_database("ledger")
+            .with_table("t")
+            .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
+            .with_conf(settings)
+            .with_storage_options(options)
+            .connect()
+        )
+        with connection, connection.transaction():
+            for line in lines:
+                connection.write(line)
+
+    with MetastoreClient(settings) as client:
+        client.create_database(types.Database(name="ledger"))
+        make_table(client, "ledger", "t")
+        stream("1,streamed")
+        rows = spark.createDataFrame([(2, "appended")], "a int, b string").coalesce(1)
+        assert append(spark, client, "ledger.t", rows, storage_options=options).inserted == 1
+    assert site.owner("warehouse/ledger.db/t") == "alice"
+
+
+def test_a_keytab_renews_what_has_expired(site: KerberosSite, brief: tuple[MetastoreClient, float]) -> None:
+    """A connection and a file system outlive the life of their tickets."""
+    client, ended = brief
+    options = site.by_keytab("brief")
+    issued = site.kdc.tickets_issued("brief")
+    assert issued
+    wait_until_past(ended)
+    assert "default" in client.list_databases()
+    client.close()
+    assert "default" in client.list_databases()
+    renewed = site.kdc.tickets_issued("brief")
+    assert renewed > issued
+    list_directory(site.base, options=options)
+    # Another option makes another client, which has to authenticate.
+    list_directory(site.base, options={**options, "dfs.client.failover.sleep.max.millis": "1"})
+    assert site.kdc.tickets_issued("brief") > renewed
+
+
+def test_an_expired_ticket(site: KerberosSite, ticket: Callable[..., None]) -> None:
+    ticket("-l", "1s")
+    wait_until_past(end_of_life(1))
+    with MetastoreClient(site.by_ticket()) as client:
+        with pytest.raises(MetastoreAuthenticationError, match=r"the ticket has expired.*kinit") as caught:
+            client.list_databases()
+        assert (caught.value.principal, caught.value.realm) == (f"hive/localhost@{REALM}", REALM)
+        with pytest.raises(StoragePermissionError, match="ticket"):
+            list_directory(site.base, options=site.storage_options())
+        ticket()
+        assert "default" in client.list_databases()
+        list_directory(site.base, options=site.storage_options())
+
+
+def test_a_ticket_of_a_wrong_clock(site: KerberosSite, ticket: Callable[..., None], tmp_path: Path) -> None:
+    ticket()
+    cache = tmp_path / "tickets"
+    data = cache.read_bytes()
+    # The cache's head holds the difference between this machine's clock and the KDC's, when it was written.
+    head, tag = struct.unpack_from("!HHHH", data)[:2], struct.unpack_from("!HH", data, 4)
+    assert (head[0], tag) == (0x0504, (1, 8)), data[:16]
+    cache.write_bytes(data[:8] + struct.pack("!ii", 3600, 0) + data[16:])
+    with MetastoreClient(site.by_ticket()) as client:
+        with pytest.raises(MetastoreAuthenticationError, match=r"clocks differ too much.*NTP"):
+            client.list_databases()
+        cache.write_bytes(data)
+        assert "default" in client.list_databases()
+
+
+def test_what_is_refused(site: KerberosSite) -> None:
+    def refused(match: str, settings: MetastoreSettings, error: type[Exception] | None = None) -> None:
+        with (
+            MetastoreClient(settings) as client,
+            pytest.raises(error or MetastoreAuthenticationError, match=match),
+        ):
             client.list_databases()
 
-    refused(secured.settings(keytab="/nowhere"), MetastoreAuthenticationError, "keytab")
-    refused(secured.settings(client_principal=f"bob@{REALM}"), MetastoreAuthenticationError, "bob|keytab")
-    other = secured.settings(server_principal=f"hive/other.example.com@{REALM}")
-    refused(other, MetastoreAuthenticationError, f"hive/other.example.com@{REALM}")
-    refused(MetastoreSettings(uris=(secured.uri,)), MetastoreUnreachableError, "give the authentication")
+    refused("the keytab /nowhere cannot be read", site.settings(keytab="/nowhere"))
+    refused(f"as bob@{REALM}: the keytab .* has no key", site.settings(client_principal=f"bob@{REALM}"))
+    other = site.settings(server_principal=f"hive/other.example.com@{REALM}")
+    refused(f"hive/other.example.com@{REALM}.*does not know the server's principal", other)
+    refused("realm|server's principal", site.settings(server_principal="hive/_HOST@OTHER.TEST"))
+    refused("OTHER.TEST", site.settings(client_principal="alice@OTHER.TEST"))
+    unusable = site.storage_options(kerberos_principal=f"alice@{REALM}", kerberos_keytab="/nowhere")
+    with pytest.raises(StoragePermissionError, match=f"as alice@{REALM}: the keytab /nowhere cannot be read"):
+        list_directory(site.base, options=unusable)
+    bare = MetastoreSettings(uris=(site.uri,))
+    refused("give the authentication", bare, MetastoreUnreachableError)
+    with MetastoreClient(site.settings()) as client:
+        assert "default" in client.list_databases()
 
 
-def test_kerberos_where_nobody_asks_for_it(kdc: Kdc, source: EmbeddedMetastore) -> None:
-    kdc.keytab("hive/127.0.0.1")
-    keytab = str(kdc.keytab("carol"))
+@pytest.mark.parametrize("silent", [False, True], ids=["closed", "silent"])
+def test_no_kdc_answers(
+    site: KerberosSite, silent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        if silent:
+            listener.listen(16)
+        place = f"kdc = 127.0.0.1:{listener.getsockname()[1]}"
+        elsewhere = tmp_path / "krb5.conf"
+        text = site.kdc.configuration.read_text(encoding="utf-8")
+        elsewhere.write_text(re.sub(r"kdc = 127\S+", place, text), encoding="utf-8")
+        # Not the keytab of other tests, whose tickets this process keeps.
+        keytab = tmp_path / "alice.keytab"
+        keytab.write_bytes(Path(site.keytab("alice")).read_bytes())
+        settings = replace(site.settings(keytab=str(keytab)), connect_timeout_s=1.0)
+        with MetastoreClient(settings) as client:
+            monkeypatch.setenv("KRB5_CONFIG", str(elsewhere))
+            with pytest.raises(KdcUnreachableError, match=f"realm {REALM} answers") as caught:
+                client.list_databases()
+            assert caught.value.retryable
+            assert caught.value.realm == REALM
+            # The library itself gives up much later, with a message of its own.
+            assert ("no answer within 1 s" in str(caught.value)) is silent
+            if not silent:
+                login = {"kerberos_principal": f"alice@{REALM}", "kerberos_keytab": str(keytab)}
+                with pytest.raises(StorageUnavailableError, match="no KDC of the realm answers"):
+                    list_directory(site.base, options=site.storage_options(**login))
+            monkeypatch.setenv("KRB5_CONFIG", str(site.kdc.configuration))
+            client.settings = replace(settings, connect_timeout_s=60.0)
+            assert "default" in client.list_databases()
+
+
+def test_kerberos_where_nobody_asks_for_it(site: KerberosSite, source: EmbeddedMetastore) -> None:
+    site.kdc.keytab("hive/127.0.0.1")
     settings = MetastoreSettings(
-        uris=(source.uri,), authentication=KerberosSettings(server_principal=SERVER, keytab=keytab)
+        uris=(source.uri,),
+        authentication=KerberosSettings(server_principal=SERVER, keytab=site.keytab("alice")),
     )
     with MetastoreClient(settings) as client, pytest.raises(MetastoreProtocolError, match="SASL"):
         client.list_databases()
@@ -206,38 +361,3 @@ def test_by_password(tmp_path: Path) -> None:
         with client(None) as silent, pytest.raises(MetastoreUnreachableError) as closed:
             silent.list_databases()
         assert "give the authentication" in str(closed.value.remedy)
-
-
-def _require_gssapi(factory: pytest.TempPathFactory) -> None:
-    """The package gssapi, which has no wheels: built here, beside the environment."""
-    try:
-        import gssapi  # noqa: F401
-    except ImportError:
-        install("libkrb5-dev", "gcc", "libc6-dev")
-        site = factory.mktemp("gssapi")
-        command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable]
-        command += ["--target", str(site), "gssapi==1.12.0"]
-        # By uv's own certificates; behind a proxy with another authority, by the system's (see Makefile).
-        if subprocess.run(command, check=False, env=os.environ).returncode:
-            subprocess.run([*command, "--system-certs"], check=True, env=os.environ)
-        sys.path.append(str(site))
-
-
-def _java_with_gssapi() -> Java:
-    if (java := _find_java_with_gssapi()) is None:
-        install("openjdk-17-jre-headless")
-        java = _find_java_with_gssapi()
-    if java is None:
-        pytest.skip("needs a Java of 17 to 23 with GSSAPI (package openjdk-17-jre-headless)")
-    return java
-
-
-def _find_java_with_gssapi() -> Java | None:
-    for home in _machine_homes(os.environ):
-        java = probe(home)
-        if java is None or java.version not in range(17, 24):
-            continue
-        command = [str(java.executable), "--list-modules"]
-        if "jdk.security.jgss@" in subprocess.run(command, capture_output=True, text=True, check=True).stdout:
-            return java
-    return None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import MetastoreError, MetastoreUnreachableError, RemoteError
-from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, TlsSettings
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.session import Remotes
 from tests.support.gateway_front import work_through
 from tests.support.tls_metastore import Identity, make_identity, secured_settings, settings_for
+from tests.support.transports import through_ssh
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +84,24 @@ def test_a_dead_uri_is_passed_over_and_a_dead_list_names_all(source: EmbeddedMet
         ),
     ):
         client.list_databases()
+
+
+def test_tls_goes_through_an_ssh_tunnel(
+    secured: EmbeddedMetastore, identity: Identity, tmp_path: Path
+) -> None:
+    with through_ssh(tmp_path / "ssh", secured.uri.replace("thrift://", "thrift+tls://")) as settings:
+        tls = TlsSettings(ca_file=str(identity.certificate))
+        # More than a record of TLS there and back.
+        texts = {str(number): "ü" * 3_000 for number in range(50)}
+        with MetastoreClient(replace(settings, tls=tls)) as client:
+            client.create_database(types.Database(name="in_a_tunnel", parameters=texts))
+            assert client.get_database("in_a_tunnel").parameters == texts
+            client.drop_database("in_a_tunnel", delete_data=True)
+        with (
+            MetastoreClient(replace(settings, tls=TlsSettings())) as client,
+            pytest.raises(MetastoreError, match="certificate"),
+        ):
+            client.list_databases()
+        plain = replace(settings, uris=(secured.uri,))
+        with MetastoreClient(plain) as client, pytest.raises(MetastoreError):
+            client.list_databases()

@@ -13,6 +13,8 @@ from airflow_hive_federation.hooks.metastore import EXTRAS, HiveMetastoreHook, c
 from airflow_hive_federation.metastore.client import MetastoreClient
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
+from airflow_hive_federation.metastore.settings import DelegationTokenSettings
+from tests.support.delegation_tokens import TOKEN
 
 Define = Callable[..., str]
 
@@ -89,6 +91,15 @@ def test_grpc(connection: Define) -> None:
     assert HiveMetastoreHook(connection(extra=extra)).settings.grpc.plaintext
 
 
+def test_a_delegation_token(connection: Define) -> None:
+    token = TOKEN.decode()
+    settings = HiveMetastoreHook(connection(host="h", extra={"delegation_token": token})).settings
+    assert settings.authentication == DelegationTokenSettings(token=token)
+    assert settings.effective_user() == "alice"
+    assert token not in f"{settings!r}"
+    assert redact(f"the token {token}") == "the token ***"
+
+
 def test_a_client_class_takes_the_place_of_the_client(connection: Define) -> None:
     extra = {"client_class": f"{OwnClient.__module__}.OwnClient"}
     hook = HiveMetastoreHook(connection(host="h", extra=extra))
@@ -124,6 +135,11 @@ class OwnClient(MetastoreClient):
         ({"host": "h", "extra": {"max_answer_bytes": 0}}, "max_answer_bytes is 0"),
         ({"host": "h", "extra": {"http_headers": "no json"}}, "'http_headers' is no JSON object"),
         ({"host": "h", "extra": {"http_bearer_token": "secret-1"}}, "does not carry"),
+        ({"host": "h", "extra": {"delegation_token": "secret-1"}}, "not in Hadoop's form"),
+        (
+            {"host": "h", "extra": {"delegation_token": "secret-1", "kerberos_keytab": "/k"}},
+            "another authentication",
+        ),
     ],
 )
 def test_refused(connection: Define, fields: dict[str, Any], message: str) -> None:
@@ -170,6 +186,7 @@ def test_airflow_hides_our_secrets_by_their_names() -> None:
         "ssh_passphrase",
         "secret_storage_options",
         "grpc_token",
+        "delegation_token",
     }
     assert {name for name in EXTRAS if redact("a text", name) == "***"} == secret
     assert redact({"http_headers": {"Authorization": "Bearer x"}}) == {

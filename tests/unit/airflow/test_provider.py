@@ -68,6 +68,7 @@ def test_the_form_has_the_extras_of_the_hook() -> None:
         "ssh_passphrase",
         "secret_storage_options",
         "grpc_token",
+        "delegation_token",
     }
 
 

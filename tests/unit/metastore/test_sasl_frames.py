@@ -12,8 +12,9 @@ import pytest
 from airflow_hive_federation.errors import MetastoreAuthenticationError, MetastoreProtocolError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, PlainSettings, sasl
 from airflow_hive_federation.metastore.sasl import SaslChannel
+from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.metastore.settings import Endpoint
-from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
+from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol, NotSent
 from tests.support.metastore_peers import Peer, Thrift
 from tests.support.sasl_server import Server, message
 
@@ -77,7 +78,7 @@ def test_a_server_that_ends_before_it_has_shown_who_it_is(monkeypatch: pytest.Mo
 
         def __init__(self, _: object) -> None: ...
 
-        def step(self, challenge: bytes) -> bytes:
+        def step(self, challenge: bytes, deadline: Deadline) -> bytes:
             return challenge
 
     monkeypatch.setattr(sasl, "_Plain", Mutual)
@@ -94,7 +95,7 @@ def test_a_server_that_ends_before_it_has_shown_who_it_is(monkeypatch: pytest.Mo
     ],
 )
 def test_an_offer_of_kerberos_that_is_none(offer: bytes, match: str) -> None:
-    mechanism = sasl._Kerberos.__new__(sasl._Kerberos)
+    mechanism = Kerberos.__new__(Kerberos)
     with pytest.raises(ForeignProtocol, match=match):
         mechanism._agreed(offer)
 
@@ -214,3 +215,31 @@ def test_an_answer_that_is_too_long_names_its_bound() -> None:
             assert len(client.list_databases()[0]) == 5000
     finally:
         peer.close()
+
+
+class _Expired:
+    """A mechanism whose keys have expired after the negotiation."""
+
+    name, complete = "EXPIRED", True
+
+    def __init__(self, _: object) -> None: ...
+
+    def step(self, challenge: bytes, deadline: Deadline) -> bytes:
+        return b""
+
+    def finish(self, payload: bytes) -> None: ...
+
+    def wrap(self, data: bytes) -> list[bytes]:
+        raise ValueError("the keys have expired")
+
+    def unwrap(self, frame: bytes) -> bytes:
+        raise ValueError("a message was changed")
+
+
+def test_keys_that_have_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server has seen the call, so that the client repeats it on another connection."""
+    monkeypatch.setattr(sasl, "_Plain", _Expired)
+    with pytest.raises(NotSent, match="the keys have expired"):
+        channel(COMPLETE).send(b"question", Deadline(60))
+    with pytest.raises(ForeignProtocol, match="a message was changed"):
+        channel(COMPLETE, frame(b"answer")).receive(1, Deadline(60))

@@ -61,6 +61,40 @@ def test_errors_of_a_name_node_have_types_and_no_traces(
     assert NAME_NODE not in str(caught.value)
 
 
+def kerberos_text(number: int, message: str) -> str:
+    """A failure of the Kerberos library, as the driver has it: its minor status has no sign."""
+    codes = 'raw: "0x000d0000", calling_error: "none", routine_error: "GSS_S_FAILURE"'
+    return (
+        f'GSSAPIError(GssMajorCodes {{ {codes} }}, {number - 1765328384 + 2**32}, "Unspecified: {message}")'
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "login", "reason"),
+    [
+        (32, {}, "as the ticket's principal: the ticket has expired"),
+        (37, {"kerberos_principal": "etl@A"}, "as etl@A: the clocks differ too much"),
+        (195, {"kerberos_keytab": "/k"}, "the keytab /k cannot be read, or has no key of the principal"),
+        (195, {}, "no ticket is in the cache"),
+        (999, {}, "failed"),
+    ],
+)
+def test_failures_of_kerberos_have_a_reason(number: int, login: dict[str, str], reason: str) -> None:
+    with pytest.raises(StoragePermissionError) as caught, native_errors("hdfs://n/f", login):
+        raise RuntimeError(kerberos_text(number, "of the library"))
+    assert f"{reason} (Unspecified: of the library)" in caught.value.message
+    assert caught.value.remedy
+
+
+def test_no_kdc_answers() -> None:
+    with (
+        pytest.raises(StorageUnavailableError, match="no KDC of the realm") as caught,
+        native_errors("hdfs://n"),
+    ):
+        raise RuntimeError(kerberos_text(156, "Cannot contact any KDC for realm 'A'"))
+    assert caught.value.retryable
+
+
 def test_what_is_there_or_not_stays_pythons() -> None:
     with pytest.raises(FileExistsError) as caught, native_errors("hdfs://n/f"):
         raise FileExistsError(f"/f already exists\n\tat {NAME_NODE}.X(Y.java:1)")

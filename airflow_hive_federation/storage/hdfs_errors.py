@@ -1,0 +1,123 @@
+"""Translates the errors of ``hdfs-native``, which are texts of Rust with Java's traces."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from airflow_hive_federation.errors import (
+    StorageError,
+    StorageFullError,
+    StoragePermissionError,
+    StorageUnavailableError,
+)
+from airflow_hive_federation.runtime.kerberos import KerberosFailure, explain, minor_status
+
+#: Hadoop's environment variable for the user, without Kerberos.
+USER_VARIABLE = "HADOOP_USER_NAME"
+#: The driver's text for an error of the NameNode, in Rust's notation: class, and message with Java's trace.
+_JAVA = re.compile(r'(?:Fatal)?RPCError\("(?P<java>[\w.$]+)", "(?P<text>.*)"\)?', re.DOTALL)
+#: The driver's text for an error of the Kerberos library: its number and its message.
+_KERBEROS = re.compile(r'GSSAPIError\(.*?\}, (?P<code>\d+), "(?P<text>.*)"\)', re.DOTALL)
+_UNAVAILABLE = {"SafeModeException", "StandbyException", "RetriableException", "ConnectException"}
+_FULL = re.compile(r"\w*Quota\w*ExceededException|MaxDirectoryItemsExceededException")
+_NO_ROOM = "could only be written to 0 of"
+
+
+@contextmanager
+def native_errors(uri: str, login: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Translate the driver's errors in the block, except Python's errors for missing or existing files.
+
+    :param login: principal, keytab and cache of the Kerberos login, for its errors.
+    :raises StoragePermissionError: if the NameNode denies the permission, or Kerberos fails.
+    :raises StorageFullError: if a quota is used up.
+    :raises StorageUnavailableError: if no NameNode answers, none is active, the NameNode is in safe mode, or
+        no DataNode accepts a block.
+    :raises StorageError: for any other error.
+    """
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        number = _NUMBERS[type(error)]
+        raise type(error)(number, _first_line(str(error)) or os.strerror(number), uri) from error
+    except OSError as error:
+        raise StorageUnavailableError(
+            f"{uri} does not answer: {_first_line(str(error))}.",
+            remedy="Check that the NameNode's host and port (or the name service in HADOOP_CONF_DIR) are "
+            "right, that its DataNodes run, that both can be reached from here, and that "
+            "hadoop.security.authentication is the NameNode's; then run again.",
+            path=uri,
+        ) from error
+    except RuntimeError as error:
+        if (match := _KERBEROS.search(str(error))) is not None:
+            raise _kerberos_error(match, uri, login) from error
+        raise _translated(str(error), uri) from error
+
+
+def _kerberos_error(match: re.Match[str], uri: str, login: Mapping[str, str]) -> StorageError:
+    failure = KerberosFailure(code=minor_status(int(match["code"])), text=_first_line(match["text"]))
+    client = login.get("kerberos_principal", "the ticket's principal")
+    if failure.is_absence:
+        return StorageUnavailableError(
+            f"Kerberos to {uri} as {client}: no KDC of the realm answers ({failure.text}).",
+            remedy="Check the KDC's address in krb5.conf (KRB5_CONFIG) and the way to it; then run again.",
+            path=uri,
+        )
+    reason, remedy = explain(failure, login.get("kerberos_keytab"))
+    return StoragePermissionError(
+        f"Kerberos to {uri} as {client}: {reason or 'failed'} ({failure.text}).",
+        remedy=remedy,
+        path=uri,
+        user=client,
+    )
+
+
+def _translated(text: str, uri: str) -> StorageError:
+    match = _JAVA.match(text)
+    java = match["java"].rpartition(".")[2].rpartition("$")[2] if match else ""
+    reason = _first_line(match["text"] if match else text)
+    if java == "AccessControlException":
+        return StoragePermissionError(
+            f"No right to use {uri}: {reason}.",
+            remedy="Grant it to the user that runs this (HADOOP_USER_NAME, or the Kerberos principal), by "
+            "owner, mode or access list.",
+            path=uri,
+            user=os.environ.get(USER_VARIABLE, ""),
+        )
+    if _FULL.fullmatch(java):
+        return StorageFullError(
+            f"{uri} does not fit: {reason}.",
+            remedy="Raise the quota of the directory (hdfs dfsadmin -setQuota, -setSpaceQuota), or remove "
+            "what is not needed, then run again; it goes on from there.",
+            path=uri,
+        )
+    if java in _UNAVAILABLE or _NO_ROOM in reason:
+        return StorageUnavailableError(
+            f"{uri} cannot be used now: {reason}.",
+            remedy=_REMEDIES.get(java, "Check that DataNodes run and have room (hdfs dfsadmin -report)")
+            + ", then run again.",
+            path=uri,
+            java=java,
+        )
+    return StorageError(f"{uri}: {reason}.", remedy="Read the NameNode's log.", path=uri, java=java)
+
+
+_NUMBERS = {
+    FileNotFoundError: errno.ENOENT,
+    FileExistsError: errno.EEXIST,
+    NotADirectoryError: errno.ENOTDIR,
+    IsADirectoryError: errno.EISDIR,
+}
+_REMEDIES = {
+    "SafeModeException": "Wait until the NameNode has left safe mode (hdfs dfsadmin -safemode get)",
+    "StandbyException": "Name the active NameNode, or the name service with HADOOP_CONF_DIR",
+}
+
+
+def _first_line(text: str) -> str:
+    # In Rust's notation of a text, a line break is a backslash and an n.
+    return re.split(r"\n|\\n|\s+at org\.apache", text, maxsplit=1)[0].replace('\\"', '"').strip().rstrip(".")
