@@ -4,6 +4,7 @@
 
     HiveFederationError
     ├── ConfigurationError            the arguments, connection or settings are impossible
+    │   ├── SparkEnvironmentError         a job cannot run on this Spark, Python or package
     │   ├── HiddenLocationError           Hive's readers would hide everything below a directory
     │   └── ClusterRegistryError          the registry of clusters is malformed; ``reason`` says how
     ├── MetastoreError                a metastore answered with an error, or did not answer
@@ -21,8 +22,11 @@
     │       └── LockTimeoutError          not granted in time                  (retryable)
     ├── StorageError                  a file system refused
     │   ├── FileVanishedError             a listed file is gone                (retryable)
-    │   ├── StoragePermissionError · StorageFullError
+    │   ├── StoragePermissionError        no right to a path
+    │   │   └── StorageCredentialsExpiredError  the credentials have expired     (retryable)
+    │   ├── StorageFullError              no space, no quota
     │   ├── StorageUnavailableError       a store does not answer, or not now  (retryable)
+    │   ├── BucketMissingError            the bucket or container does not exist
     │   ├── SourceNotAllowedError         the policy may not copy from this source path
     │   └── DigestMismatchError           the bytes read do not match their digest
     ├── AcidFormatError               a directory or file breaks Hive's ACID layout
@@ -144,6 +148,10 @@ class ConfigurationError(HiveFederationError):
     """The arguments, connection or settings are impossible in this combination or state."""
 
 
+class SparkEnvironmentError(ConfigurationError):
+    """Spark, Python or a package, of driver or executors, has a version that a job cannot run with."""
+
+
 class HiddenLocationError(ConfigurationError):
     """Hive's readers would hide a directory that is to hold tables; ``path`` names it."""
 
@@ -236,12 +244,20 @@ class StoragePermissionError(StorageError):
     """The user may not read or write the path."""
 
 
+class StorageCredentialsExpiredError(StoragePermissionError, retryable=True):
+    """The credentials for a store have expired; the next attempt gets new ones, where they are renewed."""
+
+
 class StorageFullError(StorageError):
     """The file system has no space or quota left."""
 
 
 class StorageUnavailableError(StorageError, retryable=True):
     """A store does not answer or accepts no changes now: it is in safe mode or has no active NameNode."""
+
+
+class BucketMissingError(StorageError):
+    """The bucket or container of a path does not exist."""
 
 
 class SourceNotAllowedError(StorageError):

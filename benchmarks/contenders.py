@@ -21,7 +21,7 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.metadata.definitions import target_partition, target_table
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.spark.job import run_job
@@ -99,7 +99,7 @@ class Ours:
             run_job(self._spark, "copy-files", places)
             clock.lap("copy")
 
-        load_bootstrap(self._source, self._target, policy, dump.dump, run_copy=copy)
+        load_into_target(self._source, self._target, policy, dump.dump, run_copy=copy)
         clock.lap("load")
         return clock.timing()
 

@@ -15,7 +15,7 @@ from airflow_hive_federation.model.files import CopyOutcome
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_idle
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
@@ -50,7 +50,7 @@ def run(setting: Setting) -> Iterator[Result]:
                 _make_table(client, root)
                 start = begin_drain(client, _DATABASE)
             dump = dump_bootstrap(pool, policy, start)
-            load_bootstrap(pool, other, policy, dump.dump, run_copy=_link)
+            load_into_target(pool, other, policy, dump.dump, run_copy=_link)
             ours, peers = [], []
             for number in range(setting.runs):
                 peers.append(_listing_s(root))

@@ -14,7 +14,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
@@ -49,7 +49,7 @@ def run(setting: Setting) -> Iterator[Result]:
                 make_database(client, source.warehouse, _DATABASE, size)
                 start = begin_drain(client, _DATABASE)
             dump = dump_bootstrap(source_pool, policy, start)
-            load_bootstrap(source_pool, target_pool, policy, dump.dump, run_copy=_copy)
+            load_into_target(source_pool, target_pool, policy, dump.dump, run_copy=_copy)
             setting.say("The bootstrap is loaded")
             table = source.warehouse / f"{_DATABASE}.db" / _TABLE
             days = sorted(path.name for path in table.iterdir())

@@ -381,15 +381,24 @@ def _endpoint(properties: Mapping[str, str], of_connection: str | None) -> str |
 
 def _in_role(session: Any, role: str) -> Any:
     import boto3
+    import botocore.session
+    from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+    from botocore.exceptions import NoCredentialsError
 
-    answer = session.client("sts").assume_role(RoleArn=role, RoleSessionName="airflow-hive-federation")
-    credentials = answer["Credentials"]
-    return boto3.Session(
-        aws_access_key_id=credentials["AccessKeyId"],
-        aws_secret_access_key=credentials["SecretAccessKey"],
-        aws_session_token=credentials["SessionToken"],
-        region_name=session.region_name,
+    source = session.get_credentials()
+    if source is None:
+        raise NoCredentialsError
+    fetcher = AssumeRoleCredentialFetcher(
+        client_creator=session._session.create_client,  # noqa: SLF001 - boto3 has no name for it
+        source_credentials=source,
+        role_arn=role,
+        extra_args={"RoleSessionName": "airflow-hive-federation"},
     )
+    renewing = botocore.session.get_session()
+    renewing._credentials = DeferredRefreshableCredentials(  # noqa: SLF001 - as botocore's users do
+        refresh_using=fetcher.fetch_credentials, method="assume-role"
+    )
+    return boto3.Session(botocore_session=renewing, region_name=session.region_name)
 
 
 GLUE = Factory(

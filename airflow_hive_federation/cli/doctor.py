@@ -1,4 +1,4 @@
-"""``hive-federation doctor``: examines a metastore's abilities, and its configuration for this package."""
+"""``hive-federation doctor``: examines the installed Spark, and a metastore's abilities and configuration."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli.connecting import settings_for
+from airflow_hive_federation.errors import SparkEnvironmentError
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import Finding
@@ -17,8 +18,14 @@ if TYPE_CHECKING:
 
 def add_parser(subparsers: Any) -> None:
     """Add the command to ``hive-federation``."""
-    parser = subparsers.add_parser("doctor", help="report a metastore's features and configuration errors")
-    parser.add_argument("connection", help="URI(s) of a metastore, or the id of an Airflow connection")
+    parser = subparsers.add_parser(
+        "doctor", help="report errors of the installation, and a metastore's features and errors"
+    )
+    parser.add_argument(
+        "connection",
+        nargs="?",
+        help="URI(s) of a metastore, or the id of an Airflow connection; without it, the installation alone",
+    )
     parser.add_argument("--json", action="store_true", help="print findings as JSON")
 
 
@@ -26,21 +33,44 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings; return 1 if one of them is an error."""
     from airflow_hive_federation.metastore import MetastoreClient, examine
 
-    with MetastoreClient(settings_for(args.connection)) as client:
-        findings = examine(client)
+    findings = [examine_spark()]
+    if args.connection:
+        with MetastoreClient(settings_for(args.connection)) as client:
+            findings += examine(client)
     if args.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
-        _print(args.connection, findings)
+        _print(f"Metastore {args.connection}" if args.connection else "Installation", findings)
     return int(any(finding.state == "error" for finding in findings))
 
 
-def _print(connection: str, findings: Sequence[Finding]) -> None:
+def examine_spark() -> Finding:
+    """Check the pyspark that is installed beside this package, which local masters and spark-submit use."""
+    from airflow_hive_federation.metastore import Finding
+    from airflow_hive_federation.runtime.installed_spark import installed_spark, refuse_mixed_pyspark
+
+    installed = installed_spark()
+    try:
+        refuse_mixed_pyspark(installed)
+    except SparkEnvironmentError as error:
+        return Finding(name="spark", state="error", detail=error.message, remedy=error.remedy)
+    if installed.pyspark is None:
+        return Finding(
+            name="spark",
+            state="warning",
+            detail="pyspark is not installed: jobs need a SPARK_HOME, or a spark-submit on the PATH",
+            remedy="Install pyspark in the version of your cluster's Spark.",
+        )
+    beside = f" beside the apache-spark provider {installed.provider}" if installed.provider else ""
+    return Finding(name="spark", state="ok", detail=f"pyspark {installed.pyspark}{beside}")
+
+
+def _print(heading: str, findings: Sequence[Finding]) -> None:
     from rich.console import Console
     from rich.text import Text
 
     console = Console(highlight=False)
-    console.print(f"Metastore {connection}", soft_wrap=True)
+    console.print(heading, soft_wrap=True)
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
         line = Text("  ")

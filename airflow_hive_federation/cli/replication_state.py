@@ -74,6 +74,8 @@ def print_plan(plan: CyclePlan) -> None:
     _print_skipped(plan.skipped, plan.retained)
     if plan.waits_for:
         print(f"It would wait for transactions {', '.join(map(str, plan.waits_for))}")
+    for dump in plan.unfinished:
+        print(f"The load of {dump} is unfinished: the cycle repeats its work")
     if plan.tables:
         _print_table(
             ("Table", "Action", "Files", "Bytes", "What"),

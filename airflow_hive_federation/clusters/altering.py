@@ -10,7 +10,7 @@ from airflow_hive_federation.clusters.metadata import ClusterMetadata, read_meta
 from airflow_hive_federation.errors import MetastoreServerError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.calls.base import batches
-from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_A_CALL
+from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_PER_CALL
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.storage.filesystem import canonical
@@ -164,7 +164,7 @@ def alter_partitions(
     written: list[types.Partition] = []
     # Writers of a transactional table alter no partition, and an open transaction may take long.
     locks = not locked and not is_transactional(table)
-    for batch in batches(names, PARTITIONS_A_CALL):
+    for batch in batches(names, PARTITIONS_PER_CALL):
         with altering(client, full_name(table), batch if locks else ()):
             changed = [change(partition) for partition in client.get_partitions_of(database, name, batch)]
             altered = [partition for partition in changed if partition is not None]

@@ -16,7 +16,7 @@ from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.progress.events import TablesProcessed
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 
-_TABLES_A_CALL = 100
+_TABLES_PER_CALL = 100
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
 
 
@@ -70,7 +70,7 @@ def assign_tables(
     listed = [(database, client.list_tables(database)) for database in _databases(client, databases)]
     total, processed, unchanged = sum(len(tables) for _, tables in listed), 0, 0
     for database, tables in listed:
-        for batch in batches(tables, _TABLES_A_CALL):
+        for batch in batches(tables, _TABLES_PER_CALL):
             for table in client.get_tables(database, batch):
                 unchanged += _assign(client, table, report)
             processed += len(batch)

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -147,6 +147,7 @@ class EmbeddedMetastore:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
         database: str | EmbeddedPostgresql | None = None,
+        jars: Sequence[Path] = (),
     ) -> EmbeddedMetastore:
         """Start a metastore and return when it answers (3 to 5 s; the very first start also fetches jars).
 
@@ -159,6 +160,7 @@ class EmbeddedMetastore:
         :param database: ``derby``, ``postgresql`` (a server that ends with the metastore), or a running
             server, in which the metastore has a database of its name. By default, that of an existing
             metastore in the directory continues, and a new one is on Derby.
+        :param jars: further jars of its class path, those of a file system for instance.
         :raises ConfigurationError: if the name cannot be a file name, the directory is in use or has its data
             in another database, the password of its database cannot be read, or PostgreSQL cannot run here.
         :raises HiddenLocationError: if Hive would read tables in that directory as empty.
@@ -182,6 +184,7 @@ class EmbeddedMetastore:
             tied_to_parent=tied_to_parent,
             settings=dict(settings or {}),
             database=database,
+            jars=tuple(jars),
         )
         try:
             running, process, server = _start(options, port, 0)
@@ -335,6 +338,7 @@ class _StartOptions:
     tied_to_parent: bool
     settings: Mapping[str, str]
     database: str | EmbeddedPostgresql | None
+    jars: tuple[Path, ...]
 
 
 _Started = tuple[RunningMetastore, subprocess.Popen[bytes], EmbeddedPostgresql | None]
@@ -404,7 +408,7 @@ def _command(java: Java, options: _StartOptions, database: OpenDatabase, port: i
             str(os.getpid()) if options.tied_to_parent else "0",
             database.kind,
         ],
-        class_path=[directory / "conf", launcher_classes(java, jars), *jars],
+        class_path=[directory / "conf", launcher_classes(java, jars), *jars, *options.jars],
         argument_file=directory / "conf" / "java.args",
         properties={
             "derby.stream.error.file": str(directory / "derby.log"),

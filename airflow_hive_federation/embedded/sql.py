@@ -8,6 +8,7 @@ import os
 import queue
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
@@ -60,12 +61,19 @@ class HiveSql:
     :param vectorized: run queries vectorized at first; :meth:`set` changes
         ``hive.vectorized.execution.enabled`` later.
     :param settings: Hive settings that replace ours.
+    :param jars: further jars of its class path, those of a file system for instance.
     """
 
     def __init__(
-        self, metastore: SqlMetastore, *, vectorized: bool = True, settings: dict[str, str] | None = None
+        self,
+        metastore: SqlMetastore,
+        *,
+        vectorized: bool = True,
+        settings: dict[str, str] | None = None,
+        jars: Sequence[Path] = (),
     ) -> None:
         self._metastore = metastore
+        self._jars = tuple(jars)
         self._settings = {
             "hive.vectorized.execution.enabled": str(vectorized).lower(),
             **(settings or {}),
@@ -163,7 +171,7 @@ class HiveSql:
             java,
             SQL_MAIN,
             [str(os.getpid())],
-            class_path=[conf, launcher_classes(java, jars), *jars],
+            class_path=[conf, launcher_classes(java, jars), *jars, *self._jars],
             argument_file=conf / "java.args",
             heap="1g",
         )

@@ -6,7 +6,12 @@ allow. Names that all versions have in ``airflow.sdk`` are imported from there.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from airflow.sdk.log import mask_secret
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.progress.metrics import Metrics
 
 try:
     from airflow.sdk.exceptions import (
@@ -48,10 +53,20 @@ __all__ = [
     "BaseBranchOperator",
     "TaskDeferralTimeout",
     "TaskDeferred",
+    "airflow_metrics",
     "configured",
     "mask_secret",
     "redact",
 ]
+
+
+def airflow_metrics() -> Metrics:
+    """Return the receiver of metrics that Airflow's own configuration names."""
+    try:
+        from airflow.sdk.observability.stats import Stats
+    except ImportError:  # Airflow 3.1
+        from airflow.stats import Stats
+    return Stats
 
 
 def configured(section: str, key: str, fallback: str) -> str:

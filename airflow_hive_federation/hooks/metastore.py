@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.hooks.aws import with_aws_credentials
 from airflow_hive_federation.hooks.compat import mask_secret, redact
 from airflow_hive_federation.hooks.connection_form import field_behaviour, form_widgets
 from airflow_hive_federation.hooks.tunnel import tunnel_settings
@@ -197,6 +198,8 @@ def settings_from_connection(connection: Any) -> MetastoreSettings:
 def storage_options_from_connection(connection: Any) -> dict[str, Any]:
     """Merge the extras ``storage_options`` and ``secret_storage_options``, each a JSON object or its text.
 
+    An option ``aws_conn_id`` becomes the credentials of that connection.
+
     :raises ConfigurationError: see :attr:`HiveMetastoreHook.storage_options`.
     """
     extras = _known_extras(connection)
@@ -216,7 +219,7 @@ def storage_options_from_connection(connection: Any) -> dict[str, Any]:
         # Options by URI prefix are merged per prefix.
         if isinstance(shown[key], Mapping) and isinstance(hidden[key], Mapping):
             merged[key] = {**shown[key], **hidden[key]}
-    return merged
+    return with_aws_credentials(merged)
 
 
 def common_storage_options(source: HiveMetastoreHook, target: HiveMetastoreHook) -> dict[str, Any]:

@@ -48,7 +48,12 @@ class ProbeAnswer:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ProbeAnswer:
-        """Return the answer that :meth:`to_json` wrote."""
+        """Return the answer that :meth:`to_json` wrote.
+
+        :raises ValueError: a field is missing, or the state is that of another version.
+        """
+        if missing := {"ready", "state", "value"} - values.keys():
+            raise ValueError(f"The answer {values!r} lacks {', '.join(sorted(missing))}.")
         return cls(ready=values["ready"], state=event_of(values["state"]), value=values["value"])
 
 

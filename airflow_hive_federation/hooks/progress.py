@@ -1,4 +1,4 @@
-"""Writes events of progress into the logs of tasks and triggers."""
+"""Writes events of progress into the logs of tasks and triggers, and into Airflow's metrics."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from airflow_hive_federation.progress.events import Event
+from airflow_hive_federation.progress.metrics import measured
 from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.progress.words import words
 
@@ -19,17 +20,25 @@ _METHODS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warn
 
 
 def task_observer(log: Any) -> Observer:
-    """Return an observer that writes a line of a task's log per event; steps appear at the level DEBUG.
+    """Return an observer that writes a line of a task's log per event, and the metrics of the event.
+
+    Steps appear at the level DEBUG. The metrics go where ``[metrics]`` of Airflow's configuration says.
 
     If the environment variable ``AIRFLOW_HIVE_FEDERATION_LOG_EVENTS`` is ``true``, each line also has the
     field ``hive_federation_event`` with the event, for programs that read Airflow's logs as JSON.
 
     :param log: the logger of an operator, a sensor, a trigger or a hook.
     """
+    # The commands read this module's names without Airflow.
+    from airflow_hive_federation.hooks.compat import airflow_metrics
+
     # A logger of Python's own library takes no fields.
     with_fields = os.environ.get(LOG_EVENTS_VARIABLE) == "true" and not isinstance(log, logging.Logger)
 
+    measure = measured(airflow_metrics())
+
     def observe(event: Event) -> None:
+        measure(event)
         fields = {EVENT_FIELD: event.to_json()} if with_fields else {}
         getattr(log, _METHODS[event.level])("%s", words(event), **fields)
 

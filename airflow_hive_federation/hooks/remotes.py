@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.hooks.aws import session_arguments
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException, mask_secret
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
@@ -38,19 +39,10 @@ class AirflowConnections:
     def session(self, connection_id: str) -> Mapping[str, Any]:
         """Return the arguments of a ``boto3`` session and an ``endpoint_url``, from an ``aws`` connection.
 
-        :raises ConfigurationError: the connection does not exist.
+        :raises ConfigurationError: the connection does not exist, or needs the Amazon provider.
         """
-        connection = _airflow_connection(connection_id)
-        extras = connection.extra_dejson
-        arguments = {
-            "aws_access_key_id": connection.login,
-            "aws_secret_access_key": connection.password,
-            "aws_session_token": extras.get("aws_session_token"),
-            "region_name": extras.get("region_name"),
-            "profile_name": extras.get("profile_name"),
-            "endpoint_url": extras.get("endpoint_url"),
-        }
-        return {name: value for name, value in arguments.items() if value}
+        _airflow_connection(connection_id)
+        return session_arguments(connection_id, "glue")
 
     def iceberg(self, connection_id: str) -> Mapping[str, str]:
         """Return the properties of an Iceberg catalog, from a connection of any type.

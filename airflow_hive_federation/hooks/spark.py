@@ -9,8 +9,6 @@ and leave the options empty; anything else is refused.
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import json
 import os
 import sys
@@ -251,9 +249,14 @@ def spark_environment(
     :param storage_options: storage options, which become the JSON value of one variable.
     :param local: true if the master is local.
     :raises JavaNotFoundError: the master is local, and no Java was found.
-    :raises ConfigurationError: the installed pyspark mixes files of two versions.
+    :raises SparkEnvironmentError: the installed pyspark mixes files of two versions.
     """
     from airflow_hive_federation.runtime.environment import without_secrets
+    from airflow_hive_federation.runtime.installed_spark import (
+        installed_spark,
+        pyspark_home,
+        refuse_mixed_pyspark,
+    )
     from airflow_hive_federation.spark.job import OPTIONS_VARIABLE
 
     scripts = str(Path(sys.executable).parent)
@@ -265,46 +268,14 @@ def spark_environment(
         made.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         # The launcher is a separate JVM that lives for half a second.
         made.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    if "SPARK_HOME" not in made and (home := _pyspark_home()):
-        refuse_mixed_pyspark(_installed_version("pyspark"), _installed_version("pyspark-client"))
+    if "SPARK_HOME" not in made and (home := pyspark_home()):
+        refuse_mixed_pyspark(installed_spark())
         made["SPARK_HOME"] = home
     if "JAVA_HOME" not in extra and (java_home := _java_home(made, needed=local)):
         made["JAVA_HOME"] = java_home
     if storage_options:
         made[OPTIONS_VARIABLE] = json.dumps(storage_options)
     return made
-
-
-def _pyspark_home() -> str | None:
-    # find_spec does not import pyspark; spark-submit would start a Python process for the same purpose.
-    spec = importlib.util.find_spec("pyspark")
-    homes = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
-    return next((str(home) for home in homes if (home / "bin" / "spark-submit").is_file()), None)
-
-
-def refuse_mixed_pyspark(pyspark: str | None, client: str | None) -> None:
-    """Refuse a pyspark whose files pyspark-client may have overwritten with those of another version.
-
-    Both install into one folder, and no installer reports the conflict.
-
-    :param pyspark: the version of the distribution ``pyspark``; ``None`` if it is not installed.
-    :param client: the version of ``pyspark-client``, which the Spark provider requires from version 6 on.
-    :raises ConfigurationError: the versions differ.
-    """
-    if pyspark and client and pyspark != client:
-        raise ConfigurationError(
-            f"pyspark {pyspark} and pyspark-client {client} are installed into one folder, where each has "
-            "overwritten files of the other.",
-            remedy="Install both in one version, with --force-reinstall: "
-            f"'pyspark=={client}' 'pyspark-client=={client}'.",
-        )
-
-
-def _installed_version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _java_home(environ: Mapping[str, str], *, needed: bool) -> str | None:

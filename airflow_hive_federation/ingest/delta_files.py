@@ -29,7 +29,7 @@ from airflow_hive_federation.orc.plain import columns_of, constant, counting, pl
 from airflow_hive_federation.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
-from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.storage.publishing import make_directory, write_atomically
 from airflow_hive_federation.tables.write.plan import TableLayout
 
 _ACID_TYPES = ("int", "bigint", "int", "bigint", "bigint")
@@ -285,9 +285,9 @@ class _UploadingStore:
             file.writelines(pieces)
 
     def publish(self, _length: int) -> None:
+        make_directory(self._directory, self._options)
         filesystem, path = open_filesystem(self._uri, self._options)
         with storage_errors(self._uri):
-            filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
             filesystem.pipe_file(f"{path.rpartition('/')[0]}/{VERSION_FILE}", b"2")
             filesystem.put_file(str(self._path), path)
 

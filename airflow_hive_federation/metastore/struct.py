@@ -76,4 +76,9 @@ class Fault(Struct, Exception):  # noqa: N818 - internal; errors.py has the erro
     __hash__ = Exception.__hash__  # type: ignore[assignment]
 
     def __str__(self) -> str:
-        return self.message or type(self).__name__
+        return self.text() or type(self).__name__
+
+    def text(self) -> str:
+        """Return the message; a server may send one that is not UTF-8, which is read as bytes."""
+        message: object = self.message
+        return message.decode(errors="replace") if isinstance(message, bytes) else str(message or "")

@@ -35,10 +35,10 @@ def translate(fault: Fault, method: str, uri: str) -> errors.MetastoreError:
         kind = errors.UnsupportedMethodError
         remedy = "Use a metastore of a newer Hive version, or a call that this one has."
     return kind(
-        f"{method} at {uri}: {fault.message or type(fault).__name__}",
+        f"{method} at {uri}: {fault}",
         remedy=remedy,
         method=method,
         uri=uri,
         server_exception=type(fault).__name__,
-        server_message=fault.message or "",
+        server_message=fault.text(),
     )

@@ -11,7 +11,7 @@ from airflow_hive_federation.catalog.roles import Catalog
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.remotes import definitions, views
 from airflow_hive_federation.remotes.links import DamagedLink, Link, readable_link
-from airflow_hive_federation.remotes.refresh import TABLES_A_CALL
+from airflow_hive_federation.remotes.refresh import TABLES_PER_CALL
 from airflow_hive_federation.remotes.statement import Kind, Name
 
 _LATER = (
@@ -36,7 +36,7 @@ def find_left_out(local: HiveCatalog, remote: Catalog, link: Link, breaker: Circ
         missing = sorted({table_name.lower() for table_name in remote.list_tables(database)} - linked.keys())
         left_out = [
             remote_table
-            for batch in batches(missing, TABLES_A_CALL)
+            for batch in batches(missing, TABLES_PER_CALL)
             for remote_table in remote.get_tables(database, batch)
         ]
     return {

@@ -19,7 +19,7 @@ from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, names_of
 from airflow_hive_federation.remotes.links import Link, refuse_location
 
 #: Limits the partitions per batch: each takes about 10 kB of memory on either side.
-PARTITIONS_A_BATCH = 5_000
+PARTITIONS_PER_BATCH = 5_000
 
 
 def refresh(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> tuple[int, int, int]:
@@ -60,14 +60,14 @@ def _names_at_the_remote(ends: Ends, link: Link) -> list[str]:
 
 def _all_in_batches(remote: Any, names: Collection[str]) -> list[list[str] | None]:
     """Divide the names of all partitions into batches; ``None`` is one batch of all."""
-    few = len(names) <= PARTITIONS_A_BATCH
+    few = len(names) <= PARTITIONS_PER_BATCH
     return [None] if names and few else _in_batches(remote, names)
 
 
 def _in_batches(remote: Any, names: Collection[str]) -> list[list[str] | None]:
     """Divide names into batches that a metastore finds by a range of a partition key."""
     keys = [(key.name or "", key.type or "") for key in remote.partitionKeys]
-    return [list(page.names) for page in pages(keys, sorted(names), PARTITIONS_A_BATCH)]
+    return [list(page.names) for page in pages(keys, sorted(names), PARTITIONS_PER_BATCH)]
 
 
 def _read_ahead(

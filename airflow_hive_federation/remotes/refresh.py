@@ -46,7 +46,7 @@ from airflow_hive_federation.remotes.statement import Kind, Name
 
 log = logging.getLogger(__name__)
 
-TABLES_A_CALL = 100
+TABLES_PER_CALL = 100
 #: Half of the tables are read from the remote while the other half is written to the local metastore.
 _TABLES_AT_ONCE = 2 * POOL_SIZE
 _EVERYTHING = TableChange(all_partitions=True)
@@ -286,10 +286,10 @@ class _Work:
             names = sorted(name.lower() for name in self.ends.remote.list_tables(database))
         with self.ends.local.client() as client:
             local_names = {name.lower() for name in client.list_tables(self.link.local.database or "")}
-        for batch in batches(sorted(local_names - set(names)), TABLES_A_CALL):
+        for batch in batches(sorted(local_names - set(names)), TABLES_PER_CALL):
             present = self._local_tables(batch)
             yield from ((name, None, present, _EVERYTHING) for name in batch)
-        for batch in batches(names, TABLES_A_CALL):
+        for batch in batches(names, TABLES_PER_CALL):
             with self.ends.breaker.guard():
                 remote_tables = {
                     (table.tableName or "").lower(): table

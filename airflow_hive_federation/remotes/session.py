@@ -45,7 +45,7 @@ from airflow_hive_federation.remotes.links import (
     refuse_cycle,
 )
 from airflow_hive_federation.remotes.refresh import (
-    TABLES_A_CALL,
+    TABLES_PER_CALL,
     OnDropped,
     RefreshReport,
     name_taken,
@@ -408,7 +408,7 @@ class Remotes:
         )
         if database_link is not None:
             yield database_link
-        for table_names in batches(self._local.list_tables(database), TABLES_A_CALL):
+        for table_names in batches(self._local.list_tables(database), TABLES_PER_CALL):
             for table in self._local.get_tables(database, table_names):
                 name = Name(database=database, table=table.tableName)
                 if (link := readable_link(Kind.TABLE, name, table.parameters)) is not None:

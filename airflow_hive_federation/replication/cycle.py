@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import CycleRunningError, DumpIncompleteError, FileVanishedError
+from airflow_hive_federation.errors import CycleRunningError
 from airflow_hive_federation.progress.events import UpToDate
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.dump import retention
@@ -15,8 +15,7 @@ from airflow_hive_federation.replication.dump.increment_summary import Increment
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import RepairPlan
 from airflow_hive_federation.replication.group_policy import refuse_alone
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
-from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import refuse_changed
@@ -93,37 +92,19 @@ def load_dump(
         written.
     :raises DumpIncompleteError: the dump is not finished, or files that it lists are gone on the source.
     :raises GroupMembershipError: the policy belongs to a consistency group.
-    :raises HiveFederationError: as :func:`~.load.bootstrap.load_bootstrap` and
-        :func:`~.load.increment.load_increment`.
+    :raises HiveFederationError: as :func:`~.load.load.load_into_target`.
     """
     refuse_alone(policy, "load")
     directory = DumpDirectory(dump, policy.storage_options)
     manifest = directory.manifest()
     refuse_changed(dump, manifest, policy)
-    increment = manifest.is_increment
     with CycleLock(target, policy, observer=observer) as lock:
         with target.client() as client:
-            refuse_overtaken(client, policy, dump, previous=manifest.previous if increment else None)
+            refuse_overtaken(client, policy, dump, previous=manifest.previous)
         lock.write_ticket(f"{dump}/load")
-
-        load = load_increment if increment else load_bootstrap
-        try:
-            summary = load(
-                source,
-                lock.target,
-                policy,
-                dump,
-                run_copy=run_copy,
-                observer=observer,
-                check=lock.check,
-            )
-        except FileVanishedError as error:
-            raise DumpIncompleteError(
-                f"Dump {dump} is out of date: {error.message}",
-                remedy="Begin a new cycle: it dumps anew from where the target stands.",
-                dump=dump,
-                path=error.facts.get("path"),
-            ) from error
+        summary = load_into_target(
+            source, lock.target, policy, dump, run_copy=run_copy, observer=observer, check=lock.check
+        )
         lock.prove()
         retention.forget_old_dumps(policy, directory, observer=observer)
     return summary
@@ -162,22 +143,20 @@ def load_idle(
     )
 
 
-def refuse_overtaken(
-    client: MetastoreClient, policy: ReplicationPolicy, dump: str, *, previous: str | None
-) -> None:
+def refuse_overtaken(client: MetastoreClient, policy: ReplicationPolicy, dump: str, *, previous: str) -> None:
     """Refuse a dump that was made before another cycle published.
 
-    :param previous: the dump from which an increment continues.
+    :param previous: the dump from which an increment continues; empty for a bootstrap.
     """
     state = find_target(client, policy)
     if state.state is not TargetState.LOADED:
         return
-    loaded = (client.get_database(policy.target_database).parameters or {}).get(markers.CHECKPOINT)
+    loaded = (client.get_database(policy.target_database).parameters or {}).get(markers.CHECKPOINT, "")
     if loaded not in {dump, previous}:
         raise CycleRunningError(
             f"Another cycle of policy {policy.name!r} has published event {state.last_id} on target database "
             f"{policy.target_database} since dump {dump} was made.",
             remedy="Begin a new cycle; this dump is not needed any more.",
             policy=policy.name,
-            holder=loaded or "",
+            holder=loaded,
         )

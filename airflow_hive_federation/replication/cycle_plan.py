@@ -12,17 +12,19 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.progress.observers import LOGGED_QUIETLY, Observer
-from airflow_hive_federation.replication.cycle import dump_next_increment
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
+from airflow_hive_federation.replication.format.unfinished import unfinished_loads
 from airflow_hive_federation.replication.load.copying import TableCopy, files_there, plan_copy
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, IDLE, INCREMENT
 from airflow_hive_federation.replication.replica.database import expected_layout, find_layout, find_target
 from airflow_hive_federation.replication.replica.differences import definition_differences
@@ -64,6 +66,8 @@ class CyclePlan:
     :param skipped: the tables of the source that the policy selects but that are not replicated, each with
         the reason.
     :param retained: those of the skipped tables whose earlier replica the target keeps.
+    :param unfinished: the dumps whose load has begun and was not published; the cycle repeats the work that
+        they began on the target.
     """
 
     database: str
@@ -75,6 +79,7 @@ class CyclePlan:
     tables: Sequence[PlannedTable] = field(default_factory=tuple)
     skipped: Mapping[str, str] = field(default_factory=dict)
     retained: Sequence[str] = ()
+    unfinished: Sequence[str] = ()
 
     @property
     def files(self) -> int:
@@ -108,9 +113,27 @@ def plan_cycle(
     with tempfile.TemporaryDirectory(prefix="hive-federation-plan-") as directory:
         aside = replace(policy, dump_root=f"file:{directory}", functions_root=policy.root_of_functions)
         with target.client() as client:
+            # A dump in its usual place would see these loads by itself.
+            unfinished = _unfinished(client, policy)
             if find_target(client, policy).state is TargetState.LOADED:
-                return _plan_increment(source, target, client, aside, cut=cut, observer=observer)
-            return _plan_bootstrap(source, client, aside, observer)
+                # So would the position: write ids of a killed load are the policy's own.
+                position = read_position(client, policy)
+                position.refuse_foreign_writes(policy)
+                plan = _plan_increment(source, position, client, aside, cut=cut, observer=observer)
+            else:
+                plan = _plan_bootstrap(source, client, aside, observer)
+    return replace(plan, unfinished=unfinished)
+
+
+def _unfinished(target: MetastoreClient, policy: ReplicationPolicy) -> list[str]:
+    """Return the dumps whose load into the target has begun and was not published."""
+    state = find_target(target, policy).state
+    if state not in {TargetState.LOADED, TargetState.LOADING}:
+        return []
+    loaded = (target.get_database(policy.target_database).parameters or {}).get(markers.CHECKPOINT, "")
+    if state is TargetState.LOADING:
+        return [loaded] if loaded else []
+    return [dump.uri for dump in unfinished_loads(policy, loaded)]
 
 
 def _plan_bootstrap(
@@ -143,38 +166,31 @@ def _plan_bootstrap(
 
 def _plan_increment(
     source: MetastorePool,
-    target: MetastorePool,
+    position: TargetPosition,
     client: MetastoreClient,
     policy: ReplicationPolicy,
     *,
     cut: Cut | None,
     observer: Observer,
 ) -> CyclePlan:
-    dumped = dump_next_increment(source, target, policy, cut=cut, observer=observer)
+    dumped = dump_increment(source, policy, position, cut=cut, observer=observer)
+    plan = CyclePlan(
+        database=policy.target_database,
+        kind=IDLE if dumped.idle else INCREMENT,
+        event_id=dumped.event_id,
+        events=dumped.events,
+        transactions=dumped.transactions,
+        skipped=dumped.skipped,
+        retained=dumped.retained,
+    )
     if dumped.idle:
-        return CyclePlan(
-            database=policy.target_database,
-            kind=IDLE,
-            event_id=dumped.event_id,
-            events=dumped.events,
-            skipped=dumped.skipped,
-            retained=dumped.retained,
-        )
+        return plan
     with LeaseKeeper(source, dumped.lease):
         comparison = _Comparison(client, policy, DumpDirectory(dumped.dump, policy.storage_options))
         tables = [*comparison.tables(), *comparison.dropped()]
     if cut is None:
         end_lease(source, dumped.lease)
-    return CyclePlan(
-        database=policy.target_database,
-        kind=INCREMENT,
-        event_id=dumped.event_id,
-        events=dumped.events,
-        transactions=dumped.transactions,
-        tables=tables,
-        skipped=dumped.skipped,
-        retained=dumped.retained,
-    )
+    return replace(plan, tables=tables)
 
 
 class _Comparison:

@@ -31,7 +31,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unfinished_loads
 from airflow_hive_federation.replication.group_policy import refuse_alone
-from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
@@ -198,7 +198,7 @@ def _end_load(
             return  # Another load from the same position has been finished.
     refuse_changed(dump.uri, manifest, policy)
     try:
-        load_increment(
+        load_into_target(
             source,
             target,
             policy,

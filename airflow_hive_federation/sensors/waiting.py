@@ -104,11 +104,19 @@ class ProbeSensor(BaseSensorOperator):
         return PokeReturnValue(is_done=answer.ready, xcom_value=answer.value)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Return the task's result; the trigger resumes the task here."""
+        """Return the task's result; the trigger resumes the task here.
+
+        A wait that another version of the package began, and whose answer this one cannot read, begins anew.
+        """
         if "error" in event:
-            raise airflow_error(event["error"], retryable=event["retryable"])
+            raise airflow_error(event["error"], retryable=bool(event.get("retryable", True)))
+        try:
+            answer = ProbeAnswer.from_json(event)
+        except ValueError as error:
+            self.log.warning("The wait begins anew, because another version ended it: %s", error)
+            return self.execute(context)
         with as_airflow_error():
-            return self.finish(ProbeAnswer.from_json(event))
+            return self.finish(answer)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Resume the task after its trigger, with the same exceptions as a wait in a worker."""

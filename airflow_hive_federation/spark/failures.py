@@ -8,11 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_hive_federation import errors
-from airflow_hive_federation.errors import HiveFederationError, SparkJobError
+from airflow_hive_federation.errors import HiveFederationError, SparkEnvironmentError, SparkJobError
 
 #: Greatest number of failed files that a combined error names.
 _NAMED_FAILURES = 100
 
+#: The words of Spark 3.5 and of Spark 4.
+_OTHER_PYTHON = re.compile(
+    r"Python in worker has different version:? (?P<worker>[^A-Za-z]+?) than that in driver:? "
+    r"(?P<driver>\d+\.\d+)"
+)
+_NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(pyarrow|numpy|pandas|distutils)\b")
 _REMEDY = "Look further up in the job's log; Spark's own settings are those of the connection and of `conf`."
 
 
@@ -79,8 +85,29 @@ def combined(failures: Sequence[HiveFederationError]) -> HiveFederationError:
 
 
 def from_spark(error: Exception) -> HiveFederationError:
-    """Return a SparkJobError with Spark's innermost cause."""
-    return SparkJobError(f"Spark: {_innermost(str(error))}", remedy=_REMEDY)
+    """Return a SparkJobError with Spark's innermost cause.
+
+    If the Python of an executor is the cause, it is a SparkEnvironmentError.
+    """
+    text = str(error)
+    if versions := _OTHER_PYTHON.search(text):
+        worker = ".".join(re.findall(r"\d+", versions["worker"]))
+        driver = versions["driver"]
+        return SparkEnvironmentError(
+            f"The driver runs in Python {driver}, and an executor in Python {worker}.",
+            remedy=f"Set PYSPARK_PYTHON (or the property spark.pyspark.python) to a Python {driver} of the "
+            f"executors, or PYSPARK_DRIVER_PYTHON to a Python {worker}.",
+            driver=driver,
+            worker=worker,
+        )
+    if package := _NO_PACKAGE.search(text):
+        return SparkEnvironmentError(
+            f"The Python of an executor has no package {package[1]}.",
+            remedy="Install it in the Python of all executors, or set PYSPARK_PYTHON, or spark.archives, "
+            "to a Python that has it.",
+            package=package[1],
+        )
+    return SparkJobError(f"Spark: {_innermost(text)}", remedy=_REMEDY)
 
 
 def _innermost(text: str) -> str:

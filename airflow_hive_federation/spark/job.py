@@ -7,7 +7,7 @@ A job is a module with two functions, listed in :data:`JOBS`::
 
 ``spark`` is a SparkContext if ``spark-submit`` has started the job, since a session costs seconds, and
 copying needs none. A job that needs SQL calls ``SparkSession.builder.getOrCreate()``, which builds on that
-context.
+context. :data:`airflow_hive_federation.spark.needs.NEEDS` has the versions that each job runs with.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, NoReturn, Protocol, cast
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.progress.lines import EventFormatter
 from airflow_hive_federation.spark.failures import error_report, from_spark, result_report
+from airflow_hive_federation.spark.needs import check_needs
 from airflow_hive_federation.storage.publishing import write_atomically
 
 #: Name of each job → its module.
@@ -65,10 +66,13 @@ def run_job(
     :param arguments: the job's command line.
     :param options: storage options.
     :raises ConfigurationError: no job has this name, or the job does not take these arguments.
+    :raises SparkEnvironmentError: the job does not run on this Spark, or in the executors' Python.
     :raises HiveFederationError: the job failed.
     """
     module = _module(job)
-    return module.run(spark, _parse(job, module, arguments), options)
+    args = _parse(job, module, arguments)
+    check_needs(spark, job)
+    return module.run(spark, args, options)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -105,6 +109,7 @@ def _run_in_new_context(
 
     context = SparkContext.getOrCreate()
     try:
+        check_needs(context, job)
         return module.run(context, args, options)
     finally:
         context.stop()

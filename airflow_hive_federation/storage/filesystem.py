@@ -12,7 +12,6 @@ import errno
 import importlib
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from airflow_hive_federation.errors import (
     StoragePermissionError,
 )
 from airflow_hive_federation.model.files import hidden_name
+from airflow_hive_federation.storage.object_store_errors import driver_errors, object_store_error
 
 #: Hadoop's and fsspec's schemes, and the ones that this package uses for the same stores.
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "local": "file"}
@@ -244,6 +244,9 @@ def storage_errors(path: str) -> Iterator[None]:
     :raises FileVanishedError: if the file does not exist (ENOENT).
     :raises StoragePermissionError: if the store denies the access (EACCES, EPERM), or is read-only (EROFS).
     :raises StorageFullError: if the space (ENOSPC), quota (EDQUOT) or file size limit (EFBIG) is used up.
+    :raises StorageCredentialsExpiredError: if an object store refuses expired credentials.
+    :raises BucketMissingError: if the bucket does not exist.
+    :raises StorageUnavailableError: if an object store limits the rate of requests, fails or does not answer.
     :raises StorageError: for any other error of the store.
     """
     try:
@@ -252,8 +255,8 @@ def storage_errors(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise _translated(error, path) from error
-    except _driver_errors() as error:
-        raise StorageError(
+    except driver_errors() as error:
+        raise object_store_error(error, path) or StorageError(
             f"{path}: {type(error).__name__}: {error}",
             remedy="Check the storage options and that the store can be reached from here.",
             path=path,
@@ -325,6 +328,9 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def _translated(error: OSError, path: str) -> StorageError:
+    refused = object_store_error(error, path)
+    if refused is not None:
+        return refused
     reason = error.strerror or str(error) or type(error).__name__
     if isinstance(error, FileNotFoundError) or error.errno == errno.ENOENT:
         return FileVanishedError(
@@ -352,13 +358,3 @@ def _translated(error: OSError, path: str) -> StorageError:
 
 def _user() -> str:
     return str(os.getuid()) if hasattr(os, "getuid") else ""
-
-
-def _driver_errors() -> tuple[type[Exception], ...]:
-    """Return the drivers' error classes that do not derive from OSError; an unloaded driver raises none."""
-    classes: list[type[Exception]] = []
-    for module, name in (("botocore.exceptions", "BotoCoreError"), ("aiohttp", "ClientError")):
-        loaded = sys.modules.get(module)
-        if loaded is not None:
-            classes.append(getattr(loaded, name))
-    return tuple(classes)

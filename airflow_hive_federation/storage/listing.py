@@ -150,7 +150,12 @@ def list_directory(uri: str, *, options: Mapping[str, Any] | None = None) -> dic
             details = filesystem.ls(path, detail=True)
     except FileVanishedError:
         return {}
-    return {_name(d["name"]): int(d["size"]) for d in details if d["type"] == "file"}
+    return {
+        _name(d["name"]): int(d["size"])
+        for d in details
+        # Hadoop marks a directory in an object store by an empty object whose name ends with a slash.
+        if d["type"] == "file" and not d["name"].endswith("/")
+    }
 
 
 def is_there(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
@@ -179,7 +184,7 @@ def has_entries(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
                     return next(entries, None) is not None
             filesystem, path = open_filesystem(uri, options)
             filesystem.invalidate_cache(path)
-            return bool(filesystem.ls(path, detail=False))
+            return any(str(name).rstrip("/") != path for name in filesystem.ls(path, detail=False))
     except FileVanishedError:
         return False
 
@@ -243,7 +248,8 @@ def _list_keys(uri: str, options: Mapping[str, Any] | None) -> list[FileEntry]:
     return [
         _entry(info, name[len(path) :].lstrip("/"))
         for name, info in details.items()
-        if info["type"] == "file" and _is_listed(_name(name))
+        # Hadoop marks a directory by an empty object whose name ends with a slash.
+        if info["type"] == "file" and not name.endswith("/") and _is_listed(_name(name))
     ]
 
 

@@ -87,6 +87,9 @@ def make_directory(uri: str, options: Mapping[str, Any] | None = None) -> None:
     :raises StorageError: if it cannot be created.
     """
     location = parse_location(uri)
+    if location.scheme in OBJECT_STORES:
+        # s3fs would create a missing bucket.
+        return
     with storage_errors(uri):
         if location.is_local:
             durable.make_directories(location.path)

@@ -14,14 +14,17 @@ from typing import Any, TypeAlias
 from weakref import WeakSet
 
 import numpy as np
+import pyarrow as pa
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import DataType
 
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, SparkEnvironmentError
 
-SUPPORTED_VERSIONS = ("4.1", "4.2")
+SUPPORTED_VERSIONS = ("3.5", "4.0", "4.1", "4.2")
 """Minor versions of Spark whose internals this module knows."""
 
 JavaObject: TypeAlias = Any
@@ -54,13 +57,14 @@ def check_version(version: str) -> None:
     """Check that this module knows the internals of a version of Spark.
 
     :param version: the version, as a session has it, e.g. ``4.2.0``.
-    :raises ConfigurationError: it does not; ``version`` and ``supported`` name the versions.
+    :raises SparkEnvironmentError: it does not; ``version`` and ``supported`` name the versions.
     """
     if ".".join(version.split(".")[:2]) not in SUPPORTED_VERSIONS:
-        raise ConfigurationError(
+        known = f"{', '.join(SUPPORTED_VERSIONS[:-1])} and {SUPPORTED_VERSIONS[-1]}"
+        raise SparkEnvironmentError(
             f"Spark {version} is not supported: ACID tables are read and written by internals of Spark that "
-            f"this package knows of {' and '.join(SUPPORTED_VERSIONS)}.",
-            remedy=f"Run Spark {SUPPORTED_VERSIONS[-1]}.",
+            f"this package knows of {known}.",
+            remedy=f"Run Spark {SUPPORTED_VERSIONS[-1]}, or another of these.",
             version=version,
             supported=SUPPORTED_VERSIONS,
         )
@@ -69,7 +73,8 @@ def check_version(version: str) -> None:
 def check_session(spark: SparkSession) -> None:
     """Check that a session has a JVM, and that this module knows its version of Spark.
 
-    :raises ConfigurationError: it is a session of Spark Connect, or the version is not supported.
+    :raises ConfigurationError: it is a session of Spark Connect.
+    :raises SparkEnvironmentError: the version is not supported.
     """
     context = getattr(spark, "_sc", None)
     if context is None:
@@ -92,8 +97,7 @@ def time_zone(spark: SparkSession) -> str:
 
 def standard_offset_s(spark: SparkSession, zone: str) -> int:
     """Return the seconds by which ``java.util.TimeZone`` has a zone's clock ahead of UTC before 1900."""
-    milliseconds = _java_class(spark, "java.util.TimeZone").getTimeZone(zone).getOffset(_LONG_AGO_MS)
-    return int(milliseconds) // 1_000
+    return int(_java_class(spark, "java.util.TimeZone").getTimeZone(zone).getOffset(_LONG_AGO_MS)) // 1_000
 
 
 def qualified_path(spark: SparkSession, location: str) -> tuple[str, str]:
@@ -105,8 +109,8 @@ def qualified_path(spark: SparkSession, location: str) -> tuple[str, str]:
 
 def java_texts(spark: SparkSession, texts: Sequence[str]) -> JavaObject:
     """Return a list of texts in the JVM, made in one call instead of one call per item."""
-    split = _java_class(spark, "org.apache.hadoop.util.StringUtils").getStringCollection
-    return split("\0".join(texts), "\0")
+    strings = _java_class(spark, "org.apache.hadoop.util.StringUtils")
+    return strings.getStringCollection("\0".join(texts), "\0")
 
 
 def longs_column(spark: SparkSession, values: np.ndarray[Any, np.dtype[np.int64]]) -> Column:
@@ -124,6 +128,14 @@ def longs_column(spark: SparkSession, values: np.ndarray[Any, np.dtype[np.int64]
     return column_of(spark, java(f"{_EXPRESSIONS}.Literal")(array, longs))
 
 
+def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Make a DataFrame of an Arrow table, which Spark takes as it is from version 4 on."""
+    if not _is_spark_3(spark):
+        return spark.createDataFrame(table)
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return spark.createDataFrame(list(rows), from_arrow_schema(table.schema))
+
+
 # -- expressions -------------------------------------------------------------------------------------------
 
 
@@ -137,7 +149,30 @@ def conjuncts(spark: SparkSession, condition: str) -> list[JavaObject]:
 
 def column_of(spark: SparkSession, expression: JavaObject) -> Column:
     """Wrap a Catalyst expression of the JVM as a PySpark column."""
+    if _is_spark_3(spark):
+        return Column(_java_class(spark, "org.apache.spark.sql.Column")(expression))
     return Column(_java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(expression))
+
+
+def cast_strictly(spark: SparkSession, value: Column, wanted: DataType) -> Column:
+    """Cast a column so that a value that does not fit fails the job, unless the session says otherwise.
+
+    From Spark 4 on, sessions cast by ANSI rules by default; before, they silently make nulls of such values.
+    """
+    return _cast_by(spark, value, wanted, "ANSI") if _is_spark_3(spark) else value.cast(wanted)
+
+
+def cast_or_null(spark: SparkSession, value: Column, wanted: DataType) -> Column:
+    """Cast a column by ANSI rules, with null for a value that does not fit; Spark's ``try_cast``."""
+    return _cast_by(spark, value, wanted, "TRY") if _is_spark_3(spark) else value.try_cast(wanted)
+
+
+def _cast_by(spark: SparkSession, value: Any, wanted: DataType, mode: str) -> Column:
+    java = partial(_java_class, spark)
+    java_type = _java_session(spark).parseDataType(wanted.json())
+    evaluation = getattr(java(f"{_EXPRESSIONS}.EvalMode"), mode)()
+    cast = java(f"{_EXPRESSIONS}.Cast")
+    return column_of(spark, cast(value._jc.expr(), java_type, java("scala.Option").empty(), evaluation))
 
 
 def names_in(expression: JavaObject) -> set[str]:
@@ -172,6 +207,16 @@ def is_deterministic(frame: DataFrame) -> bool:
 # -- plans -------------------------------------------------------------------------------------------------
 
 
+def rebalanced(rows: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Distribute rows by columns, in tasks of equal sizes; pyspark 3 takes texts alone, and no columns."""
+    if not _is_spark_3(rows.sparkSession):
+        return rows.hint("rebalance", *names)
+    java = partial(_java_class, rows.sparkSession)
+    columns = [java("org.apache.spark.sql.functions").col(name).expr() for name in names]
+    hinted = rows._jdf.hint("rebalance", java("org.apache.spark.api.python.PythonUtils").toSeq(columns))
+    return DataFrame(hinted, rows.sparkSession)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Relation:
     """A DataFrame that stands for a table in a statement.
@@ -198,7 +243,8 @@ def sql_with_relations(
     _start_callbacks(spark)
     session = _java_session(spark)
     plan = _Replacing(spark, relation_of).plan(session.sessionState().sqlParser().parsePlan(sql))
-    return DataFrame(_java_class(spark, "org.apache.spark.sql.classic.Dataset").ofRows(session, plan), spark)
+    dataset = "org.apache.spark.sql.Dataset" if _is_spark_3(spark) else "org.apache.spark.sql.classic.Dataset"
+    return DataFrame(_java_class(spark, dataset).ofRows(session, plan), spark)
 
 
 class _Replacing:
@@ -426,6 +472,12 @@ def _kind(node: JavaObject) -> str:
 def _items(sequence: JavaObject) -> list[JavaObject]:
     """Return the items of a Scala sequence."""
     return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def _is_spark_3(spark: SparkSession) -> bool:
+    """Return whether the session is from before Spark 4, which moved the classes of its JVM."""
+    check_session(spark)
+    return spark.version.startswith("3.")
 
 
 def _java_session(spark: SparkSession) -> JavaObject:

@@ -15,7 +15,7 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.runtime.java import spark_java_home
 from airflow_hive_federation.spark.job import run_job
@@ -52,7 +52,7 @@ with ExitStack() as stack:
     def run_copy(plan: str, outcomes: str) -> None:
         run_job(spark, "copy-files", ["--plan", plan, "--outcomes", outcomes, "--source-root", local])
 
-    load_bootstrap(*pools, policy, dump.dump, run_copy=run_copy)
+    load_into_target(*pools, policy, dump.dump, run_copy=run_copy)
 
     with HiveSql(ends[1]) as sql:
         print(sql.execute("REPL STATUS shop"), found := sql.execute("SELECT ROW__ID, * FROM shop.orders"))

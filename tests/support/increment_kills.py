@@ -17,8 +17,7 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
-from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
@@ -49,7 +48,7 @@ def load(
     observer: Observer = unobserved,
 ) -> None:
     with pool(source_uri) as source, pool(target_uri) as target:
-        load_increment(source, target, policy, dump, run_copy=run_copy, observer=observer)
+        load_into_target(source, target, policy, dump, run_copy=run_copy, observer=observer)
 
 
 class Case:
@@ -117,7 +116,7 @@ class Case:
         with connected(self.target) as client:
             client.drop_database(self.database, delete_data=True, cascade=True, if_exists=True)
         with pool(self.source.uri) as source, pool(self.target.uri) as target:
-            load_bootstrap(source, target, self.policy, self.bootstrap, run_copy=self.restore, threads=1)
+            load_into_target(source, target, self.policy, self.bootstrap, run_copy=self.restore, threads=1)
 
     def restore(self, plan: str, outcomes: str) -> None:
         """A copy job that takes the source's files as they were."""

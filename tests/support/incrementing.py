@@ -17,8 +17,7 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
-from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.position import read_position
@@ -57,7 +56,7 @@ class Cycles:
             start = begin_drain(client, self.policy.source_database)
             drain(client, start, timeout_s=1.0)
         dump = dump_bootstrap(self.source, self.policy, start)
-        return load_bootstrap(self.source, self.target, self.policy, dump.dump, run_copy=run_copy)
+        return load_into_target(self.source, self.target, self.policy, dump.dump, run_copy=run_copy)
 
     def dump(self) -> IncrementSummary:
         with self.target.client() as client:
@@ -65,7 +64,7 @@ class Cycles:
         return dump_increment(self.source, self.policy, position)
 
     def load(self, dump: str, observer: Observer = unobserved) -> LoadSummary:
-        return load_increment(
+        return load_into_target(
             self.source, self.target, self.policy, dump, run_copy=run_copy, observer=observer
         )
 

@@ -17,7 +17,7 @@ from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import DrainStart, begin_drain
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
@@ -45,7 +45,7 @@ def worker(argv: list[str]) -> None:
             dump_bootstrap(source, policy, start, threads=1, observer=exiting_at(int(step)))
         else:
             dump = f"{policy.directory}/{start.dump_name}"
-            load_bootstrap(
+            load_into_target(
                 source,
                 target,
                 policy,
@@ -91,7 +91,7 @@ class Case:
 
     def load(self, steps: list[str] | None = None) -> None:
         with pool(self.source.uri) as source, pool(self.target.uri) as target:
-            load_bootstrap(
+            load_into_target(
                 source,
                 target,
                 self.policy,

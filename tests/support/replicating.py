@@ -12,7 +12,7 @@ from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
 from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import DumpSummary, dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain, drain
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.verify.report import VerificationReport
@@ -41,7 +41,7 @@ class Replication:
         return dump_bootstrap(self.source, self.policy, start)
 
     def load(self, dump: str, observer: Observer = unobserved) -> LoadSummary:
-        return load_bootstrap(
+        return load_into_target(
             self.source, self.target, self.policy, dump, run_copy=self.copy, observer=observer
         )
 

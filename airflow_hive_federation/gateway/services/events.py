@@ -11,7 +11,7 @@ from airflow_hive_federation.gateway.services.pieces import Pieces
 from airflow_hive_federation.metastore.grpc_wire import length_delimited, number_field
 from airflow_hive_federation.metastore.idl import types
 
-EVENTS_A_CALL = 1000
+EVENTS_PER_CALL = 1000
 #: Seconds between two requests for new events while the log does not grow.
 POLL_S = 0.5
 _LAST_ID, _GAPS = 2, 3
@@ -77,7 +77,7 @@ class _Reader:
                     f"The log ends at event {end}, before event {self.last}: it is not the log that the "
                     "query began with."
                 )
-            request = types.NotificationEventRequest(lastEvent=self.last, maxEvents=EVENTS_A_CALL)
+            request = types.NotificationEventRequest(lastEvent=self.last, maxEvents=EVENTS_PER_CALL)
             new_events = self._behind.call("get_next_notification", request).events or []
             for event in new_events:
                 self._take(event)

@@ -65,7 +65,7 @@ class Ending:
 
 def ending(fault: Fault) -> Ending:
     """Return the status of a call that the metastore answered with an exception."""
-    name, message = type(fault).__name__, fault.message or ""
+    name, message = type(fault).__name__, fault.text()
     text, data = status_text(message, _LONGEST_TEXT) or name, message.encode()
     if isinstance(fault, ApplicationFault):
         code = Code.UNIMPLEMENTED if fault.type == ApplicationFault.UNKNOWN_METHOD else Code.INTERNAL

@@ -26,7 +26,7 @@ from airflow_hive_federation.gateway.services.pools import ours
 from airflow_hive_federation.gateway.services.statuses import Ending, ending
 from airflow_hive_federation.gateway.services.unary import Paths
 from airflow_hive_federation.metastore.calls.base import batches
-from airflow_hive_federation.metastore.calls.objects import TABLES_A_CALL
+from airflow_hive_federation.metastore.calls.objects import TABLES_PER_CALL
 from airflow_hive_federation.metastore.calls.partition_pages import Page, pages
 from airflow_hive_federation.metastore.grpc_wire import length_delimited
 from airflow_hive_federation.metastore.struct import Fault
@@ -86,7 +86,7 @@ def _tables(behind: Behind, query: Any, out: Pieces) -> None:
         for name in names:
             out.add_field(length_delimited(_NAMES, name.encode()))
     else:
-        for batch in batches(names, TABLES_A_CALL):
+        for batch in batches(names, TABLES_PER_CALL):
             out.add(behind.get_tables(query.database, batch))
             out.flush()
     out.flush()

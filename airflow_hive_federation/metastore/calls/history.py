@@ -26,7 +26,7 @@ from airflow_hive_federation.metastore.calls.transactions import TransactionCall
 from airflow_hive_federation.metastore.idl import types
 
 #: Locks per request: Hive 3.1 compares each lock of a request with all others of its partitions.
-LOCKS_A_CALL = 1000
+LOCKS_PER_CALL = 1000
 
 
 class HistoryCalls(PartitionCalls, TransactionCalls):
@@ -81,7 +81,7 @@ class HistoryCalls(PartitionCalls, TransactionCalls):
 
     def _lock_to_keep(self, txn_id: int, names: Iterable[str], locked: frozenset[str]) -> frozenset[str]:
         lacking = {name: component for name, component in self._reads(names) if name not in locked}
-        for batch in batches(lacking.values(), LOCKS_A_CALL):
+        for batch in batches(lacking.values(), LOCKS_PER_CALL):
             self.lock(batch, txn_id=txn_id)
         return locked | lacking.keys()
 

@@ -14,7 +14,7 @@ from airflow_hive_federation.metastore.settings import CAPABILITIES
 
 log = logging.getLogger(__name__)
 
-TABLES_A_CALL = 100
+TABLES_PER_CALL = 100
 
 
 class ObjectCalls(Calls):
@@ -120,7 +120,7 @@ class ObjectCalls(Calls):
         """
         seen: set[str] = set()
         # A gateway always reads its stream with our default capabilities.
-        if (names is None or len(names) > TABLES_A_CALL) and self.settings.capabilities == CAPABILITIES:
+        if (names is None or len(names) > TABLES_PER_CALL) and self.settings.capabilities == CAPABILITIES:
             try:
                 query = tables_query(self.settings.catalog, database, names or ())
                 for table in self._streamed(TABLES, types.Table, query):
@@ -130,7 +130,7 @@ class ObjectCalls(Calls):
             except NotStreamed as error:
                 log.debug("tables of %s are read by calls: %s", database, error)
         remaining = self.list_tables(database) if names is None else names
-        for batch in batches((name for name in remaining if name.lower() not in seen), TABLES_A_CALL):
+        for batch in batches((name for name in remaining if name.lower() not in seen), TABLES_PER_CALL):
             request = types.GetTablesRequest(
                 dbName=database,
                 tblNames=batch,

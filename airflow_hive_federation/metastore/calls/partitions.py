@@ -19,7 +19,7 @@ from airflow_hive_federation.model.partitions import partition_name, unescape
 log = logging.getLogger(__name__)
 
 ALL = -1  # the value of max_parts for no limit: it is an i16, whose numbers end at 32,767
-PARTITIONS_A_CALL = 500
+PARTITIONS_PER_CALL = 500
 #: Partitions that a condition may hold for, per partition to read.
 _FEW_OTHERS = 2
 #: Part of the error of a metastore whose listener writes a second event for one call
@@ -42,7 +42,7 @@ class PartitionCalls(StatisticsCalls):
         names: Sequence[str] | None = None,
         with_column_stats: bool = False,
         valid_write_ids: str | None = None,
-        batch_size: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_PER_CALL,
     ) -> Iterator[types.Partition]:
         """Yield partitions of a table; partitions that do not exist (any more) are left out.
 
@@ -110,7 +110,7 @@ class PartitionCalls(StatisticsCalls):
         *,
         with_column_stats: bool = False,
         valid_write_ids: str | None = None,
-        batch_size: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_PER_CALL,
     ) -> Iterator[types.Partition]:
         for chunk in batches(names, batch_size):
             request = types.GetPartitionsByNamesRequest(
@@ -161,7 +161,7 @@ class PartitionCalls(StatisticsCalls):
         return partitions
 
     def _of_names(self, database: str, table: str, names: Sequence[str]) -> list[types.Partition]:
-        if len(names) <= PARTITIONS_A_CALL:
+        if len(names) <= PARTITIONS_PER_CALL:
             return list(self._partitions_by_name(database, table, names))
         keys = [
             (key.name or "", key.type or "") for key in self.get_table(database, table).partitionKeys or ()
@@ -213,7 +213,7 @@ class PartitionCalls(StatisticsCalls):
         keys = [key.name or "" for key in described.partitionKeys or []]
         columns = [column.name or "" for column in (described.sd and described.sd.cols) or []]
         by_name = {partition_name(keys, partition.values or []): partition for partition in partitions}
-        for names in batches(by_name, PARTITIONS_A_CALL):
+        for names in batches(by_name, PARTITIONS_PER_CALL):
             answer = self._partitions_statistics(database, table, names, columns, valid_write_ids)
             for name, statistics in (answer.partStats or {}).items():
                 by_name[name].colStats = types.ColumnStatistics(
@@ -234,7 +234,7 @@ class PartitionCalls(StatisticsCalls):
         partitions: Iterable[types.Partition],
         *,
         if_not_exists: bool = True,
-        batch_size: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_PER_CALL,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """Create partitions, ``batch_size`` per call; a call creates all of its partitions or none.
@@ -266,7 +266,7 @@ class PartitionCalls(StatisticsCalls):
         environment: Mapping[str, str] | None = None,
         valid_write_ids: str | None = None,
         write_id: int | None = None,
-        batch_size: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_PER_CALL,
     ) -> None:
         """Replace the metadata of existing partitions, which the metastore finds by their values.
 
@@ -310,7 +310,7 @@ class PartitionCalls(StatisticsCalls):
         *,
         delete_data: bool,
         if_exists: bool = True,
-        batch_size: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_PER_CALL,
     ) -> None:
         """Drop partitions by name.
 

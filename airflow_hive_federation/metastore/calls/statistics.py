@@ -10,7 +10,7 @@ from airflow_hive_federation.metastore.calls.base import ENGINE, batches
 from airflow_hive_federation.metastore.calls.objects import ObjectCalls
 from airflow_hive_federation.metastore.idl import types
 
-PARTITIONS_A_CALL = 500
+PARTITIONS_PER_CALL = 500
 
 
 class StatisticsCalls(ObjectCalls):
@@ -48,7 +48,7 @@ class StatisticsCalls(ObjectCalls):
         *,
         columns: Sequence[str] | None = None,
         valid_write_ids: str | None = None,
-        batch_size: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_PER_CALL,
     ) -> dict[str, list[types.ColumnStatisticsObj]]:
         """Read partitions' column statistics by partition name; partitions without them are left out."""
         column_names = self._columns(database, table, columns)
@@ -65,7 +65,7 @@ class StatisticsCalls(ObjectCalls):
         write_id: int | None = None,
         valid_write_ids: str | None = None,
         need_merge: bool = False,
-        batch_size: int = PARTITIONS_A_CALL,
+        batch_size: int = PARTITIONS_PER_CALL,
     ) -> None:
         """Write column statistics of tables or partitions, replacing those of the same columns.
 

@@ -15,7 +15,7 @@ from airflow_hive_federation.metastore.idl import types
 
 log = logging.getLogger(__name__)
 
-EVENTS_A_CALL = 1000
+EVENTS_PER_CALL = 1000
 
 
 class TransactionCalls(Calls):
@@ -241,7 +241,7 @@ class TransactionCalls(Calls):
         *,
         up_to: int | None = None,
         database: str | None = None,
-        batch_size: int = EVENTS_A_CALL,
+        batch_size: int = EVENTS_PER_CALL,
     ) -> Iterator[types.NotificationEvent]:
         """Yield the events with ids above ``after``, in order, from calls or from a gateway's stream.
 
@@ -250,7 +250,11 @@ class TransactionCalls(Calls):
         :param database: only events of this database; the server filters (Hive 4).
         """
         last = after
-        if database is None and batch_size == EVENTS_A_CALL and (up_to is None or up_to - after > batch_size):
+        if (
+            database is None
+            and batch_size == EVENTS_PER_CALL
+            and (up_to is None or up_to - after > batch_size)
+        ):
             try:
                 for event in self._streamed(EVENTS, types.NotificationEvent, events_query(after)):
                     if up_to is not None and (event.eventId or 0) > up_to:

@@ -184,6 +184,9 @@ class PartitionReader:
             return None
         evidence = self.folded.evidence
         absent = concerned.difference(places.names())
+        if absent and any(total.elsewhere for total in before.values()):
+            # A partition that stays may have lost its files with one that is gone.
+            return None
         lost = {name for name in absent if not evidence.of_partition(changed.name, name)}
         if not lost <= before.keys():
             # An event names a partition that the metastore does not find by that name, and a listing may.

@@ -15,7 +15,7 @@ from airflow_hive_federation.replication.replica.position import TableState
 
 #: Stand-ins for transactions whose events are lost have ids from here on, above all transactions of a source.
 _LOST = 1 << 62
-_ALLOCATED_A_CALL = 10_000
+_ALLOCATED_PER_CALL = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def allocation_runs(
     run: list[tuple[int, int]] = []
     for txn, write in writes:
         ascends = run and txn > run[-1][0] and target_txns[txn] > target_txns[run[-1][0]]
-        if run and (not ascends or len(run) == _ALLOCATED_A_CALL):
+        if run and (not ascends or len(run) == _ALLOCATED_PER_CALL):
             yield run
             run = []
         run.append((txn, write))

@@ -26,7 +26,7 @@ from airflow_hive_federation.replication.groups.together import (
     closed_together,
     hold_group,
 )
-from airflow_hive_federation.replication.load.bootstrap import bootstrap_stages
+from airflow_hive_federation.replication.load.load import staged_load
 from airflow_hive_federation.replication.load.stages import Stage
 from airflow_hive_federation.transactions.lease import lease_of_a_dump
 
@@ -53,7 +53,7 @@ def bootstrap_group(
     :raises GroupMembershipError: the members are not those of the target.
     :raises CycleRunningError: another cycle works on a target.
     :raises HiveFederationError: as :func:`~.dump.bootstrap.dump_bootstrap` and
-        :func:`~.load.bootstrap.load_bootstrap`; the message names the member.
+        :func:`~.load.load.load_into_target`; the message names the member.
     """
     with target.client() as client:
         states = read_members(client, group)
@@ -112,9 +112,9 @@ def _load(
         for policy in group.policies:
             dump = dumps[policy.name]
             with member_named(policy):
-                refuse_overtaken(client, policy, dump, previous=None)
+                refuse_overtaken(client, policy, dump, previous="")
             held.locks[policy.name].write_ticket(f"{dump}/load")
-            staged = bootstrap_stages(
+            staged = staged_load(
                 source,
                 held.target,
                 policy,

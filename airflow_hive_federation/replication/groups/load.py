@@ -45,7 +45,7 @@ from airflow_hive_federation.replication.groups.together import (
     closed_together,
     hold_group,
 )
-from airflow_hive_federation.replication.load.increment import increment_stages
+from airflow_hive_federation.replication.load.load import staged_load
 from airflow_hive_federation.replication.load.replay import OpenedTransactions, Replay
 from airflow_hive_federation.replication.load.replayed_writes import ReplayedWrites
 from airflow_hive_federation.replication.load.stages import Stage
@@ -99,7 +99,7 @@ def load_group(
     :raises CycleLostError: another process may have taken this one's place.
     :raises GroupMembershipError: the members are not those of the target.
     :raises DumpCorruptError: the record of the group's dump cannot be used.
-    :raises HiveFederationError: as :func:`~.load.increment.load_increment`; the message names the member.
+    :raises HiveFederationError: as :func:`~.load.load.load_into_target`; the message names the member.
     """
     members, order = _members(group, dumped)
     manifests = {policy.name: _manifest(policy, members[policy.name]) for policy in group.policies}
@@ -196,7 +196,7 @@ def _check_members(
     for policy in group.policies:
         member = members[policy.name]
         with member_named(policy):
-            previous = None if member.idle else manifests[policy.name].previous
+            previous = "" if member.idle else manifests[policy.name].previous
             refuse_overtaken(client, policy, member.dump, previous=previous)
     new = joining(group.name, list(states.values()))
     mark_members(client, [policy for policy in group.policies if policy.name in new])
@@ -215,7 +215,7 @@ def _load_of(
     if member.idle:
         return MemberLoad(policy, member.dump, None)
     held.locks[policy.name].write_ticket(f"{member.dump}/load")
-    load = increment_stages(
+    load = staged_load(
         source,
         held.target,
         policy,

@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_hive_federation.errors import NoSuchObjectError, TargetChangedError
 from airflow_hive_federation.metastore.calls.partition_pages import page_size
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import is_side_parameter
 from airflow_hive_federation.model.write_ids import ValidWriteIds
-from airflow_hive_federation.progress.kinds import Activity
-from airflow_hive_federation.progress.observers import Observer, counted, unobserved
+from airflow_hive_federation.progress.kinds import Activity, Step
+from airflow_hive_federation.progress.observers import Observer, Steps, counted, unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
-from airflow_hive_federation.replication.load.creating import create_table
+from airflow_hive_federation.replication.load.creating import (
+    create_or_keep,
+    create_table,
+    seed_text,
+    seed_write_ids,
+)
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
     add_foreign_keys,
@@ -39,6 +44,8 @@ from airflow_hive_federation.storage.publishing import make_directory
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
+
+T = TypeVar("T")
 
 _ACCURATE = "COLUMN_STATS_ACCURATE"
 #: Two equal tables may differ in this parameter, besides those of their sides.
@@ -81,6 +88,22 @@ class TableConvergence:
         self._constraints = target_constraints(document.constraints, layout.policy)
         self._write_ids = document.write_ids
         self._surplus: list[str] = []
+
+    def create(self, step: Steps) -> int:
+        """Create the table and its partitions with all that the dump says of them; return their number.
+
+        No transaction is replayed into such a table: its files are there, and its statistics hold at once.
+        Its write ids come first, before a reader can read it.
+
+        :raises TargetChangedError: somebody else has made a table of its name.
+        """
+        if self._write_ids and self._write_ids.high_watermark > 0:
+            seed_write_ids(self._client, self._database, self._name, self._write_ids.high_watermark)
+        step(Step.CREATE, self._name)
+        wanted = statistics.without_stale_statistics(self._layout.table(self._document, self._parameters))
+        create_or_keep(self._client, self._layout.policy, wanted, copy.copy(self._constraints))
+        step(Step.PARTITIONS, self._name)
+        return self._create_partitions()
 
     def keep_shape(self) -> bool:
         """Withdraw the statistics of a table that keeps its shape; return whether it keeps its shape.
@@ -238,6 +261,27 @@ class TableConvergence:
 
     # -- partitions ------------------------------------------------------------------------------------
 
+    def _create_partitions(self) -> int:
+        partitions = (
+            definitions.with_honest_statistics(partition, self._write_ids)
+            for _, partition in self._target_partitions()
+        )
+        seed = None
+        if self._write_ids:
+            seed = seed_text(self._database, self._name, self._write_ids.high_watermark)
+        count = 0
+        for batch in self._batches(partitions, Activity.CREATED):
+            count += len(batch)
+            statistics.add_partitions(
+                self._client,
+                batch,
+                valid_write_ids=seed,
+                insert_only=self._document.kind is TableKind.INSERT_ONLY,
+                # Existing partitions keep their data if it is identical, and take the dump's definition.
+                replace=self._layout.policy.into_existing,
+            )
+        return count
+
     def _shape_partitions(self) -> None:
         present = self._names_there()
         surplus = set(present)
@@ -340,27 +384,35 @@ class TableConvergence:
         :param only: names of the wanted partitions; all by default.
         :param reading: options for reading the target's partitions.
         """
-        table: Any = self._document.table
-        name = f"{self._database}.{self._name}"
-        waiting = counted(self._partitions(only), name, Activity.COMPARED, self._observer)
-        size = page_size(len(table.sd.cols or ()), with_column_stats=True)
-        while batch := list(islice(waiting, size)):
+        for batch in self._batches(self._partitions(only), Activity.COMPARED):
             names = [name for name, _ in batch if name in there]
             partitions = self._client.get_partitions_of(self._database, self._name, names, **reading)
-            on_target = {name_of(table, partition): partition for partition in partitions}
+            on_target = {name_of(self._document.table, partition): partition for partition in partitions}
             yield [(name, dumped, on_target.get(name)) for name, dumped in batch]
 
+    def _batches(self, partitions: Iterable[T], activity: Activity) -> Iterator[list[T]]:
+        waiting = counted(partitions, f"{self._database}.{self._name}", activity, self._observer)
+        storage = self._document.table.sd
+        size = page_size(len((storage and storage.cols) or ()), with_column_stats=True)
+        while batch := list(islice(waiting, size)):
+            yield batch
+
     def _partitions(self, only: Collection[str] | None) -> Iterator[tuple[str, Any]]:
+        for name, partition in self._target_partitions(only):
+            yield name, self._with_readable_statistics(partition)
+
+    def _target_partitions(self, only: Collection[str] | None = None) -> Iterator[tuple[str, Any]]:
         for line in self._partition_lines():
-            if only is not None and line.name not in only:
-                continue
-            target = definitions.target_partition(
-                line.partition(),
-                database=self._database,
-                location=self._layout.directory(self._document, line.location, line.name),
-                parameters=self._parameters,
-            )
-            yield line.name, self._with_readable_statistics(target)
+            if only is None or line.name in only:
+                yield (
+                    line.name,
+                    definitions.target_partition(
+                        line.partition(),
+                        database=self._database,
+                        location=self._layout.directory(self._document, line.location, line.name),
+                        parameters=self._parameters,
+                    ),
+                )
 
     def _partition_lines(self) -> Iterator[PartitionLine]:
         return self._directory.partitions(self._name, only=self._only)

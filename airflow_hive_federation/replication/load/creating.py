@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.errors import AlreadyExistsError, TargetChangedError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata import statistics
 from airflow_hive_federation.replication.metadata.constraints import without_foreign_keys
 from airflow_hive_federation.replication.metadata.definitions import table_kind
+from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.differences import Difference, definition_differences
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -26,6 +30,37 @@ def create_table(client: MetastoreClient, made: Any, constraints: Any) -> None:
         made, constraints=without_foreign_keys(constraints), environment=statistics.KEEP_STATISTICS
     )
     keep_managed(client, made)
+
+
+def create_or_keep(client: MetastoreClient, policy: ReplicationPolicy, made: Any, constraints: Any) -> None:
+    """Create a table unless an earlier run of the load has created it.
+
+    :param made: wire ``Table``.
+    :param constraints: its constraints.
+    :raises TargetChangedError: a table of its name has another definition, and the policy adopts none.
+    """
+    try:
+        create_table(client, made, constraints)
+    except AlreadyExistsError:
+        keep_managed(client, made)
+        current: Any = client.get_table(made.dbName, made.tableName)
+        differences = definition_differences(made, current)
+        if not differences:
+            return
+        if not policy.into_existing:
+            raise changed_by_others(f"Table {made.dbName}.{made.tableName}", differences) from None
+        made.id = current.id
+        client.alter_table(made.dbName, made.tableName, made, environment=statistics.KEEP_STATISTICS)
+
+
+def changed_by_others(subject: str, differences: Sequence[Difference]) -> TargetChangedError:
+    """Return the error about a part of the target that differs from what the policy has made."""
+    lines = "\n  ".join(map(str, differences))
+    return TargetChangedError(
+        f"{subject} was changed on the target, by somebody else than this policy:\n  {lines}",
+        remedy="Undo the changes, or drop the target database and bootstrap it anew.",
+        differences=[str(difference) for difference in differences],
+    )
 
 
 def keep_managed(client: MetastoreClient, made: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import CopiedFile
@@ -18,21 +18,21 @@ def note_digests(
     directory: DumpDirectory,
     layout: TargetLayout,
     previous: DumpDirectory,
-    documents: Mapping[str, TableDocument],
+    document_of: Callable[[str], TableDocument],
     entries: Iterable[TableEntry],
 ) -> None:
     """Record the digests of all files of the tables concerned, for later verifications.
 
     :param directory: the increment's dump.
     :param previous: the dump before.
-    :param documents: the documents of the tables, by name.
+    :param document_of: returns the document of a table, by its name.
     :param entries: the tables concerned.
     """
     before = TableIndex(previous)
     copied = TableIndex(directory).copied(directory)
     for entry in entries:
         name, described = entry.name, entry.described
-        document = documents[name]
+        document = document_of(name)
         if not document.kind.has_files:
             continue
         # Of the partitions that earlier dumps describe, those dumps have the digests, too.

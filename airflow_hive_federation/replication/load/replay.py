@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: The metastore opens at most this many in one call (``metastore.txn.max.open.batch``).
-_OPENED_A_CALL = 1000
+_OPENED_PER_CALL = 1000
 #: This is added to a transaction's number to get another one: it exceeds all numbers that a source will have.
 _ANEW = 1 << 40
 _GAP_PAUSES_S = (0.5, 1.0, 2.0)
@@ -130,10 +130,10 @@ class Replay:
         if self._is_shared:
             return
         source_txns = np.unique(np.fromiter(_transactions(writes), np.int64))
-        for first in range(0, len(source_txns), _OPENED_A_CALL):
+        for first in range(0, len(source_txns), _OPENED_PER_CALL):
             if step:
                 step(Step.OPEN_TRANSACTIONS)
-            self._target_txns.add(self._opened(source_txns[first : first + _OPENED_A_CALL].tolist()))
+            self._target_txns.add(self._opened(source_txns[first : first + _OPENED_PER_CALL].tolist()))
 
     def allocate(self, writes: Writes, step: Steps | None = None) -> None:
         """Allocate write ids to the transactions that were opened.

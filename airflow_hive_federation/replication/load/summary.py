@@ -1,21 +1,11 @@
-"""Ends a load, of a bootstrap or an increment: its lease, its acknowledgement and its summary."""
+"""Defines the result of a load, and the copy job that a load needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from airflow_hive_federation.progress.kinds import Step
-from airflow_hive_federation.progress.observers import Steps
-from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.format.manifest import FinishedLoad
-from airflow_hive_federation.transactions.lease import end_lease
-
-if TYPE_CHECKING:
-    from airflow_hive_federation.metastore import MetastorePool
-
-
+#: Carries out a copy plan: the URI of the plan, and that of the directory for outcomes.
 CopyRunner = Callable[[str, str], None]
 
 
@@ -37,18 +27,3 @@ class LoadSummary:
     functions: int
     idle: bool = False
     skipped: Mapping[str, str] = field(default_factory=dict)
-
-
-def acknowledge(
-    source: MetastorePool,
-    directory: DumpDirectory,
-    lease: int,
-    summary: LoadSummary,
-    *,
-    step: Steps,
-) -> LoadSummary:
-    """End a load, whether published now or before: release the source's cleaner, and acknowledge the load."""
-    step(Step.END_LEASE)
-    end_lease(source, lease)
-    directory.finish_load(FinishedLoad(database=summary.database, event_id=summary.event_id))
-    return summary

@@ -25,7 +25,7 @@ class TargetFunctions:
     """The functions of the target database.
 
     :param client: client of the target.
-    :param directory: the increment's dump.
+    :param directory: the dump.
     :param manifest: its manifest.
     """
 
@@ -53,6 +53,8 @@ class TargetFunctions:
         return list(self._directory.functions())
 
     def _to_copy(self) -> list[types.Function]:
+        if self._manifest.functions_changed or not self._manifest.is_increment:
+            return self._functions()
         present = {
             function.functionName: function_claim(function)
             for function in self._client.get_functions(self._database)
@@ -60,8 +62,7 @@ class TargetFunctions:
         return [
             function
             for function in self._functions()
-            if self._manifest.functions_changed
-            or present.get(function.functionName) != function_claim(target_function(function, self._layout))
+            if present.get(function.functionName) != function_claim(target_function(function, self._layout))
         ]
 
     def _kept(self) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -104,14 +104,23 @@ def reserve_target(
         _alter_parameters(client, policy.target_database, parameters)
 
 
-def publish_target(client: MetastoreClient, policy: ReplicationPolicy, record: CycleRecord) -> None:
+def publish_target(
+    client: MetastoreClient,
+    policy: ReplicationPolicy,
+    record: CycleRecord,
+    change: Callable[[types.Database], None] = lambda _: None,
+) -> None:
     """Publish the target at an event, at which the database is complete (Hive's ``REPL STATUS`` reads it).
 
     :param record: the record of the cycle, with the event.
+    :param change: makes the changes that readers see at the same moment.
     """
-    parameters = client.get_database(policy.target_database).parameters
+    database = client.get_database(policy.target_database)
+    change(database)
+    parameters = database.parameters or {}
     last_id = {markers.LAST_ID: str(record.event_id)}
-    _alter_parameters(client, policy.target_database, {**last_id, **with_cycle(parameters, record)})
+    database.parameters = {**parameters, **last_id, **with_cycle(parameters, record)}
+    client.alter_database(policy.target_database, database)
 
 
 def find_layout(client: MetastoreClient, policy: ReplicationPolicy) -> TargetLayout:

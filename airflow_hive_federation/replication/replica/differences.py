@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_A_CALL
+from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_PER_CALL
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.tables import PartitionLine
 from airflow_hive_federation.replication.metadata import statistics
@@ -267,7 +267,7 @@ class _Comparison:
             if line.name in digests and _claims(self._wanted(line)) != digests[line.name]
         }
         del digests
-        for candidate in self._on_target(list(wanted) if len(wanted) <= PARTITIONS_A_CALL else None):
+        for candidate in self._on_target(list(wanted) if len(wanted) <= PARTITIONS_PER_CALL else None):
             name = name_of(self._found, candidate)
             if name in wanted:
                 expected = self._wanted(wanted[name])

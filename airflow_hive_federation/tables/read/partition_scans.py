@@ -19,6 +19,7 @@ from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column, HiveType
 from airflow_hive_federation.tables.read import scan
+from airflow_hive_federation.tables.spark_internals import arrow_frame
 from airflow_hive_federation.tables.spark_types import spark_type
 
 _ONE_SLASH = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):/(?!/)")
@@ -137,7 +138,7 @@ def with_partition_values(
             for index, name in enumerate(names)
         },
     }
-    typed = spark.createDataFrame(pa.table(columns)).select(
+    typed = arrow_frame(spark, pa.table(columns)).select(
         scan.FILE,
         scan.PLACE,
         *(

@@ -27,6 +27,8 @@ from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.tables.spark_internals import (
+    arrow_frame,
+    cast_or_null,
     column_of,
     conjuncts,
     is_deterministic,
@@ -97,7 +99,7 @@ class Predicate:
             for index, key in enumerate(keys)
         }
         table = pa.table({_INDEX: pa.array(range(len(values)), pa.int32()), **texts})
-        frame = self._spark.createDataFrame(table).select(
+        frame = arrow_frame(self._spark, table).select(
             _INDEX, *(fn.col(f"`{key.name}`").cast(spark_type(key.type)).alias(key.name) for key in keys)
         )
         for conjunct in usable:
@@ -214,6 +216,7 @@ def _same_kind(column: Column, literal: spark_types.DataType) -> bool:
 
 
 def _converted(literals: DataFrame, wanted: spark_types.DataType) -> list[Any]:
-    row = literals.select(*(fn.col(name).try_cast(wanted) for name in literals.columns)).first()
+    spark = literals.sparkSession
+    row = literals.select(*(cast_or_null(spark, fn.col(name), wanted) for name in literals.columns)).first()
     # Null, and literals that do not fit the type, equal no row.
     return sorted({value for value in row or () if value is not None})

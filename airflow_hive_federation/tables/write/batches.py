@@ -8,7 +8,7 @@ runs again with the limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from operator import add
@@ -43,8 +43,9 @@ def collect_from_workers(rows: DataFrame, write: Callable[[Any], Any], schema: s
     """
     spark = rows.sparkSession
     is_short = _is_short(rows)
-    settings: Mapping[str, str] = spark.conf.getAll
-    if is_short is not None and not {_BYTES, _RECORDS} & settings.keys():
+    # The method has no default of Spark's own; `getAll` is not in Spark 3.
+    follows_settings = any(spark.conf.get(key, None) is not None for key in (_BYTES, _RECORDS))
+    if is_short is not None and not follows_settings:
         try:
             with _limits_of_this_thread(spark):
                 return rows.where(is_short).mapInArrow(write, schema).collect()

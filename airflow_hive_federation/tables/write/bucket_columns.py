@@ -1,7 +1,8 @@
-"""Computes the bucket number of a row as a Spark column.
+"""Computes the bucket numbers of rows as a Spark column.
 
 The JVM computes the number if Spark's hash can be turned into Hive's; otherwise Spark's Python workers
-compute it by :mod:`airflow_hive_federation.acid.bucketing`.
+compute it by :mod:`airflow_hive_federation.acid.bucketing`: from Spark 4.1 on, from the bucket columns alone;
+before, all columns pass through them.
 
 Spark's ``hash`` is the same Murmur3 with seed 42, over little-endian numbers. A constant hashed first turns
 the seed 42 into Hive's seed 104729, and the bytes of the numbers are reversed.
@@ -9,14 +10,16 @@ the seed 42 into Hive's seed 104729, and the bytes of the numbers are reversed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
-from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas import functions as pandas_functions
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
 from airflow_hive_federation.model.types import HiveType
@@ -26,26 +29,35 @@ _TO_HIVES_SEED = 1867871456
 _BITS_32 = (1 << 32) - 1
 
 
-def bucket_column(
-    columns: Sequence[tuple[str, HiveType]], *, buckets: int, version: int, zone: str
-) -> SparkColumn:
-    """Return an ``int`` column with the bucket number of each row.
+def with_bucket_numbers(
+    rows: DataFrame,
+    name: str,
+    columns: Sequence[tuple[str, HiveType]],
+    *,
+    buckets: int,
+    version: int,
+    zone: str,
+) -> DataFrame:
+    """Add an ``int`` column with the bucket number of each row, as the last one.
 
+    :param name: name of the new column.
     :param columns: names and Hive types of the bucket columns, in the order of CLUSTERED BY.
     :param version: the table's bucketing version.
     :param zone: time zone whose wall clock is stored for a timestamp.
     """
-    native = [_native(fn.col(name), hive_type, version) for name, hive_type in columns]
+    native = [_native(fn.col(column), hive_type, version) for column, hive_type in columns]
     known = [
         fn.coalesce(hashed.cast("bigint"), fn.lit(0).cast("bigint"))
         for hashed in native
         if hashed is not None
     ]
     if len(known) < len(columns):
-        return _by_arrow(columns, buckets=buckets, version=version, zone=zone)
+        numbers = _numbers([kind for _, kind in columns], buckets=buckets, version=version, zone=zone)
+        return _by_arrow(rows, name, [column for column, _ in columns], numbers)
     # In 64 bits, because Spark's int arithmetic fails on an overflow.
     code = reduce(lambda code, hashed: (code * 31 + hashed).bitwiseAND(fn.lit(_BITS_32)), known)
-    return fn.pmod(code.bitwiseAND(fn.lit(0x7FFFFFFF)), fn.lit(buckets)).cast("int")
+    number = fn.pmod(code.bitwiseAND(fn.lit(0x7FFFFFFF)), fn.lit(buckets)).cast("int")
+    return rows.withColumn(name, number)
 
 
 def _native(value: SparkColumn, hive_type: HiveType, version: int) -> SparkColumn | None:
@@ -88,16 +100,31 @@ def _as_int(value: SparkColumn) -> SparkColumn:
     return fn.when(lower > 0x7FFFFFFF, lower - (1 << 32)).otherwise(lower).cast("int")
 
 
-def _by_arrow(
-    columns: Sequence[tuple[str, HiveType]], *, buckets: int, version: int, zone: str
-) -> SparkColumn:
-    column_types = [hive_type for _, hive_type in columns]
+def _numbers(
+    column_types: Sequence[HiveType], *, buckets: int, version: int, zone: str
+) -> Callable[..., pa.Array]:
+    """Return the function of the bucket columns' arrays that the Python workers call."""
 
     def numbers(*arrays: pa.Array) -> pa.Array:
         kept = [stored(array, kind, zone) for array, kind in zip(arrays, column_types, strict=True)]
         return pa.array(bucket_numbers(kept, column_types, buckets=buckets, version=version))
 
     # Spark takes the kind of the function from its annotations.
-    make: Any = arrow_udf
-    column: SparkColumn = make(numbers, "int")(*(fn.col(name) for name, _ in columns))
-    return column
+    return numbers
+
+
+def _by_arrow(
+    rows: DataFrame, name: str, columns: Sequence[str], numbers: Callable[..., pa.Array]
+) -> DataFrame:
+    make: Any = getattr(pandas_functions, "arrow_udf", None)
+    if make is not None:
+        return rows.withColumn(name, make(numbers, "int")(*map(fn.col, columns)))
+    places = [rows.columns.index(column) for column in columns]
+
+    def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            added = numbers(*(batch.column(place) for place in places))
+            yield pa.RecordBatch.from_arrays([*batch.columns, added], names=[*batch.schema.names, name])
+
+    schema = StructType([*rows.schema.fields, StructField(name, IntegerType())])
+    return rows.mapInArrow(numbered, schema)

@@ -111,7 +111,8 @@ class OpenFile:
 
     def __init__(self, writing: Writing, name: str, values: list[str], bucket: int, rows: FileRows) -> None:
         self._writing, self._values, self._bucket, self._rows = writing, values, bucket, rows
-        self._output = StagedOutput(writing, name)
+        target = writing.destination.uri(values, bucket) if writing.destination else ""
+        self._output = StagedOutput(writing, name, target)
         self._writer: Any = None
         self._count = 0
 

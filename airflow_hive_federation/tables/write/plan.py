@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName
+from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName, bucket_file
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.remote_links import WRITE_THERE, remote_of
@@ -282,6 +282,33 @@ def check_one_file_per_bucket(table: str, files: Sequence[StagedFile]) -> None:
                 remedy="Write the rows to a table first, because Spark computed them differently each time.",
             )
         seen.add((file.values, file.bucket))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """The final names of a statement's files, for stores on which a rename is a copy.
+
+    A partition that lies outside of its table's directory gets its files from there, by a copy.
+
+    :param location: URI of the table's directory.
+    :param key_names: names of the partition keys.
+    :param directory: name of the statement's directory in each partition.
+    """
+
+    location: str
+    key_names: tuple[str, ...]
+    directory: str
+    is_full_acid: bool
+
+    def uri(self, values: Sequence[str], bucket: int) -> str:
+        """Return the URI of the file of a bucket in a partition."""
+        home = f"{self.location}/{partition_name(self.key_names, values)}" if values else self.location
+        return f"{home}/{self.directory}/{file_name(bucket, is_full_acid=self.is_full_acid)}"
+
+
+def file_name(bucket: int, *, is_full_acid: bool) -> str:
+    """Return the name of the file of a bucket."""
+    return bucket_file(bucket, 0) if is_full_acid else f"{bucket:06d}_0"
 
 
 def statement_directory(write_id: int, statement_id: int, *, deletes: bool, overwrite: bool) -> str:

@@ -13,16 +13,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_hive_federation.acid.names import VERSION_FILE, bucket_file
+from airflow_hive_federation.acid.names import VERSION_FILE
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.storage.filesystem import join, open_filesystem, parse_location, storage_errors
-from airflow_hive_federation.storage.publishing import make_directory, rename, write_atomically
+from airflow_hive_federation.storage.filesystem import (
+    canonical,
+    join,
+    open_filesystem,
+    parse_location,
+    storage_errors,
+)
+from airflow_hive_federation.storage.publishing import make_directory, remove_file, rename, write_atomically
+from airflow_hive_federation.storage.unfinished_uploads import RECORD, finish, has_uploads
 from airflow_hive_federation.tables.write.partitions import check_alike, new_partition
 from airflow_hive_federation.tables.write.plan import (
+    Destination,
     StagedFile,
     TableLayout,
+    file_name,
     partition_names,
     statement_directory,
 )
@@ -60,13 +69,33 @@ class Statement:
         return self.kind is WriteKind.DELETE
 
     @property
+    def directory(self) -> str:
+        """Return the name of the statement's directory in each partition."""
+        return statement_directory(
+            self.write_id, self.statement_id, deletes=self.deletes, overwrite=self.overwrites
+        )
+
+    @property
+    def destination(self) -> Destination | None:
+        """Return the final names that tasks upload files to; ``None`` if they write hidden files."""
+        layout = self.layout
+        if not has_uploads(layout.location):
+            return None
+        return Destination(
+            location=layout.location,
+            key_names=tuple(layout.key_names),
+            directory=self.directory,
+            is_full_acid=layout.is_full_acid,
+        )
+
+    @property
     def overwrites(self) -> bool:
         """Return whether the statement replaces the existing rows."""
         return self.kind is WriteKind.OVERWRITE
 
 
 def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool = False) -> None:
-    """Rename a statement's files to their final names, and register them with the metastore.
+    """Give a statement's files their final names, and register them with the metastore.
 
     :param update: the files belong to an UPDATE, not to a plain INSERT or DELETE.
     :raises ConfigurationError: if a partition's storage differs from the table's.
@@ -79,10 +108,7 @@ def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool =
     if not values:
         return
     partitions = _partitions(statement, values)
-    directory = statement_directory(
-        statement.write_id, statement.statement_id, deletes=statement.deletes, overwrite=statement.overwrites
-    )
-    places = {texts: f"{partitions[texts].sd.location.rstrip('/')}/{directory}" for texts in values}
+    places = {texts: f"{partitions[texts].sd.location.rstrip('/')}/{statement.directory}" for texts in values}
     statement.transaction.on_abort(lambda: remove_trees(list(places.values()), statement.storage_options))
     written = _move(statement, files, places)
     _create(statement, [partitions[texts] for texts in values])
@@ -143,18 +169,14 @@ def _move(
     written: dict[tuple[str, ...], list[str]] = {values: [] for values in places}
     moves = []
     for file in files:
-        target = f"{places[file.values]}/{_file_name(statement.layout, file.bucket)}"
+        target = f"{places[file.values]}/{file_name(file.bucket, is_full_acid=statement.layout.is_full_acid)}"
         written[file.values].append(target)
         moves.append((file.path, target))
     for place in places.values():
         _make_directory(statement, place)
     with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(lambda move: _rename(move[0], move[1], statement.storage_options), moves))
+        list(pool.map(lambda move: _publish_file(move[0], move[1], statement.storage_options), moves))
     return written
-
-
-def _file_name(layout: TableLayout, bucket: int) -> str:
-    return bucket_file(bucket, 0) if layout.is_full_acid else f"{bucket:06d}_0"
 
 
 def _make_directory(statement: Statement, uri: str) -> None:
@@ -162,6 +184,20 @@ def _make_directory(statement: Statement, uri: str) -> None:
     # An object store keeps no directory without a file. Hive ignores the version file in insert-only tables.
     if statement.layout.is_full_acid or statement.overwrites:
         write_atomically(join(uri, VERSION_FILE), [b"2"], statement.storage_options)
+
+
+def _publish_file(source: str, target: str, storage_options: Mapping[str, Any] | None) -> None:
+    if not source.endswith(RECORD):
+        _rename(source, target, storage_options)
+        return
+    place = finish(source, storage_options)
+    if canonical(place) != canonical(target):
+        # The partition does not lie in its table's directory, which its writer did not know.
+        try:
+            _rename(place, target, storage_options)
+        except BaseException:
+            remove_file(place, storage_options)
+            raise
 
 
 def _rename(source: str, target: str, storage_options: Mapping[str, Any] | None) -> None:

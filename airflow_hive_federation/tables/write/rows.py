@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import DataType
 
@@ -13,8 +13,9 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column, HiveType
 from airflow_hive_federation.tables.read.reader import ROW_ID_COLUMN
+from airflow_hive_federation.tables.spark_internals import cast_strictly, rebalanced
 from airflow_hive_federation.tables.spark_types import spark_type
-from airflow_hive_federation.tables.write.bucket_columns import bucket_column
+from airflow_hive_federation.tables.write.bucket_columns import with_bucket_numbers
 from airflow_hive_federation.tables.write.plan import MAX_BUCKET, ColumnMatch, TableLayout
 
 _BUCKET, _FOUND = "__bucket", "__found"
@@ -28,9 +29,10 @@ def prepared(
 
     :param keep_bucket: rows that replace others stay in their bucket; its number comes last.
     """
+    spark = rows.sparkSession
     given = {field.name: field.dataType for field in rows.schema}
     columns = [
-        _typed(source, given[source], column.type).alias(f"c{index}")
+        _typed(spark, source, given[source], column.type).alias(f"c{index}")
         for index, (source, column) in enumerate(zip(match.sources, layout.columns, strict=True))
     ]
     texts = []
@@ -38,7 +40,7 @@ def prepared(
         if key.name in match.static:
             text = fn.lit(match.static[key.name])
         else:
-            text = _text(_quoted(match.dynamic[key.name]), key)
+            text = _text(spark, _quoted(match.dynamic[key.name]), key)
         texts.append(text.alias(f"p{index}"))
     kept = [_bucket_of_row_id().alias(_BUCKET)] if keep_bucket and not layout.bucket_count else []
     return rows.select(*columns, *texts, *kept)
@@ -55,7 +57,7 @@ def arranged(layout: TableLayout, rows: DataFrame, zone: str, *, placed: bool = 
     if layout.buckets:
         count, version = layout.buckets.count, layout.buckets.version
         hashed = [(f"c{place}", kind) for place, kind in layout.buckets.columns.items()]
-        rows = rows.withColumn(_BUCKET, bucket_column(hashed, buckets=count, version=version, zone=zone))
+        rows = with_bucket_numbers(rows, _BUCKET, hashed, buckets=count, version=version, zone=zone)
     keys = [f"p{index}" for index in range(len(layout.partition_keys))]
     positions = {column.name: index for index, column in enumerate(layout.columns)}
     order = [
@@ -64,13 +66,14 @@ def arranged(layout: TableLayout, rows: DataFrame, zone: str, *, placed: bool = 
     ]
     if layout.bucket_count or placed:
         keys.append(_BUCKET)
-        if len(keys) == 1 and layout.bucket_count:
+        # Before Spark 4.1, buckets may share a task, which sorts them apart.
+        if len(keys) == 1 and layout.bucket_count and hasattr(rows, "repartitionById"):
             rows = rows.repartitionById(layout.bucket_count, fn.col(_BUCKET))
             return rows.sortWithinPartitions(*order) if order else rows
         return rows.repartition(*keys).sortWithinPartitions(*keys, *order)
     if keys:
         # Spark splits large partitions and combines small ones: each task has files of its own.
-        return rows.hint("rebalance", *keys).sortWithinPartitions(*keys, *order)
+        return rebalanced(rows, keys).sortWithinPartitions(*keys, *order)
     return rows.sortWithinPartitions(*order) if order else rows
 
 
@@ -97,7 +100,8 @@ def row_keys(layout: TableLayout, rows: DataFrame) -> DataFrame:
             remedy="Read them by read_table(…, row_ids=True), and keep ROW__ID and the partition keys.",
             missing=missing,
         )
-    texts = [_text(_quoted(by_name[key.name]), key) for key in layout.partition_keys]
+    spark = rows.sparkSession
+    texts = [_text(spark, _quoted(by_name[key.name]), key) for key in layout.partition_keys]
     parts = zip(("writeid", "bucketid", "rowid"), _IDS, strict=True)
     return rows.select(
         *(fn.col(ROW_ID_COLUMN).getField(part).alias(name) for part, name in parts),
@@ -135,15 +139,15 @@ def _quoted(name: str) -> SparkColumn:
     return fn.col("`" + name.replace("`", "``") + "`")
 
 
-def _typed(name: str, given: DataType, hive_type: HiveType) -> SparkColumn:
+def _typed(spark: SparkSession, name: str, given: DataType, hive_type: HiveType) -> SparkColumn:
     wanted = spark_type(hive_type)
     # A cast to the same type has no effect, but takes a millisecond to build.
-    return _quoted(name) if given == wanted else _quoted(name).cast(wanted)
+    return _quoted(name) if given == wanted else cast_strictly(spark, _quoted(name), wanted)
 
 
-def _text(value: SparkColumn, key: Column) -> SparkColumn:
+def _text(spark: SparkSession, value: SparkColumn, key: Column) -> SparkColumn:
     """Return the text of a partition value, as in Hive's partition names."""
-    text = value.cast(spark_type(key.type)).cast("string")
+    text = cast_strictly(spark, value, spark_type(key.type)).cast("string")
     if key.type.name in _TEXTS:
         text = _TEXTS[key.type.name](text, key.type)
     return fn.when(text.isNull() | (text == ""), fn.lit(DEFAULT_PARTITION)).otherwise(text)

@@ -16,6 +16,7 @@ from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import make_directory
+from airflow_hive_federation.storage.unfinished_uploads import abandon_all, has_uploads
 from airflow_hive_federation.tables.write.publish import remove_trees
 
 _PREFIX = ".hive-staging_spark_"
@@ -44,6 +45,7 @@ def staging_directory(
             # The directory is missing if our transaction was aborted meanwhile and another statement swept.
             with suppress(FileVanishedError), storage_errors(uri):
                 Path(path).rename(new_path)
+        _abandon(uri, storage_options)
         remove_trees([ending, uri], storage_options)
 
 
@@ -64,6 +66,7 @@ def sweep(
     filesystem, path = open_filesystem(location, storage_options)
     names: list[str] = []
     with suppress(FileVanishedError), storage_errors(location):
+        filesystem.invalidate_cache(path)
         names = [str(entry).rstrip("/").rpartition("/")[2] for entry in filesystem.ls(path, detail=False)]
     txn_of = {name: txn_id for name in names if (txn_id := staging_txn(name)) is not None}
     if not txn_of:
@@ -75,5 +78,13 @@ def sweep(
         for name, txn_id in txn_of.items()
         if txn_id <= txns.high_watermark and txn_id not in txns.open_ids
     ]
+    for name in ended:
+        _abandon(f"{location}/{name}", storage_options)
     remove_trees([f"{location}/{name}" for name in ended], storage_options)
     return ended
+
+
+def _abandon(uri: str, storage_options: Mapping[str, Any] | None) -> None:
+    """Abandon the uploads of attempts that do not count."""
+    if has_uploads(uri):
+        abandon_all(uri, storage_options)

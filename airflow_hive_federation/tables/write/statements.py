@@ -447,6 +447,7 @@ def _written(
         statement_id=statement.statement_id,
         text=layout.text,
         buckets=layout.buckets,
+        destination=statement.destination,
     )
     try:
         results = _results(rows, writing, statement, placed=placed)

@@ -16,8 +16,9 @@ from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.unfinished_uploads import RECORD, upload
 from airflow_hive_federation.tables.read.formats.text import TextForm
-from airflow_hive_federation.tables.write.plan import Buckets
+from airflow_hive_federation.tables.write.plan import Buckets, Destination
 
 #: A task's result row for each file; ``problem`` holds the reason if the task wrote no file.
 RESULT_SCHEMA = (
@@ -39,6 +40,8 @@ class Writing:
     :param statement_id: the statement's number in its transaction, a part of the row ids.
     :param filters: Bloom filters of ORC files.
     :param text: form of the lines of a text table, whose columns are texts already.
+    :param destination: final names of the files, on a store that finishes uploads later; see
+        :mod:`.storage.unfinished_uploads`.
     :param buckets: distribution by which :mod:`.fragments` computes the buckets of rows that lack the number.
     """
 
@@ -56,6 +59,7 @@ class Writing:
     filters: BloomFilters = NO_FILTERS
     text: TextForm | None = None
     buckets: Buckets | None = None
+    destination: Destination | None = None
 
 
 def task_attempt() -> tuple[int, int]:
@@ -83,10 +87,16 @@ def _spare_collections() -> None:
 
 
 class StagedOutput:
-    """A file under a hidden name that a task writes locally and copies to its store when it is finished."""
+    """A file that a task writes locally, and copies to its store when it is finished, without showing it.
 
-    def __init__(self, writing: Writing, name: str) -> None:
-        self.uri = f"{writing.staging}/{name}"
+    It has a hidden name there, or is an upload that the driver finishes, of which ``uri`` is the record.
+
+    :param target: URI that the file will have; empty for a file that tasks only hand each other.
+    """
+
+    def __init__(self, writing: Writing, name: str, target: str = "") -> None:
+        self._target = target
+        self.uri = f"{writing.staging}/{name}{RECORD if target else ''}"
         self._options = writing.storage_options
         self._is_local = local_path(self.uri) is not None
         self.path = Path(local_path(self.uri) or _temporary_name())
@@ -101,7 +111,10 @@ class StagedOutput:
             if self._is_local:
                 # The driver renames the file and then commits: the content must be durable by then.
                 durable.sync_file(self.path)
-        if not self._is_local:
+        if self._target:
+            upload(self.path, self._target, self.uri, self._options)
+            self.path.unlink()
+        elif not self._is_local:
             filesystem, path = open_filesystem(self.uri, self._options)
             with storage_errors(self.uri):
                 filesystem.put_file(str(self.path), path)

@@ -208,7 +208,7 @@ def test_pages_have_all_partitions(
     assert len(at_once) == len(in_pages) == len(values)
     assert all(partition in in_pages for partition in at_once)
     # Of known names: those that a range holds for, and those among which lie many others.
-    monkeypatch.setattr(partition_calls, "PARTITIONS_A_CALL", 1)
+    monkeypatch.setattr(partition_calls, "PARTITIONS_PER_CALL", 1)
     names = sorted(client.list_partition_names(DATABASE, name))
     for wanted_names in (names, names[1:], [names[0], names[-1]], [*names[:2], "k=gone"]):
         partitions = client.get_partitions_of(DATABASE, name, wanted_names)

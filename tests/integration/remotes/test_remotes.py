@@ -438,7 +438,7 @@ def test_a_remote_that_leads_back_is_refused(
 def test_partitions_in_several_batches(
     remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "PARTITIONS_A_BATCH", 600)
+    monkeypatch.setattr(partitions, "PARTITIONS_PER_BATCH", 600)
     place = f"file:{far.external_warehouse}/many"
 
     def many(numbers: range) -> list[types.Partition]:

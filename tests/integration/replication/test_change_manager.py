@@ -11,7 +11,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.load.load import load_into_target
 from tests.support.incrementing import cycles, run_copy
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ def test_what_was_removed_after_the_dump_is_fetched_from_the_change_manager(
         with site.source.client() as client:
             first = dump_bootstrap(site.source, site.policy, begin_drain(client, "keeping"))
         site.write("DROP TABLE keeping.early")
-        load_bootstrap(site.source, site.target, site.policy, first.dump, run_copy=run_copy)
+        load_into_target(site.source, site.target, site.policy, first.dump, run_copy=run_copy)
         assert hive_sql_target.execute("SELECT id FROM keeping_copy.early") == [("7",)]
         kept = len(list(root.iterdir()))
         site.write(

@@ -139,6 +139,7 @@ def test_a_killed_load_and_members_that_come_and_go(site: GroupSite) -> None:
     site.kill(dumped, "publish", 1)
     first, second = site.events()
     assert first > second
+    assert not read_group_status(site.source, site.target, site.group).one_moment
     site.commit()
     site.cycle()
     assert len(set(site.events())) == 1

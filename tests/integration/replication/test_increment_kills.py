@@ -14,6 +14,7 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import TargetNotOursError
+from airflow_hive_federation.replication.cycle_plan import plan_cycle
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.replica.position import read_position
 from tests.support.cutting import Cut, cut_at
@@ -71,7 +72,8 @@ def test_a_killed_cycle_dumped_anew_ends_in_the_same_state(case: Case) -> None:
         case.kill(steps.index(name))
         with connected(case.target) as client:
             position = read_position(client, case.policy)
-        with pool(case.source.uri) as source:
+        with pool(case.source.uri) as source, pool(case.target.uri) as target:
+            assert case.dump in plan_cycle(source, target, case.policy).unfinished
             again = dump_increment(source, case.policy, position)
         load(case.source.uri, case.target.uri, case.policy, again.dump)
         assert again.event_id == int(expected["last"])

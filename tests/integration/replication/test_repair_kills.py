@@ -15,7 +15,7 @@ from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.repair import RepairReport, repair_replica
 from airflow_hive_federation.replication.replica import cycle_lock
@@ -73,7 +73,7 @@ class Case:
             start = begin_drain(client, DATABASE)
         with pool(source.uri) as source_pool, pool(target.uri) as target_pool:
             dump = dump_bootstrap(source_pool, self.policy, start).dump
-            load_bootstrap(source_pool, target_pool, self.policy, dump, run_copy=run_copy)
+            load_into_target(source_pool, target_pool, self.policy, dump, run_copy=run_copy)
 
     def damage(self) -> None:
         with connected(self.target) as client:

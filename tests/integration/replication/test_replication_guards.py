@@ -26,8 +26,7 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.failover import roll_back_failover, start_failover, switch_roles
 from airflow_hive_federation.replication.format.manifest import RepairPlan
-from airflow_hive_federation.replication.load.bootstrap import load_bootstrap
-from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.verify.verify import verify_replica
@@ -73,7 +72,7 @@ def test_a_dump_that_does_not_go_on_from_where_the_target_stands(site: Site) -> 
     with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
         # Of the event that the target stands at, but of what it was before the first of the two.
         with pytest.raises(TargetChangedError, match=r"stands at event .* goes on from event"):
-            load_increment(source_pool, target_pool, site.policy, second, run_copy=run_copy)
+            load_into_target(source_pool, target_pool, site.policy, second, run_copy=run_copy)
         with pytest.raises(CycleRunningError, match="has published event"):
             load_dump(source_pool, target_pool, site.policy, second, run_copy=run_copy)
         # Of the dump that the target was loaded from, but of an event before the one it stands at.
@@ -176,7 +175,7 @@ def test_a_bootstrap_is_loaded_once(site: Site) -> None:
 
     def load(uri: str, copy: CopyRunner = run_copy) -> None:
         with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
-            load_bootstrap(source_pool, target_pool, site.policy, uri, run_copy=copy)
+            load_into_target(source_pool, target_pool, site.policy, uri, run_copy=copy)
 
     def vanished(_plan: str, _outcomes: str) -> None:
         raise FileVanishedError("File file:/far/f is gone.", path="file:/far/f")

@@ -16,7 +16,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import FailoverError, TargetNotOursError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.load.increment import load_increment
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.take_over import take_over
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
@@ -92,7 +92,7 @@ def interrupt(site: Cycles, scene: str) -> None:
 
     dump = site.dump().dump
     with pytest.raises(KilledHereError):
-        load_increment(
+        load_into_target(
             site.source,
             site.target,
             site.policy,

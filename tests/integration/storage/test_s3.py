@@ -19,6 +19,7 @@ from moto.server import ThreadedMotoServer
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
+    BucketMissingError,
     DigestMismatchError,
     DumpCorruptError,
     FileVanishedError,
@@ -26,6 +27,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -35,7 +37,7 @@ from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.digests import CHUNK_BYTES, FileDigest, FileToDigest, digest_file
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading
-from airflow_hive_federation.storage.listing import file_size, list_directory, list_files
+from airflow_hive_federation.storage.listing import file_size, has_entries, list_directory, list_files
 from airflow_hive_federation.storage.plan_files import (
     read_outcomes,
     read_plan,
@@ -44,6 +46,8 @@ from airflow_hive_federation.storage.plan_files import (
     write_records,
 )
 from airflow_hive_federation.storage.publishing import publishing, write_atomically
+from airflow_hive_federation.storage.unfinished_uploads import RECORD, finish, upload
+from airflow_hive_federation.tables.write.staging import sweep
 from tests.support.kills import Case
 from tests.support.small_source import DATABASE, connected
 
@@ -174,13 +178,84 @@ def write_a_part_and_fail(uri: str, options: Options) -> None:
         raise ZeroDivisionError
 
 
+def test_marks_of_directories_are_no_files(bucket: str, options: Options) -> None:
+    """Hadoop marks a directory by an empty object whose name ends with a slash."""
+    filesystem, path = open_filesystem(bucket, options)
+    for key in ("t/", "t/p=1/"):
+        filesystem.call_s3("put_object", Bucket=path, Key=key)
+    assert list_files(f"{bucket}/t", options=options) == []
+    assert not has_entries(f"{bucket}/t/p=1", options=options)
+    put(f"{bucket}/t/p=1/f", b"1", options)
+    assert [entry.path for entry in list_files(f"{bucket}/t", options=options)] == ["p=1/f"]
+    assert list_directory(f"{bucket}/t/p=1", options=options) == {"f": 1}
+    assert list_directory(f"{bucket}/t", options=options) == {}
+
+
+def uploads(bucket: str, options: Options) -> list[Any]:
+    filesystem, path = open_filesystem(bucket, options)
+    return list(filesystem.call_s3("list_multipart_uploads", Bucket=path).get("Uploads", []))
+
+
+def test_a_file_of_a_task_appears_when_the_driver_finishes_its_upload(
+    bucket: str, options: Options, tmp_path: Path
+) -> None:
+    for size_bytes in (1, (16 << 20) + 1):
+        appears_when_it_is_finished(bucket, options, tmp_path, size_bytes)
+
+
+def appears_when_it_is_finished(bucket: str, options: Options, tmp_path: Path, size_bytes: int) -> None:
+    content = os.urandom(size_bytes)
+    (tmp_path / "made").write_bytes(content)
+    target, record = f"{bucket}/{size_bytes}/t/p=a%3Ab/f", f"{bucket}/{size_bytes}/t/.staging/1{RECORD}"
+    upload(tmp_path / "made", target, record, options)
+    assert list_directory(f"{bucket}/{size_bytes}/t/p=a%3Ab", options=options) == {}
+    with reading(record, options) as file:
+        kept = file.read()
+    assert finish(record, options) == target
+    assert content_of(target, options) == content
+    # As if the answer to the request had been lost.
+    put(record, kept, options)
+    assert finish(record, options) == target
+    assert list_directory(record.rpartition("/")[0], options=options) == {}
+    assert uploads(bucket, options) == []
+
+
+def test_uploads_that_do_not_count_are_abandoned(bucket: str, options: Options, tmp_path: Path) -> None:
+    """A task that outlives its statement publishes nothing; the next statement removes its parts."""
+    (tmp_path / "made").write_bytes(b"rows")
+    staging, target = f"{bucket}/t/.hive-staging_spark_7_abc", f"{bucket}/t/delta_1_1_0/bucket_00000_0"
+    upload(tmp_path / "made", target, f"{staging}/1{RECORD}", options)
+    assert len(uploads(bucket, options)) == 1
+    open_txns = ValidTxns(high_watermark=7, open_ids=frozenset({7}))
+    assert sweep(f"{bucket}/t", lambda: open_txns, options) == []
+    assert len(uploads(bucket, options)) == 1
+    ended = ValidTxns(high_watermark=7)
+    assert sweep(f"{bucket}/t", lambda: ended, options) == [".hive-staging_spark_7_abc"]
+    assert uploads(bucket, options) == []
+    assert list_files(f"{bucket}/t", options=options, missing_ok=True) == []
+    with pytest.raises(FileVanishedError):
+        finish(f"{staging}/1{RECORD}", options)
+    gone = f"{bucket}/no-record{RECORD}"
+    put(gone, b"{}", options)
+    with pytest.raises(StorageError, match="no record of an upload"):
+        finish(gone, options)
+
+
+def test_a_refused_record_leaves_no_parts(bucket: str, options: Options, tmp_path: Path) -> None:
+    (tmp_path / "made").write_bytes(b"rows")
+    with pytest.raises(BucketMissingError):
+        upload(tmp_path / "made", f"{bucket}/t/f", f"s3://no-such-bucket/1{RECORD}", options)
+    assert uploads(bucket, options) == []
+
+
 def test_a_bucket_that_is_not_there(options: Options, tmp_path: Path) -> None:
     (tmp_path / "s").write_bytes(b"1")
     item = CopyItem(source=f"file:{tmp_path}/s", target="s3://no-such-bucket/t", size_bytes=1)
-    with pytest.raises(StorageError, match="no-such-bucket"):
+    with pytest.raises(BucketMissingError, match="no-such-bucket"):
         copy_file(item, CopySettings(options=options))
-    with pytest.raises(StorageError, match="no-such-bucket"):
-        list_files("s3://no-such-bucket/t", options=options)
+    for missing_ok in (False, True):
+        with pytest.raises(BucketMissingError, match="no-such-bucket"):
+            list_files("s3://no-such-bucket/t", options=options, missing_ok=missing_ok)
 
 
 def test_a_store_that_does_not_answer(options: Options) -> None:

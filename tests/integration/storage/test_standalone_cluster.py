@@ -1,6 +1,6 @@
 """The copy job on a standalone cluster: a master and two workers in processes of their own.
 
-The executors run a Python without site-packages: what a task needs comes with the job or is Python's own.
+The executors run a Python without site-packages: what a copy needs comes with the job or is Python's own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.errors import FileVanishedError
+from airflow_hive_federation.errors import FileVanishedError, SparkEnvironmentError
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.digests import digest_file
@@ -72,6 +72,12 @@ def test_copy_on_two_workers(master: str, tmp_path: Path, monkeypatch: pytest.Mo
             digest_file(item.source).digest == digest_file(item.target).digest == recorded[item.target].digest
         )
     assert not list(tmp_path.rglob("._copy_*"))
+
+    # A job that needs more is refused before it reads its plan.
+    report = f"file:{tmp_path}/_report.json"
+    with pytest.raises(SparkEnvironmentError, match="no pyarrow that can be imported") as refused:
+        hook.submit("merge-buckets", ["--plan", f"file:{tmp_path}/none"], report_uri=report)
+    assert (refused.value.package, refused.value.job) == ("pyarrow", "merge-buckets")
 
 
 def make_items(folder: Path) -> list[CopyItem]:

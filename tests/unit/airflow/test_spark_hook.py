@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import SparkEnvironmentError
 from airflow_hive_federation.hooks import spark
-
-
-@pytest.mark.parametrize(
-    ("pyspark", "client"), [("4.2.0", "4.2.0"), ("4.1.1", None), (None, "4.1.2"), (None, None)]
-)
-def test_one_version_of_pyspark(pyspark: str | None, client: str | None) -> None:
-    spark.refuse_mixed_pyspark(pyspark, client)
+from airflow_hive_federation.runtime import installed_spark
+from airflow_hive_federation.runtime.installed_spark import InstalledSpark
 
 
 def test_two_versions_of_pyspark_in_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = {"pyspark": "4.2.0", "pyspark-client": "4.1.2"}
-    monkeypatch.setattr(spark, "_installed_version", installed.get)
-    with pytest.raises(
-        ConfigurationError, match=r"pyspark 4\.2\.0 and pyspark-client 4\.1\.2 .*pyspark==4\.1\.2"
-    ):
+    mixed = InstalledSpark(pyspark="4.2.0", client="4.1.2", provider="6.1.0")
+    monkeypatch.setattr(installed_spark, "installed_spark", lambda: mixed)
+    with pytest.raises(SparkEnvironmentError, match=r"pyspark 4\.2\.0 and pyspark-client 4\.1\.2 "):
         spark.spark_environment({}, {}, {}, local=True)
+    # A Spark of the cluster's own has no pyspark-client beside it.
+    made = spark.spark_environment({"SPARK_HOME": "/opt/spark"}, {}, {}, local=True)
+    assert made["SPARK_HOME"] == "/opt/spark"
 
 
 def test_spark_gets_no_secrets_of_airflow() -> None:

@@ -189,6 +189,25 @@ def test_the_outcome_is_the_same_at_every_place(
     assert (result, expected[1] and value) == expected
 
 
+@pytest.mark.parametrize(
+    "event", [{}, {"ready": True, "done": 1}, {**READY.to_json(), "state": {"event": "forgotten"}}]
+)
+def test_a_wait_that_another_version_ended_begins_anew(
+    event: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LagProbe, "__call__", scripted([READY]))
+    assert lag_sensor().resume_execution("execute_complete", {"event": event}, {}) == VALUE  # type: ignore[arg-type]
+    monkeypatch.setattr(LagProbe, "__call__", scripted([FAR]))
+    with pytest.raises(TaskDeferred):
+        lag_sensor().resume_execution("execute_complete", {"event": event}, {})  # type: ignore[arg-type]
+
+
+def test_an_error_of_another_version_may_be_retried() -> None:
+    with pytest.raises(AirflowException, match="a:1 does not answer") as caught:
+        lag_sensor().execute_complete({}, {"error": "a:1 does not answer"})  # type: ignore[arg-type]
+    assert not isinstance(caught.value, AirflowFailException)
+
+
 def test_another_triggerer_goes_on_until_the_same_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LagProbe, "__call__", scripted([FAR]))
     with pytest.raises(TaskDeferred) as caught:

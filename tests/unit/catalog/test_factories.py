@@ -174,9 +174,11 @@ def test_ssh_files_lie_where_they_may(name: str, path: str, monkeypatch: pytest.
         assert name in str(caught.value)
 
 
-def test_tls_does_not_go_through_a_tunnel() -> None:
-    with pytest.raises(ConfigurationError, match="TLS"):
-        Catalogs().open("ssh", {**ROUTE, "hive.metastore.uris": "thrift+tls://far:9083"}, remote="r")
+def test_tls_goes_through_a_tunnel() -> None:
+    with Catalogs() as catalogs:
+        properties = {**ROUTE, "hive.metastore.uris": "thrift+tls://far:9083"}
+        catalog, _ = catalogs.open("ssh", properties, remote="r")
+        assert isinstance(catalog, HiveCatalog)
 
 
 def test_each_configuration_has_its_own_connections() -> None:

@@ -11,6 +11,8 @@ import pytest
 from airflow_hive_federation import __version__
 from airflow_hive_federation.cli.connecting import settings_for
 from airflow_hive_federation.cli.main import COMMANDS, build_parser, main
+from airflow_hive_federation.runtime import installed_spark
+from airflow_hive_federation.runtime.installed_spark import InstalledSpark
 
 
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,7 +39,7 @@ def test_every_command_takes_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [[], ["nonsense"], ["doctor"], ["replicate", "fly"], ["replicate", "verify"]]
+    "line", [[], ["nonsense"], ["doctor", "a", "b"], ["replicate", "fly"], ["replicate", "verify"]]
 )
 def test_wrong_command_lines(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -75,8 +77,35 @@ def test_doctor_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert "error    reachable  No metastore answers: thrift://127.0.0.1:1" in report
     assert "→ Start the metastore" in report
     assert main(["doctor", "thrift://127.0.0.1:1", "--json"]) == 1
-    (finding,) = json.loads(capsys.readouterr().out)
-    assert (finding["name"], finding["state"]) == ("reachable", "error")
+    findings = json.loads(capsys.readouterr().out)
+    assert [(finding["name"], finding["state"]) for finding in findings] == [
+        ("spark", "ok"),
+        ("reachable", "error"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("installed", "state", "words"),
+    [
+        (("3.5.7", None, "5.6.0"), "ok", "pyspark 3.5.7 beside the apache-spark provider 5.6.0"),
+        (("3.5.7", "4.2.0", "6.3.4"), "error", "'apache-airflow-providers-apache-spark<6'"),
+        ((None, "4.2.0", "6.3.4"), "warning", "pyspark is not installed"),
+    ],
+)
+def test_doctor_of_the_installation(
+    installed: tuple[str | None, str | None, str],
+    state: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pyspark, client, provider = installed
+    versions = InstalledSpark(pyspark=pyspark, client=client, provider=provider)
+    monkeypatch.setattr(installed_spark, "installed_spark", lambda: versions)
+    assert main(["doctor"]) == int(state == "error")
+    report = capsys.readouterr().out
+    assert f"{state:<9}spark" in report
+    assert words in report
 
 
 def test_the_longest_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,10 +49,13 @@ def test_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_bootstrap_and_nothing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     print_plan(CyclePlan(database="shop", kind=BOOTSTRAP, event_id=9, waits_for=[4, 5]))
     print_plan(CyclePlan(database="shop", kind=IDLE, event_id=9))
+    print_plan(CyclePlan(database="shop", kind=BOOTSTRAP, event_id=9, unfinished=["file:/dumps/shop/7-8"]))
     assert capsys.readouterr().out.splitlines() == [
         "Database shop is not published: a bootstrap at event 9",
         "It would wait for transactions 4, 5",
         "Database shop is up to date at event 9: nothing to do",
+        "Database shop is not published: a bootstrap at event 9",
+        "The load of file:/dumps/shop/7-8 is unfinished: the cycle repeats its work",
     ]
 
 

@@ -78,6 +78,16 @@ def test_an_exception_with_a_long_message_arrives(letter: str, length: int, serv
     assert message.startswith(begun)
 
 
+def test_an_exception_whose_message_is_not_utf_8_arrives(serve: Serve) -> None:
+    def fail(*_: Any) -> Any:
+        raise types.NoSuchObjectException(message=b"no Stra\xdfe")
+
+    client = serve(fail)
+    error = refused(lambda: client.call(layout.SERVICE, "get_table_req", req={"dbName": "d", "tblName": "t"}))
+    assert (error.code(), error.details()) == (grpc.StatusCode.NOT_FOUND, "no Stra\ufffde")
+    assert trailers(error)["hive-message-bin"].decode() == "no Stra\ufffde"
+
+
 @pytest.mark.parametrize(
     ("service", "name", "fields"),
     [

@@ -63,6 +63,12 @@ def test_a_call_that_failed_otherwise_is_not_repeated() -> None:
     assert not _is_repeated("alter_partitions_req", "No such partition: deadlock=1")
 
 
+def test_a_message_that_is_not_utf_8_is_read_all_the_same() -> None:
+    error = translate(types.MetaException(message=b"Stra\xdfe"), "lock", "thrift://h:9083")  # type: ignore[arg-type]
+    assert error.message == "lock at thrift://h:9083: Stra\ufffde"
+    assert error.facts["server_message"] == "Stra\ufffde"
+
+
 def _is_repeated(method: str, message: str) -> bool:
     fault = types.MetaException(message=message)
     try:

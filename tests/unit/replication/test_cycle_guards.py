@@ -87,7 +87,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     with MetastorePool(MetastoreSettings(uris=("thrift://target:1",)), 4) as pool:
         made = Site(policy, server, pool)
         monkeypatch.setattr(cycle_lock, "boot_time_s", lambda: made.now_s)
-        monkeypatch.setattr(cycle, "load_increment", made.load)
+        monkeypatch.setattr(cycle, "load_into_target", made.load)
         monkeypatch.setattr(
             cycle.retention, "forget_old_dumps", lambda *_, **__: made.forgotten.append(made.dump)
         )
@@ -141,7 +141,7 @@ def test_a_take_over_that_has_lost_its_lock_takes_no_step_of_a_load(
         site.lose_the_lock()
         given["check"]()
 
-    monkeypatch.setattr(take_over, "load_increment", losing)
+    monkeypatch.setattr(take_over, "load_into_target", losing)
     monkeypatch.setattr(take_over, "loaded_dump", lambda *_: "file:/dumps/p/6-7-8")
     dump = DumpDirectory(site.dump)
     with cycle_lock.CycleLock(site.pool, site.policy) as lock, pytest.raises(CycleLostError):
@@ -217,7 +217,7 @@ def test_a_policy_that_has_changed_since_the_dump_loads_nothing(
     site.policy = replace(site.policy, external_base="file:/elsewhere")
     with pytest.raises(ConfigurationError, match="was written: external_base"):
         site.run()
-    monkeypatch.setattr(take_over, "load_increment", never)
+    monkeypatch.setattr(take_over, "load_into_target", never)
     monkeypatch.setattr(take_over, "loaded_dump", lambda *_: "file:/dumps/p/6-7-8")
     dump = DumpDirectory(site.dump)
     with (

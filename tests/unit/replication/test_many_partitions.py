@@ -15,7 +15,6 @@ from airflow_hive_federation.metastore.calls.partitions import PartitionCalls
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
-from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.dump import contents
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
@@ -24,7 +23,6 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import DataLocation
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import TableDocument
-from airflow_hive_federation.replication.load import bootstrap as load
 from airflow_hive_federation.replication.load import convergence
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.metadata import statistics
@@ -127,8 +125,9 @@ def document() -> TableDocument:
 
 def loaded(directory: DumpDirectory, count: int) -> None:
     target = Metastore(0)
-    loading = load._Load(None, POLICY, directory, observer=unobserved, step=str)  # type: ignore[arg-type]
-    assert loading._add_partitions(target, document()) == target.added == count  # type: ignore[arg-type]
+    layout = TargetLayout(policy=POLICY, managed=TARGET.removesuffix("/t"))
+    convergence = TableConvergence(target, layout, directory, document=document(), parameters={})  # type: ignore[arg-type]
+    assert convergence._create_partitions() == target.added == count
 
 
 def compared(directory: DumpDirectory, count: int) -> None:
@@ -149,7 +148,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
             uri: [FileEntry(path="delta_0000001_0000001_0000/bucket_00000", size_bytes=1)] for uri in uris
         }
 
-    for module in (partition_calls, load, convergence):
+    for module in (partition_calls, convergence):
         monkeypatch.setattr(module, "page_size", lambda *_, **__: PAGE)
     monkeypatch.setattr(contents, "_PLACES_AT_A_TIME", PAGE)
     monkeypatch.setattr(dump_directory, "_LINES_AT_A_TIME", PAGE)

@@ -228,7 +228,7 @@ class Dump:
         self.merging = Merging(zip(ends, led, strict=True))
 
     def load(self, target: Metastore, kill_before: int | None) -> None:
-        """As :mod:`.load.increment` does it."""
+        """As :mod:`.load.load` does it."""
         target.calls_left = None
         states = {table: target.state(table).high_watermark for table in self.writes}
         target.calls_left = kill_before

@@ -5,6 +5,7 @@ import pytest
 from airflow_hive_federation.errors import (
     FileVanishedError,
     HiveFederationError,
+    SparkEnvironmentError,
     SparkJobError,
     StorageFullError,
 )
@@ -75,3 +76,27 @@ def test_sparks_own_failures_have_their_cause() -> None:
     assert type(error) is SparkJobError
     assert error.message == "Spark: ZeroDivisionError: division by zero"
     assert from_spark(RuntimeError("")).message == "Spark: no message"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Spark 3.5, and Spark 4.
+        'in worker has different version ("3.9") than that in driver 3.11, PySpark cannot run',
+        "in worker has different version (3, 9) than that in driver 3.11, PySpark cannot run",
+        "in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot run",
+    ],
+)
+def test_an_executor_with_another_python(text: str) -> None:
+    error = from_spark(RuntimeError(f"pyspark.errors.…: [PYTHON_VERSION_MISMATCH] Python {text}"))
+    assert isinstance(error, SparkEnvironmentError)
+    assert (error.driver, error.worker) == ("3.11", "3.9")
+    assert "Set PYSPARK_PYTHON" in error.remedy
+
+
+def test_an_executor_without_a_package() -> None:
+    error = from_spark(RuntimeError("  import x\nModuleNotFoundError: No module named 'pyarrow.compute'"))
+    assert isinstance(error, SparkEnvironmentError)
+    assert error.package == "pyarrow"
+    other = from_spark(RuntimeError("ModuleNotFoundError: No module named 'pyarrows'"))
+    assert isinstance(other, SparkJobError)

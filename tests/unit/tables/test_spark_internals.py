@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 import airflow_hive_federation
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, SparkEnvironmentError
 from airflow_hive_federation.tables.spark_internals import SUPPORTED_VERSIONS, check_session, check_version
 
 PACKAGE = Path(airflow_hive_federation.__file__).parent
@@ -20,18 +20,20 @@ _INTERNAL = re.compile(
 )
 
 
-@pytest.mark.parametrize("version", [pyspark.__version__, "4.1.2", "4.2", "4.2.1-SNAPSHOT", "4.1.0-vendor-3"])
+@pytest.mark.parametrize(
+    "version", [pyspark.__version__, "3.5.7", "4.0.1", "4.1.2", "4.2", "4.2.1-SNAPSHOT", "3.5.0-vendor-3"]
+)
 def test_known_versions_pass(version: str) -> None:
     check_version(version)
 
 
-@pytest.mark.parametrize("version", ["3.5.6", "4.0.1", "4.3.0", "4.20.0", "5.1.0", "14.2.0", ""])
+@pytest.mark.parametrize("version", ["3.4.4", "3.50.0", "4.3.0", "4.20.0", "5.1.0", "14.2.0", ""])
 def test_other_versions_are_refused_by_name(version: str) -> None:
-    with pytest.raises(ConfigurationError, match=re.escape(f"Spark {version} is not supported")) as caught:
+    with pytest.raises(SparkEnvironmentError, match=re.escape(f"Spark {version} is not supported")) as caught:
         check_version(version)
     error = pickle.loads(pickle.dumps(caught.value))
     assert (error.version, error.supported) == (version, SUPPORTED_VERSIONS)
-    assert "4.1 and 4.2" in error.message
+    assert "3.5, 4.0, 4.1 and 4.2" in error.message
     assert "Run Spark 4.2" in error.remedy
 
 

@@ -24,7 +24,7 @@ from airflow_hive_federation.tables.read.partition_scans import (
     shown,
     with_partition_values,
 )
-from airflow_hive_federation.tables.spark_internals import time_zone
+from airflow_hive_federation.tables.spark_internals import cast_or_null, cast_strictly, time_zone
 from airflow_hive_federation.tables.spark_types import spark_schema, spark_type
 
 _FORMATS = {
@@ -143,12 +143,12 @@ def _text_rows(
         text = fn.get(fn.col("parts"), fn.lit(index))
         text = fn.when(text != form.null, text) if kind else fn.lit(None).cast("string")
         parsed = spark_type(kind) if kind else field.dataType
-        value = text.try_cast(parsed)
+        value = cast_or_null(spark, text, parsed)
         if parsed == spark_types.BinaryType():
             value = _bytes(text)
         if parsed == spark_types.TimestampType():
             value = scan.at_same_clock(value, session_zone, zone)
-        values.append(value.cast(field.dataType).alias(field.name))
+        values.append(cast_strictly(spark, value, field.dataType).alias(field.name))
     file = fn.col("_metadata.file_path").alias(scan.FILE)
     return lines.select(parts.alias("parts"), file).select(*values, scan.FILE)
 

@@ -208,6 +208,16 @@ def without_directory(source: Source) -> None:
     shutil.rmtree(source.root / "t/p=3")
 
 
+def gone_with_its_directory(source: Source) -> None:
+    """Another partition has the directory, too, and no event names that one."""
+    source.places["4"] = source.places["3"]
+    source.dump("shared")
+    source.folded = EventFold(from_id=1, to_id=2)
+    source.plan = replace(source.plan, partitions=frozenset({"p=3"}))
+    del source.places["3"]
+    shutil.rmtree(source.root / "t/p=3")
+
+
 @pytest.mark.parametrize(
     "case",
     [
@@ -222,6 +232,7 @@ def without_directory(source: Source) -> None:
         without_directory,
         new_without_directory,
         new_by_another_name,
+        gone_with_its_directory,
     ],
 )
 def test_other_tables_are_described_as_a_whole(source: Source, case: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +17,9 @@ from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind
-from airflow_hive_federation.replication.load import bootstrap, increment
+from airflow_hive_federation.replication.load import given_up, load
 from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.load.target_load import TargetLoad
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE
 from airflow_hive_federation.storage.plan_files import write_plan
@@ -47,7 +49,7 @@ def file(tmp_path: Path) -> Path:
 
 def increments(policy: ReplicationPolicy, copy: TableCopy) -> Any:
     """A load of an increment at the point where its copies are planned; it is about nothing else."""
-    load: Any = object.__new__(increment._Load)
+    load: Any = object.__new__(TargetLoad)
     load._policy, load._database = policy, "d"
     load._directory = DumpDirectory(f"{policy.directory}/7-8-9")
     load._manifest = manifest(kind=DumpKind.INCREMENT)
@@ -81,26 +83,31 @@ def test_what_an_earlier_bootstrap_has_left_stays(policy: ReplicationPolicy, fil
     directory.write_functions([])
     directory.finish_dump(manifest(event_id=7, lease=8))
     write_plan(f"{directory.uri}/load/copy_plan.jsonl", [])
-    unused: Any = None
-    load: Any = bootstrap._Load(unused, policy, directory, observer=unobserved, step=quiet)
-    load._places = SimpleNamespace(owns=lambda _: True)
+    places: Any = SimpleNamespace(owns=lambda _: True)
+
+    def remove(check: Callable[[], None]) -> None:
+        plan = f"{directory.uri}/load/copy_plan.jsonl"
+        given_up.remove_given_up(policy, plan, places, observer=unobserved, check=check)
+
     with pytest.raises(CycleLostError):
-        load.sweep(lost)
+        remove(lost)
     assert file.exists()
-    load.sweep(lambda: None)
+    remove(lambda: None)
     assert not file.exists()
 
 
-@pytest.mark.parametrize("module", [bootstrap, increment])
+@pytest.mark.parametrize("kind", DumpKind)
 def test_no_step_begins_without_the_lock(
-    policy: ReplicationPolicy, module: Any, monkeypatch: pytest.MonkeyPatch
+    policy: ReplicationPolicy, kind: DumpKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = DumpDirectory(f"{policy.directory}/7-8")
-    directory.finish_dump(manifest(event_id=8))
-    monkeypatch.setattr(module, "_Load", lambda *_, step, **__: step(Step.PUBLISH))
-    load = module.load_bootstrap if module is bootstrap else module.load_increment
+    directory.finish_dump(manifest(kind=kind, event_id=8, previous="file:/dumps/p/6-7-8"))
+    chosen = "FirstLoad" if kind is DumpKind.BOOTSTRAP else "TargetLoad"
+    monkeypatch.setattr(load, chosen, lambda *_, step, **__: step(Step.PUBLISH))
     unused = SimpleNamespace(client=nullcontext)
     events: list[Event] = []
     with pytest.raises(CycleLostError):
-        load(unused, unused, policy, directory.uri, run_copy=quiet, observer=events.append, check=lost)
+        load.load_into_target(
+            unused, unused, policy, directory.uri, run_copy=quiet, observer=events.append, check=lost
+        )
     assert events == []

@@ -1,40 +1,24 @@
-"""Loads an increment into the target.
-
-The load has these steps, in this order; each can be killed and repeated:
-
-1. Foreign writes to the target are looked for: the load continues only if it finds none (see :mod:`.survey`).
-2. Tables whose names now stand for others are dropped.
-3. Files are copied. Files that readers could see too early wait in hidden places (see :mod:`.copying`).
-   Meanwhile, the source's transactions are opened on the target, existing transactional tables get their
-   write ids, and those that keep their shape lose the statistics of their rows: readers see nothing of it,
-   however long the copy takes to succeed.
-4. Functions and tables get their new shape, and new tables their write ids.
-5. The transactions end in the source's order: with each, its rows become visible, in all tables at once (see
-   :mod:`.replay`). Consecutive transactions that wrote to different tables are one (see :mod:`.merging`).
-6. Partitions, tables and files that the source no longer has are dropped.
-7. Statistics are written, and dangling transactions are aborted.
-8. ``repl.last.id`` moves, which publishes the load.
-
-Only the last step marks the increment as done, and every step reads from the target the work that remains.
-"""
+"""Carries out the steps of a load, in the order of :mod:`.load`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import TargetChangedError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied, Published
 from airflow_hive_federation.progress.kinds import Step
-from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
+from airflow_hive_federation.progress.observers import Observer, Steps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.load.copying import (
     EarlierCopies,
@@ -49,8 +33,7 @@ from airflow_hive_federation.replication.load.creating import seed_write_ids
 from airflow_hive_federation.replication.load.digests import note_digests
 from airflow_hive_federation.replication.load.replay import OpenedTransactions, Replay
 from airflow_hive_federation.replication.load.replayed_writes import ReplayedWrites
-from airflow_hive_federation.replication.load.stages import Stage, StagedLoad, to_end
-from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary, acknowledge
+from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary
 from airflow_hive_federation.replication.load.survey import Survey
 from airflow_hive_federation.replication.load.target_functions import TargetFunctions
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
@@ -59,9 +42,11 @@ from airflow_hive_federation.replication.metadata.database_properties import tak
 from airflow_hive_federation.replication.metadata.definitions import name_of
 from airflow_hive_federation.replication.metadata.directories import tables_with_files
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.replica import cycle_history, markers
-from airflow_hive_federation.replication.replica.database import find_layout
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.cycle_history import CycleRecord
+from airflow_hive_federation.replication.replica.database import find_layout, publish_target
 from airflow_hive_federation.replication.replica.foreign_writes import ForeignWrite, refuse_foreign_writes
+from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.replication.replica.position import (
     TableState,
     read_position,
@@ -69,97 +54,32 @@ from airflow_hive_federation.replication.replica.position import (
 )
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.plan_files import write_bound_plan
-from airflow_hive_federation.transactions.lease import LeaseKeeper
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
 
-def load_increment(
-    source: MetastorePool,
-    target_pool: MetastorePool,
-    policy: ReplicationPolicy,
-    dump: str,
-    *,
-    run_copy: CopyRunner,
-    observer: Observer = LOGGED,
-    check: Callable[[], None] = lambda: None,
-) -> LoadSummary:
-    """Load a finished incremental dump; one that was published already changes nothing.
+class TargetLoad:
+    """A load of an increment's dump; a bootstrap's is a :class:`~.first_load.FirstLoad`.
 
-    :param source: connections to the source: its cleaner is held back while files are copied.
-    :param target_pool: connections to the target.
-    :param dump: URI of the dump.
-    :param run_copy: carries out a copy plan (URI of the plan, URI of the directory for outcomes).
+    :param client: client of the target.
+    :param directory: the dump.
+    :param pool: connections to the target, for work on many tables at once.
+    :param threads: number of tables that are created in parallel.
     :param observer: receives the events of progress.
-    :param check: runs before each step and before each file is moved or removed, and raises if the cycle
-        must end.
-    :raises DumpIncompleteError: the dump is not finished.
-    :raises DumpCorruptError: the dump is not as it was written.
-    :raises TargetNotOursError: the target database is not this policy's.
-    :raises TargetChangedError: the target stands at another event, or somebody wrote to it.
-    :raises LocationConflictError: tables would share or nest directories of the target.
-    :raises HiddenLocationError: Hive would hide tables of the target.
+    :param step: announces the steps.
+    :param check: runs before each file is moved or removed, and raises if the cycle must end.
+    :param opened: the transactions of the policy's group, which are open already.
     """
-    return to_end(
-        increment_stages(source, target_pool, policy, dump, run_copy=run_copy, observer=observer, check=check)
-    )
 
-
-def increment_stages(
-    source: MetastorePool,
-    target_pool: MetastorePool,
-    policy: ReplicationPolicy,
-    dump: str,
-    *,
-    run_copy: CopyRunner,
-    observer: Observer = LOGGED,
-    check: Callable[[], None] = lambda: None,
-    opened: OpenedTransactions | None = None,
-) -> StagedLoad:
-    """Load an increment as :func:`load_increment` does, and pause at each stage.
-
-    :param opened: the transactions of the policy's group. The group ends them between the stages
-        ``ALLOCATED`` and ``PREPARED``, and aborts dangling ones after that.
-    """
-    directory = DumpDirectory(dump, policy.storage_options)
-    manifest = directory.manifest()
-    step = Steps(observer, policy.target_database, check)
-    with target_pool.client() as client:
-        load = _Load(client, policy, directory, observer=observer, step=step, check=check, opened=opened)
-        if load.is_published():
-            observer(Published(database=policy.target_database, event_id=manifest.event_id, earlier=True))
-        else:
-            check_dump(directory, policy.sources)
-            load.check_places()
-            with LeaseKeeper(source, manifest.lease):
-                load.survey()
-                yield Stage.SURVEYED
-                load.make_room()
-                load.copy(run_copy)
-            yield Stage.COPIED
-            load.shape()
-            load.allocate()
-            yield Stage.ALLOCATED
-            if opened is None:
-                load.end_transactions()
-            load.drop()
-            load.describe()
-            if opened is None:
-                load.sweep()
-            load.note_digests()
-            yield Stage.PREPARED
-            load.publish()
-    return acknowledge(source, directory, manifest.lease, load.summary(), step=step)
-
-
-class _Load:
     def __init__(
         self,
         client: MetastoreClient,
         policy: ReplicationPolicy,
         directory: DumpDirectory,
         *,
+        pool: MetastorePool,
+        threads: int,
         observer: Observer,
         step: Steps,
         check: Callable[[], None],
@@ -167,6 +87,8 @@ class _Load:
     ) -> None:
         self._check = check
         self._client = client
+        self._pool = pool
+        self._threads = threads
         self._policy = policy
         self._database = policy.target_database
         self._directory = directory
@@ -174,27 +96,36 @@ class _Load:
         self._mend = self._manifest.mend
         self._observer = observer
         self._step = step
-        self._layout = find_layout(client, policy)
         self._replay = Replay(client, policy, opened=opened)
         self._replayed = ReplayedWrites(directory)
-        self._functions = TargetFunctions(client, self._layout, directory, self._manifest)
         # Views come last, because Hive reads them through the tables.
         self._concerned = sorted(self._manifest.changed_tables, key=lambda entry: not entry.kind.has_files)
-        self._documents: dict[str, TableDocument] = {
-            entry.name: directory.table(entry.name) for entry in self._manifest.changed_tables
-        }
         self._entries = {entry.name: entry for entry in self._concerned}
-        self._places: TargetPlaces
+        self._documents: dict[str, TableDocument] = {}
         self._copies: dict[str, TableCopy] = {}
         self._states: Mapping[str, TableState] = {}
         self._convergences: dict[str, TableConvergence] = {}
         self._shaped: set[str] = set()
         self._began_s = time.time()
 
-    def is_published(self) -> bool:
+    @property
+    def is_increment(self) -> bool:
+        """Return whether the target has had a load before."""
+        return self._manifest.is_increment
+
+    @property
+    def lease(self) -> int:
+        """Return the source's transaction that holds its cleaner back."""
+        return self._manifest.lease
+
+    def published_event(self) -> int | None:
+        """Return the event at which the target is published if it has the dump; ``None`` if it lacks it.
+
+        :raises TargetChangedError: the target does not stand where the dump goes on, or somebody wrote to it.
+        """
         position = read_position(self._client, self._policy, also=self._mend.tables)
         if position.dump == self._directory.uri:
-            return True
+            return self._manifest.event_id
         self._states = position.tables
         if position.last_id != self._manifest.from_id or position.dump != self._manifest.previous:
             raise TargetChangedError(
@@ -205,13 +136,14 @@ class _Load:
                 differences=[],
             )
         position.refuse_foreign_writes(self._policy, replaced=self._mend.replaced)
-        return False
+        return None
 
-    def check_places(self) -> None:
+    def check_dump(self) -> None:
+        """Read the whole dump, before anything is changed by a part of it."""
+        check_dump(self._directory, self._policy.sources)
+
+    def claim_places(self) -> None:
         """Refuse a dump by which tables would share or nest directories, before anything is dropped."""
-        before = DumpDirectory(self._manifest.previous, self._policy.storage_options).manifest().tables
-        leaving = {*self._manifest.dropped} & {*tables_with_files(before, external=False)}
-        self._places = TargetPlaces(self._directory, self._layout, leaving)
         self._places.claim(self._client)
 
     def survey(self) -> None:
@@ -247,13 +179,9 @@ class _Load:
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._step(Step.COPY_PLAN)
-        for entry in self._concerned:
-            if entry.kind.has_files and entry.name not in self._copies:
-                self._plan_copy(entry, self._files_there(entry))
-        self._places.spare_shared(self._copies)
-        plan = f"{self._directory.uri}/load/copy_plan.jsonl"
+        self._plan_copies()
         items = self._places.each_once(self._copy_items())
-        plan, count = write_bound_plan(plan, items, options=self._policy.storage_options)
+        plan, count = write_bound_plan(self._copy_plan, items, options=self._policy.storage_options)
         self._step(Step.COPY)
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare") as preparer:
             # The copy job runs in this thread, which has Airflow's context; it makes no call to the target.
@@ -270,16 +198,10 @@ class _Load:
     def shape(self) -> None:
         self._step(Step.FUNCTIONS)
         self._functions.converge()
-        for entry in self._concerned:
-            if entry.name not in self._shaped:
-                self._step(Step.SEED, entry.name)
-                self._seed(entry)
-                self._step(Step.SHAPE, entry.name)
-                self._table(entry.name).shape()
-        for entry in self._concerned:
-            if self._documents[entry.name].constraints.foreignKeys:
-                self._step(Step.FOREIGN_KEYS, entry.name)
-                self._table(entry.name).add_foreign_keys()
+        self._shape_tables()
+        for name in self._with_foreign_keys():
+            self._step(Step.FOREIGN_KEYS, name)
+            self._table(name).add_foreign_keys()
 
     def allocate(self) -> None:
         others = [entry for entry in self._concerned if not self._goes_on(entry)]
@@ -299,7 +221,7 @@ class _Load:
             self._step(Step.DROP, name)
             self._drop_table(name)
         for entry in self._concerned if self._manifest.dropped else ():
-            if self._documents[entry.name].constraints.set_fields():
+            if self._document(entry.name).constraints.set_fields():
                 self._step(Step.CONSTRAIN, entry.name)
                 self._table(entry.name).constrain()
         for name, copy in self._copies.items():
@@ -312,25 +234,16 @@ class _Load:
             self._step(Step.DESCRIBE, entry.name)
             self._table(entry.name).describe()
 
-    def note_digests(self) -> None:
-        """Record the digests of all files of the tables concerned, for later verifications."""
+    def note_files(self) -> None:
+        """Record the files of the tables concerned, for later loads and verifications."""
         self._step(Step.DIGESTS)
         previous = DumpDirectory(self._manifest.previous, self._policy.storage_options)
-        note_digests(self._directory, self._layout, previous, self._documents, self._manifest.changed_tables)
+        note_digests(self._directory, self._layout, previous, self._document, self._manifest.changed_tables)
 
     def publish(self) -> None:
         self._step(Step.PUBLISH)
-        refuse_later_writes(self._client, self._policy, self._directory)
-        database: Any = self._client.get_database(self._database)
-        self._places.release(self._client, database.parameters)
-        take_properties(database, self._directory.database(), adopted=self._policy.into_existing)
-        database.parameters = {
-            **self._places.recorded(database.parameters),
-            markers.LAST_ID: str(self._manifest.event_id),
-            markers.CHECKPOINT: self._directory.uri,
-            **cycle_history.with_cycle(database.parameters, self._record()),
-        }
-        self._client.alter_database(self._database, database)
+        self._refuse_later_writes()
+        publish_target(self._client, self._policy, self._record(), self._before_switch)
         self._observer(Published(database=self._database, event_id=self._manifest.event_id))
 
     def sweep(self) -> None:
@@ -346,11 +259,36 @@ class _Load:
             event_id=self._manifest.event_id,
             tables=len(self._concerned),
             partitions=sum(entry.partitions for entry in self._concerned),
-            functions=0,
+            functions=0 if self.is_increment else len(list(self._directory.functions())),
             skipped=TableIndex(self._directory).skipped,
         )
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    @property
+    def _copy_plan(self) -> str:
+        return f"{self._directory.uri}/{COPY_PLAN}"
+
+    @cached_property
+    def _layout(self) -> TargetLayout:
+        return find_layout(self._client, self._policy)
+
+    @cached_property
+    def _places(self) -> TargetPlaces:
+        leaving = set()
+        if self._manifest.dropped:
+            before = DumpDirectory(self._manifest.previous, self._policy.storage_options).manifest().tables
+            leaving = {*self._manifest.dropped} & {*tables_with_files(before, external=False)}
+        return TargetPlaces(self._directory, self._layout, leaving)
+
+    @cached_property
+    def _functions(self) -> TargetFunctions:
+        return TargetFunctions(self._client, self._layout, self._directory, self._manifest)
+
+    def _document(self, name: str) -> TableDocument:
+        if name not in self._documents:
+            self._documents[name] = self._directory.table(name)
+        return self._documents[name]
 
     def _surveyed(self, survey: Survey, entry: TableEntry) -> list[ForeignWrite]:
         """Return foreign writes to a table, and plan its copy unless room for it is made first."""
@@ -362,13 +300,13 @@ class _Load:
             foreign += survey.dropped(name) if replaced else survey.partitions(name)
         if entry.kind.has_files:
             present = self._files_there(entry)
-            foreign += () if trusted else survey.files(self._documents[name], present)
+            foreign += () if trusted else survey.files(self._document(name), present)
             if entry.work is not TableWork.REPLACE and not entry.changes.renewed:
                 self._plan_copy(entry, present)
         return foreign
 
     def _files_there(self, entry: TableEntry) -> Mapping[str, FileEntry]:
-        document, options = self._documents[entry.name], self._policy.storage_options
+        document, options = self._document(entry.name), self._policy.storage_options
         only = self._only(entry)
         if only is None:
             return files_there(self._layout, document, options)
@@ -385,16 +323,23 @@ class _Load:
         has_table = entry.work is TableWork.CONTINUE and entry.name in self._states
         return frozenset(concerned) if has_table and concerned is not None else None
 
+    def _plan_copies(self) -> None:
+        """Plan the copies that were not planned before room was made."""
+        for entry in self._concerned:
+            if entry.kind.has_files and entry.name not in self._copies:
+                self._plan_copy(entry, self._files_there(entry))
+        self._places.spare_shared(self._copies)
+
     def _plan_copy(self, entry: TableEntry, there: Mapping[str, FileEntry]) -> None:
         name = entry.name
         state = self._states.get(name)
         self._copies[name] = plan_copy(
             self._directory,
             self._layout,
-            self._documents[name],
+            self._document(name),
             there=there,
             visible=state.high_watermark if state else None,
-            before=self._earlier_copies.files(self._documents[name]),
+            before=self._earlier_copies.files(self._document(name)),
             mended=self._mend.files,
             complete=state.complete if state else 0,
             only=self._only(entry),
@@ -410,45 +355,81 @@ class _Load:
                 self._shaped.add(name)
         self._replay.allocate(self._replayed.missing(continued, self._states), self._step)
 
+    def _shape_tables(self) -> None:
+        for entry in self._concerned:
+            if entry.name not in self._shaped:
+                self._step(Step.SEED, entry.name)
+                self._seed(entry)
+                self._step(Step.SHAPE, entry.name)
+                self._table(entry.name).shape()
+
+    def _with_foreign_keys(self) -> list[str]:
+        names = [entry.name for entry in self._concerned]
+        return [name for name in names if self._document(name).constraints.foreignKeys]
+
     def _goes_on(self, entry: TableEntry) -> bool:
         """Return whether the target has the table, and its readers see only committed write ids."""
         return entry.work is TableWork.CONTINUE and entry.kind.transactional
 
-    def _record(self) -> cycle_history.CycleRecord:
+    def _refuse_later_writes(self) -> None:
+        refuse_later_writes(self._client, self._policy, self._directory)
+
+    def _before_switch(self, database: types.Database) -> None:
+        """Bring what the target database holds besides its position to the state of the dump."""
+        self._places.release(self._client, database.parameters)
+        take_properties(database, self._directory.database(), adopted=self._policy.into_existing)
+        database.parameters = {
+            **self._places.recorded(dict(database.parameters or {})),
+            markers.CHECKPOINT: self._directory.uri,
+        }
+
+    def _record(self) -> CycleRecord:
         now_s = time.time()
-        return cycle_history.CycleRecord(
-            kind=cycle_history.INCREMENT,
+        files, size_bytes = self._copied()
+        return CycleRecord(
+            kind=self._manifest.kind.value.lower(),
             event_id=self._manifest.event_id,
             ended_s=int(now_s),
             seconds=round(now_s - self._began_s, 1),
             events=self._manifest.events,
             tables=len(self._concerned),
-            files=sum(len(copy.items) for copy in self._copies.values()),
-            size_bytes=sum(item.size_bytes for copy in self._copies.values() for item in copy.items),
+            files=files,
+            size_bytes=size_bytes,
             transactions=self._manifest.transactions,
         )
 
+    def _copied(self) -> tuple[int, int]:
+        """Return the number of files of tables that are copied, and their size."""
+        items = [item for copy in self._copies.values() for item in copy.items]
+        return len(items), sum(item.size_bytes for item in items)
+
     def _table(self, name: str) -> TableConvergence:
         if name not in self._convergences:
-            parameters = markers.object_markers(
-                self._policy.name, self._directory.uri, self._manifest.event_id
-            )
-            self._convergences[name] = TableConvergence(
-                self._client,
-                self._layout,
-                self._directory,
-                document=self._documents[name],
-                parameters=parameters,
-                observer=self._observer,
-                only=self._only(self._entries[name]),
+            self._convergences[name] = self._convergence(
+                self._document(name), self._client, self._only(self._entries[name])
             )
         return self._convergences[name]
 
-    def _made_before(self, found: Iterable[Any]) -> list[Any]:
+    def _convergence(
+        self, document: TableDocument, client: MetastoreClient, only: Collection[str] | None = None
+    ) -> TableConvergence:
+        return TableConvergence(
+            client,
+            self._layout,
+            self._directory,
+            document=document,
+            parameters=markers.object_markers(
+                self._policy.name, self._directory.uri, self._manifest.event_id
+            ),
+            observer=self._observer,
+            only=only,
+        )
+
+    def _made_before(self, candidates: Iterable[Any]) -> list[Any]:
         """Return the tables or partitions that another load has made."""
         return [
             candidate
-            for candidate in found
+            for candidate in candidates
             if (candidate.parameters or {}).get(markers.CHECKPOINT) != self._directory.uri
         ]
 

@@ -1,0 +1,195 @@
+"""Carries out the load of a bootstrap, from an empty position: the target has nothing yet.
+
+The target database is marked as the policy's (or found so marked; any other is refused). Every file of the
+dump is copied: no reader sees it, because no table points at it yet. Tables are created with all that they
+have, many at once: first those with files, then views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.errors import TargetChangedError
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.progress.events import TableCreated
+from airflow_hive_federation.progress.kinds import Step
+from airflow_hive_federation.replication.format.tables import TableDocument
+from airflow_hive_federation.replication.load.copying import files_there
+from airflow_hive_federation.replication.load.creating import changed_by_others
+from airflow_hive_federation.replication.load.given_up import check_given_up, remove_given_up
+from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
+from airflow_hive_federation.replication.load.target_load import TargetLoad
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.database import find_target, reserve_target
+from airflow_hive_federation.replication.replica.differences import metadata_differences
+from airflow_hive_federation.replication.replica.foreign_writes import SHOWN, ForeignWrite
+from airflow_hive_federation.replication.replica.table_index import TableIndex
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient
+
+
+class FirstLoad(TargetLoad):
+    """The load of a bootstrap's dump. See :class:`~.target_load.TargetLoad` for the parameters."""
+
+    #: The tables that have foreign keys, as their creation has found.
+    _referring: list[str]
+
+    def published_event(self) -> int | None:
+        """Return the event at which the target is published; ``None`` if it is not published.
+
+        :raises TargetChangedError: the target is published, and somebody else has changed it or the source
+            has moved on since.
+        """
+        last_id = find_target(self._client, self._policy).last_id
+        if last_id is None:
+            return None
+        differences = metadata_differences(self._client, self._layout, TableIndex(self._directory))
+        if not differences:
+            return last_id
+        loaded = (self._client.get_database(self._database).parameters or {}).get(markers.CHECKPOINT)
+        if loaded == self._directory.uri:
+            raise changed_by_others(f"Target database {self._database}", differences)
+        raise TargetChangedError(
+            f"Target database {self._database} is published at event {last_id}; dump {self._directory.uri} "
+            f"is of event {self._manifest.event_id} and differs in:\n  " + "\n  ".join(map(str, differences)),
+            remedy="A bootstrap is loaded once: go on by increments, or drop the target to bootstrap anew.",
+            differences=[str(difference) for difference in differences],
+        )
+
+    def claim_places(self) -> None:
+        """Mark the target database as the policy's, and refuse tables there that are not the policy's."""
+        check_given_up(self._policy, self._copy_plan)
+        self._step(Step.RESERVE)
+        source = self._directory.database()
+        reserve_target(self._client, self._policy, source, checkpoint=self._directory.uri)
+        if not self._policy.into_existing:
+            self._refuse_foreign_tables()
+        self._places.claim(self._client, anew=True)
+
+    def survey(self) -> None:
+        """Refuse files in the directories of new tables: they would become rows, or be replaced.
+
+        :raises TargetChangedError: the directories contain files that no load of the policy placed.
+        """
+        if self._policy.into_existing:
+            return
+        self._step(Step.SURVEY)
+        survey = Survey(self._client, self._layout, self._directory, None)
+        foreign: list[ForeignWrite] = []
+        for entry in self._concerned:
+            if entry.kind.has_files:
+                document = self._document(entry.name)
+                present = files_there(self._layout, document, self._policy.storage_options)
+                foreign += survey.files(document, present)
+        if foreign:
+            writes = sorted(map(str, foreign))
+            raise TargetChangedError(
+                f"The directories for tables of target database {self._database} contain files "
+                f"that policy {self._policy.name!r} did not place:\n  " + "\n  ".join(writes[:SHOWN]),
+                remedy="Move them elsewhere, or set into_existing to replace those that have the name of a "
+                "file of the source.",
+                differences=writes,
+            )
+
+    def shape(self) -> None:
+        """Create functions and tables, after the files of loads that were given up are gone."""
+        self._step(Step.SWEEP)
+        remove_given_up(
+            self._policy, self._copy_plan, self._places, observer=self._observer, check=self._check
+        )
+        super().shape()
+
+    def note_files(self) -> None:
+        """Record the times of files without write ids, by which later loads notice foreign writes.
+
+        The outcomes of the copy have the digests of all files.
+        """
+        for entry in filter(lambda entry: is_noted(entry.kind), self._concerned):
+            note_placed(self._directory, self._layout, self._document(entry.name))
+
+    # -- inside ----------------------------------------------------------------------------------------
+
+    def _document(self, name: str) -> TableDocument:
+        # A bootstrap's tables are too many to keep all documents in memory.
+        return self._directory.table(name)
+
+    def _refuse_foreign_tables(self) -> None:
+        names = self._client.list_tables(self._database)
+        tables: list[Any] = list(self._client.get_tables(self._database, names)) if names else []
+        foreign = sorted(
+            table.tableName
+            for table in tables
+            if (table.parameters or {}).get(markers.POLICY) != self._policy.name
+        )
+        if foreign:
+            raise TargetChangedError(
+                f"Target database {self._database} holds tables that policy {self._policy.name!r} did not "
+                f"make: {', '.join(foreign)}.",
+                remedy="Drop or move them, or set into_existing to adopt what is identical.",
+                differences=foreign,
+            )
+
+    def _plan_copies(self) -> None:
+        """Compare nothing: the plan lists each file of the dump, and the copy passes over those in place."""
+
+    def _copy_items(self) -> Iterator[CopyItem]:
+        for entry in self._concerned:
+            document = self._document(entry.name)
+            for file in self._directory.files(entry.name):
+                yield self._layout.item(document, file)
+        yield from self._functions.copy_items()
+
+    def _prepare(self) -> None:
+        """Do nothing while files are copied: there is no table whose readers could go on."""
+
+    def _shape_tables(self) -> None:
+        self._referring = []
+        clients: SimpleQueue[MetastoreClient] = SimpleQueue()
+        clients.put(self._client)
+
+        @contextmanager
+        def borrowed() -> Iterator[MetastoreClient]:
+            # This thread only waits meanwhile: its client serves, too.
+            try:
+                client = clients.get_nowait()
+            except Empty:
+                with self._pool.client() as client:
+                    yield client
+                return
+            try:
+                yield client
+            finally:
+                clients.put(client)
+
+        def create(name: str) -> None:
+            self._step(Step.TABLE, name)
+            document = self._document(name)
+            with borrowed() as client:
+                partitions = self._convergence(document, client).create(self._step)
+            if document.constraints.foreignKeys:
+                self._referring.append(name)
+            self._observer(TableCreated(table=f"{self._database}.{name}", partitions=partitions))
+
+        with ThreadPoolExecutor(max_workers=self._threads, thread_name_prefix="load") as workers:
+            for has_files in (True, False):
+                names = [entry.name for entry in self._concerned if entry.kind.has_files is has_files]
+                for job in [workers.submit(create, name) for name in names]:
+                    job.result()
+
+    def _with_foreign_keys(self) -> list[str]:
+        return sorted(self._referring)
+
+    def _refuse_later_writes(self) -> None:
+        """Refuse nothing: an adopted table may have had write ids of its own."""
+
+    def _before_switch(self, database: types.Database) -> None:
+        """Change nothing: the database has been the dump's since it was reserved."""
+
+    def _copied(self) -> tuple[int, int]:
+        return self._manifest.dumped_files, self._manifest.size_bytes

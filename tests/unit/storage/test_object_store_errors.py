@@ -1,0 +1,148 @@
+"""Refusals of object stores, by a server of HTTP that gives every request one answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from pyarrow import fs as arrow_files
+from s3fs import S3FileSystem
+
+from airflow_hive_federation.errors import (
+    BucketMissingError,
+    FileVanishedError,
+    StorageCredentialsExpiredError,
+    StorageError,
+    StoragePermissionError,
+    StorageUnavailableError,
+)
+from airflow_hive_federation.storage.filesystem import reading, storage_errors
+from airflow_hive_federation.storage.listing import list_directory, list_files
+from airflow_hive_federation.storage.publishing import write_atomically
+
+REFUSALS = [
+    (503, "SlowDown", StorageUnavailableError, "limits the rate"),
+    (500, "InternalError", StorageUnavailableError, "the store fails"),
+    (400, "ExpiredToken", StorageCredentialsExpiredError, "have expired: ExpiredToken, the reason"),
+    (403, "AccessDenied", StoragePermissionError, "No right"),
+    (403, "SignatureDoesNotMatch", StoragePermissionError, "No right"),
+    (404, "NoSuchBucket", BucketMissingError, "does not exist"),
+]
+Refuse = Callable[[int, str], str]
+
+
+@pytest.fixture
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Refuse]:
+    """Set the answer of the server to every request, and return the server's URL."""
+    answer: list[tuple[int, bytes]] = []
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            # The client may reuse the connection: nothing of the request may be left in it.
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, body = answer[0]
+            self.send_response(status)
+            self.send_header("Content-Type", "application/xml")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_PUT = do_HEAD = do_POST = do_DELETE = do_GET  # noqa: N815 - http.server's names
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    # s3fs repeats the requests itself, too.
+    monkeypatch.setattr(S3FileSystem, "retries", 1)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+
+    def set_answer(status: int, code: str) -> str:
+        body = f"<Error><Code>{code}</Code><Message>the reason.</Message></Error>".encode()
+        answer[:] = [(status, body)]
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield set_answer
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(("status", "code", "kind", "text"), REFUSALS)
+def test_s3_by_s3fs(refuse: Refuse, status: int, code: str, kind: type[StorageError], text: str) -> None:
+    options = {
+        "key": "a",
+        "secret": "planted-secret",
+        "client_kwargs": {"endpoint_url": refuse(status, code), "region_name": "us-east-1"},
+        "config_kwargs": {"retries": {"max_attempts": 0}},
+    }
+    for refused in (
+        lambda: write_atomically("s3://b/t/f", [b"1"], options),
+        lambda: list_directory("s3://b/t", options=options),
+        # Neither a missing right nor a missing bucket is a directory without files.
+        lambda: list_files("s3://b/t", options=options, missing_ok=True),
+    ):
+        with pytest.raises(kind, match=text) as caught:
+            refused()
+        assert type(caught.value) is kind
+        assert caught.value.path.startswith("s3://b/t")
+        assert "planted-secret" not in f"{caught.value}{caught.value.facts}"
+
+
+@pytest.mark.parametrize(("status", "code", "kind", "text"), REFUSALS)
+def test_s3_by_pyarrow(refuse: Refuse, status: int, code: str, kind: type[StorageError], text: str) -> None:
+    store = arrow_files.S3FileSystem(
+        access_key="a",
+        secret_key="b",
+        endpoint_override=refuse(status, code).removeprefix("http://"),
+        scheme="http",
+        region="us-east-1",
+        retry_strategy=arrow_files.AwsStandardS3RetryStrategy(max_attempts=1),
+    )
+    with pytest.raises(kind) as caught, storage_errors("s3://b/t/f"):
+        store.get_file_info(arrow_files.FileSelector("b/t"))
+    assert type(caught.value) is kind
+
+
+def test_a_missing_file_is_no_missing_bucket(refuse: Refuse) -> None:
+    options = {
+        "key": "a",
+        "secret": "b",
+        "client_kwargs": {"endpoint_url": refuse(404, "NoSuchKey"), "region_name": "us-east-1"},
+    }
+    with pytest.raises(FileVanishedError), reading("s3://b/t", options):
+        pass
+
+
+class HttpError(Exception):
+    """The class of gcsfs, which is not installed here, by its name and attributes (``gcsfs.retry``)."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code, self.message = code, message
+
+
+class HttpResponseError(Exception):
+    """The class of Azure's client, which is not installed here (``azure.core.exceptions``)."""
+
+    def __init__(self, status_code: int, error_code: str) -> None:
+        self.status_code, self.error_code, self.reason = status_code, error_code, "a reason"
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (HttpError(429, "rate"), StorageUnavailableError),
+        (HttpError(401, "Invalid Credentials"), StoragePermissionError),
+        (HttpResponseError(503, "ServerBusy"), StorageUnavailableError),
+        (HttpResponseError(404, "ContainerNotFound"), BucketMissingError),
+        (HttpResponseError(403, "AuthorizationPermissionMismatch"), StoragePermissionError),
+    ],
+)
+def test_causes_of_other_drivers(cause: Exception, kind: type[StorageError]) -> None:
+    with pytest.raises(kind) as caught, storage_errors("gs://b/t"):
+        raise OSError("the driver's own text") from cause
+    assert type(caught.value) is kind
