@@ -75,6 +75,7 @@ print(json.dumps([hook.hook_name, hook.hook_class_name, hook.connection_testable
     assert testable
     assert {field for field in fields if fields[field]["sensitive"]} == {
         "tls_key_password",
+        "delegation_token",
         "http_bearer_token",
         "grpc_token",
         "ssh_passphrase",
