@@ -9,7 +9,6 @@ from airflow_hive_federation.errors import CycleRunningError
 from airflow_hive_federation.progress.events import UpToDate
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.dump import retention
-from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -24,7 +23,7 @@ from airflow_hive_federation.replication.replica.cycle_history import IDLE, Cycl
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_target, publish_target
 from airflow_hive_federation.replication.replica.markers import TargetState
-from airflow_hive_federation.replication.replica.position import read_position
+from airflow_hive_federation.replication.replica.position import TargetPosition, read_position
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ def dump_next_increment(
     policy: ReplicationPolicy,
     *,
     mend: RepairPlan | None = None,
-    cut: Cut | None = None,
     threads: int = 8,
     observer: Observer = LOGGED,
 ) -> IncrementSummary:
@@ -58,15 +56,28 @@ def dump_next_increment(
     :param target: connections to the target.
     :param mend: the parts of the target to mend; the increment then also drops tables that this policy did
         not make, if they are among these.
-    :param cut: the moment of a group of dumps; by default, the dump takes a cut of its own.
     :raises TargetChangedError: somebody else wrote to the target.
     :raises HiveFederationError: as :func:`~.replica.position.read_position` and
         :func:`~.dump.increment.dump_increment`.
     """
+    position = unchanged_position(target, policy, mend=mend)
+    return dump_increment(source, policy, position, mend=mend, threads=threads, observer=observer)
+
+
+def unchanged_position(
+    target: MetastorePool, policy: ReplicationPolicy, *, mend: RepairPlan | None = None
+) -> TargetPosition:
+    """Read the position of a policy's target, from which an increment continues.
+
+    :param target: connections to the target.
+    :param mend: the parts of the target that the increment mends.
+    :raises TargetChangedError: somebody else wrote to the target.
+    :raises TargetNotOursError: the target database is not this policy's, or not published yet.
+    """
     with target.client() as client:
         position = read_position(client, policy, also=mend.tables if mend else ())
     position.refuse_foreign_writes(policy, replaced=mend.replaced if mend else ())
-    return dump_increment(source, policy, position, mend=mend, cut=cut, threads=threads, observer=observer)
+    return position
 
 
 def load_dump(

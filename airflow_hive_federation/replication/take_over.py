@@ -117,37 +117,50 @@ def take_over(
                 step(Step.END_LOAD)
                 _end_load(source, lock, policy, dump, observer)
         with lock.target.client() as client:
-            report = release(source, client, policy, unfinished, check=lock.check, step=step)
+            removed = remove_unfinished(client, policy, unfinished, check=lock.check, step=step)
+            step(Step.ABORT)
+            Replay(client, policy).sweep(())
+            # The removals took time, and a source that has come back meanwhile may be written.
+            report = release(source, client, policy, removed=removed, step=step)
             lock.prove()
     observer(report.event)
     return report
 
 
-def release(
-    source: MetastorePool,
+def remove_unfinished(
     client: MetastoreClient,
     policy: ReplicationPolicy,
     unfinished: Iterable[DumpDirectory],
     *,
     check: Callable[[], None],
     step: Steps,
-) -> TakeOverReport:
-    """Remove the files that wait for transactions of the source, abort these, and let the target go.
+) -> int:
+    """Remove the files that wait for transactions of the source, and return their number.
+
+    Run it before the transactions are aborted: the metastore forgets aborted transactions after a while, and
+    readers then see the files of their write ids.
 
     :param client: client of the target.
     :param unfinished: dumps of loads that have begun, and are not finished.
     :param check: runs before each removal, and raises if the take-over must end.
-    :raises FailoverError: the source answers.
     """
     step(Step.REMOVE_FILES)
     removing = _Removing(policy=policy, check=check)
     removed = sum(_remove_orphans(client, removing, dump) for dump in unfinished)
-    removed += _remove_invisible(client, removing)
-    step(Step.ABORT)
-    Replay(client, policy).sweep(())
+    return removed + _remove_invisible(client, removing)
+
+
+def release(
+    source: MetastorePool, client: MetastoreClient, policy: ReplicationPolicy, *, removed: int, step: Steps
+) -> TakeOverReport:
+    """Let the target go, after the transactions of the source are aborted there.
+
+    :param client: client of the target.
+    :param removed: number of files that the take-over has removed.
+    :raises FailoverError: the source answers.
+    """
     event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
     step(Step.LET_GO)
-    # The removals took time, and a source that has come back meanwhile may be written.
     refuse_living(source, policy)
     let_go(client, policy)
     return TakeOverReport(database=policy.target_database, event_id=event_id, removed=removed)

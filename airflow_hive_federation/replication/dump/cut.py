@@ -42,9 +42,13 @@ def take_cut(pool: MetastorePool, databases: Collection[str], lease: int) -> Cut
     :raises NoSuchObjectError: a database does not exist.
     """
     with pool.client() as client:
-        tables = []
-        for database in databases:
-            # An empty list of tables would hide that the database is gone.
-            client.get_database(database)
-            tables += [f"{database}.{table}" for table in client.list_tables(database)]
-        return KeptFiles(client, lease).take(lambda: tables, lambda: Cut.now(client, lease))
+
+        def tables() -> list[str]:
+            names = []
+            for database in databases:
+                # An empty list of tables would hide that the database is gone.
+                client.get_database(database)
+                names += [f"{database}.{table}" for table in client.list_tables(database)]
+            return names
+
+        return KeptFiles(client, lease).take(tables, lambda: Cut.now(client, lease))

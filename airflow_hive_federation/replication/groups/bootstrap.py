@@ -72,7 +72,7 @@ def bootstrap_group(
                     source, policy, starts[policy.name], cut=cut, threads=threads, observer=observer
                 ).dump
         lease.check()
-    return _load(source, target, unpublished, dumps, run_copy=run_copy, observer=observer)
+    return _load(source, target, group, dumps, run_copy=run_copy, observer=observer)
 
 
 def _drained(source: MetastorePool, group: ReplicationGroup, observer: Observer) -> dict[str, DrainStart]:
@@ -85,7 +85,7 @@ def _drained(source: MetastorePool, group: ReplicationGroup, observer: Observer)
         first = starts[group.policies[0].name]
         together = replace(
             first,
-            database=", ".join(group.source_databases),
+            database=group.name,
             transactions=tuple(sorted({txn for start in starts.values() for txn in start.transactions})),
         )
         timeout_s = max(policy.open_txn_timeout_s for policy in group.policies)
@@ -105,11 +105,12 @@ def _load(
     run_copy: CopyRunners,
     observer: Observer,
 ) -> GroupLoadSummary:
+    unpublished = replace(group, policies=[policy for policy in group.policies if policy.name in dumps])
     with ExitStack() as stack:
-        held = stack.enter_context(hold_group(target, group, observer))
+        held = stack.enter_context(hold_group(target, unpublished, observer))
         client = stack.enter_context(held.target.client())
         loads = []
-        for policy in group.policies:
+        for policy in unpublished.policies:
             dump = dumps[policy.name]
             with member_named(policy):
                 refuse_overtaken(client, policy, dump, previous="")
@@ -125,8 +126,10 @@ def _load(
             )
             loads.append(MemberLoad(policy, dump, staged))
         stack.enter_context(closed_together(loads))
-        advance_all(loads, Stage.PREPARED)
-        mark_members(client, group.policies)
+        # Each load keeps the source's files from before the first copy until its own copy has ended.
+        for stage in (Stage.SURVEYED, Stage.COPIED, Stage.PREPARED):
+            advance_all(loads, stage)
+        mark_members(client, group, list(dumps))
         summaries = [summary for load in loads if (summary := load.finish())]
         held.prove()
     return GroupLoadSummary(

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.errors import ConfigurationError, GroupMembershipError
 from airflow_hive_federation.model.events import read_event
 from airflow_hive_federation.progress.observers import LOGGED, Observer
-from airflow_hive_federation.replication.cycle import dump_next_increment
+from airflow_hive_federation.replication.cycle import unchanged_position
 from airflow_hive_federation.replication.dump.cut import take_cut
+from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.format import values
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -80,7 +81,8 @@ def dump_group(
     :param observer: receives the events of progress.
     :raises GroupMembershipError: a target is not published yet, or the members are not those of the target.
     :raises GroupBusyError: a policy cannot join the group now.
-    :raises HiveFederationError: as :func:`~.cycle.dump_next_increment`; the message names the member.
+    :raises TargetChangedError: somebody else wrote to a target.
+    :raises HiveFederationError: as :func:`~.dump.increment.dump_increment`; the message names the member.
     """
     with target.client() as client:
         states = read_members(client, group)
@@ -92,13 +94,18 @@ def dump_group(
             policies=new,
         )
     joining(group.name, list(states.values()))
+    # Before the cut: a target that another cycle publishes meanwhile is not taken for one beyond its source.
+    positions = {}
+    for policy in group.policies:
+        with member_named(policy):
+            positions[policy.name] = unchanged_position(target, policy)
     with lease_of_a_dump(source, policy=f"group {group.name}") as lease:
         cut = take_cut(source, group.source_databases, lease.txn_id)
         dumped = {}
         for policy in group.policies:
             with member_named(policy):
-                dumped[policy.name] = dump_next_increment(
-                    source, target, policy, cut=cut, threads=threads, observer=observer
+                dumped[policy.name] = dump_increment(
+                    source, policy, positions[policy.name], cut=cut, threads=threads, observer=observer
                 )
         members = [_member(group.name, name, summary) for name, summary in dumped.items()]
         changed = [

@@ -198,8 +198,7 @@ def _check_members(
         with member_named(policy):
             previous = "" if member.idle else manifests[policy.name].previous
             refuse_overtaken(client, policy, member.dump, previous=previous)
-    new = joining(group.name, list(states.values()))
-    mark_members(client, [policy for policy in group.policies if policy.name in new])
+    mark_members(client, group, joining(group.name, list(states.values())))
 
 
 def _load_of(

@@ -16,6 +16,7 @@ from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.unfinished import unfinished_loads
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
+from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
@@ -113,18 +114,22 @@ def read_members(client: MetastoreClient, group: ReplicationGroup) -> dict[str, 
         policy has.
     :raises TargetNotOursError: a target belongs to another policy, or to nobody.
     """
-    databases = [policy.target_database for policy in group.policies]
-    refuse_strangers(group.name, databases, _marked(client, group.name))
+    _refuse_strangers(client, group)
     return {policy.name: _read_member(client, policy) for policy in group.policies}
 
 
-def mark_members(client: MetastoreClient, policies: Iterable[ReplicationPolicy]) -> None:
-    """Record the group of policies on their targets, which exist.
+def mark_members(client: MetastoreClient, group: ReplicationGroup, names: Sequence[str]) -> None:
+    """Record the group on the targets of policies, which exist.
 
     :param client: client of the target.
+    :param names: names of the policies.
+    :raises GroupMembershipError: another group of the same name has recorded itself at the same time.
     """
-    for policy in policies:
-        mark_group(client, policy, policy.group)
+    for policy in group.policies:
+        if policy.name in names:
+            mark_group(client, policy, group.name)
+    if names:
+        _refuse_strangers(client, group)
 
 
 def leave_group(
@@ -143,9 +148,17 @@ def leave_group(
     for policy in group.named(names):
         with CycleLock(target, policy, observer=observer) as lock, lock.target.client() as client:
             if check_leaving(group.name, _read_member(client, policy)):
+                if set(_marked(client, group.name)) == {policy.target_database}:
+                    # A load that was killed early may have left transactions that no other cycle will end.
+                    Replay(client, policy).sweep(())
                 mark_group(client, policy, "")
                 left.append(policy.name)
     return left
+
+
+def _refuse_strangers(client: MetastoreClient, group: ReplicationGroup) -> None:
+    databases = [policy.target_database for policy in group.policies]
+    refuse_strangers(group.name, databases, _marked(client, group.name))
 
 
 def _marked(client: MetastoreClient, group: str) -> Iterable[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.group_lines import MEMBERS, GroupMember
@@ -19,6 +20,7 @@ from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups.dump import GroupDump, read_group_dump
 from airflow_hive_federation.replication.groups.load import load_group
 from airflow_hive_federation.replication.groups.together import hold_group
+from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.position import loaded_dump
@@ -28,6 +30,7 @@ from airflow_hive_federation.replication.take_over import (
     nothing_to_copy,
     refuse_living,
     release,
+    remove_unfinished,
 )
 
 if TYPE_CHECKING:
@@ -67,10 +70,19 @@ def take_over_group(
         )
     reports = []
     with hold_group(target, group, observer) as held, held.target.client() as client:
+        steps = {policy.name: Steps(observer, policy.target_database, held.check) for policy in kept}
+        removed = {}
         for policy in kept:
             unfinished = list(unfinished_loads(policy, loaded_dump(client, policy)))
-            step = Steps(observer, policy.target_database, held.check)
-            report = release(source, client, policy, unfinished, check=held.check, step=step)
+            removed[policy.name] = remove_unfinished(
+                client, policy, unfinished, check=held.check, step=steps[policy.name]
+            )
+        # The members share their transactions: no file of any member may wait for them any more.
+        for policy in kept[:1]:
+            steps[policy.name](Step.ABORT)
+            Replay(client, policy).sweep(())
+        for policy in kept:
+            report = release(source, client, policy, removed=removed[policy.name], step=steps[policy.name])
             observer(report.event)
             reports.append(report)
         held.prove()
