@@ -78,9 +78,13 @@ class GroupSite:
     def load(self, dump: GroupDump, observer: Observer = unobserved) -> GroupLoadSummary:
         return load_group(self.source, self.target, self.group, dump, run_copy=copying, observer=observer)
 
-    def kill(self, dump: GroupDump, step: str, occurrence: int = 0) -> None:
-        """Load a dump in a process that ends before a step; remove its locks as Hive does later."""
-        arguments = [self.source_uri, self.target_uri, group_json(self.group), dump.dump, step]
+    def kill(self, dump: GroupDump | None, step: str, occurrence: int = 0) -> None:
+        """Load a dump, or run a cycle, in a process that ends before a step.
+
+        The locks of the process are removed, as Hive does later.
+        """
+        uri = dump.dump if dump else ""
+        arguments = [self.source_uri, self.target_uri, group_json(self.group), uri, step]
         arguments.append(str(occurrence))
         code = "import sys; from tests.support.groups import worker; worker(sys.argv[1:])"
         done = subprocess.run(
@@ -91,9 +95,10 @@ class GroupSite:
             cwd=Path(__file__).parents[2],
         )
         assert done.returncode == KILLED, done.stderr
+        databases = {policy.target_database for policy in self.group.policies}
         with self.target.client() as client:
             for lock in client.show_locks(database=LOCK_DATABASE):
-                if lock.tablename in {policy.target_database for policy in self.group.policies}:
+                if lock.lockid and lock.tablename in databases:
                     client.unlock(lock.lockid)
 
     def visible(self) -> dict[str, tuple[int, ...]]:
@@ -159,7 +164,7 @@ def group_json(group: ReplicationGroup) -> str:
 
 
 def worker(argv: list[str]) -> None:
-    """The process that is killed: ``SOURCE TARGET GROUP DUMP STEP OCCURRENCE``."""
+    """The process that is killed: ``SOURCE TARGET GROUP DUMP STEP OCCURRENCE``; a cycle without a dump."""
     source_uri, target_uri, group_text, dump, last, occurrence = argv
     exit_at = exiting_at(int(occurrence))
 
@@ -171,8 +176,12 @@ def worker(argv: list[str]) -> None:
     policies = [ReplicationPolicy(**policy) for policy in values["policies"]]
     group = ReplicationGroup(name=values["name"], policies=policies)
     dumped = GroupDump(group=group.name, dump=dump, event_id=0, members=())
+    observer = at_steps(react)
     with pool(source_uri) as source, pool(target_uri) as target:
-        load_group(source, target, group, dumped, run_copy=copying, observer=at_steps(react))
+        if dump:
+            load_group(source, target, group, dumped, run_copy=copying, observer=observer)
+        else:
+            run_group_cycle(source, target, group, run_copy=copying, observer=observer)
 
 
 @contextmanager

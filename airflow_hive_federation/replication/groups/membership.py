@@ -16,6 +16,7 @@ from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.unfinished import unfinished_loads
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
+from airflow_hive_federation.replication.groups.naming import member_named
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
@@ -115,7 +116,11 @@ def read_members(client: MetastoreClient, group: ReplicationGroup) -> dict[str, 
     :raises TargetNotOursError: a target belongs to another policy, or to nobody.
     """
     _refuse_strangers(client, group)
-    return {policy.name: _read_member(client, policy) for policy in group.policies}
+    states = {}
+    for policy in group.policies:
+        with member_named(policy):
+            states[policy.name] = _read_member(client, policy)
+    return states
 
 
 def mark_members(client: MetastoreClient, group: ReplicationGroup, names: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,21 +11,26 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
+    CycleRunningError,
     FailoverError,
     GroupBusyError,
     GroupMembershipError,
     StorageFullError,
 )
-from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published, load_dump, load_idle
 from airflow_hive_federation.replication.failover import start_failover
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
+from airflow_hive_federation.replication.groups.dump import dump_group
 from airflow_hive_federation.replication.groups.load import load_group
-from airflow_hive_federation.replication.groups.membership import leave_group
+from airflow_hive_federation.replication.groups.membership import leave_group, read_members
 from airflow_hive_federation.replication.groups.status import plan_group, read_group_status
 from airflow_hive_federation.replication.groups.take_over import take_over_group
+from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.take_over import TakeOverReport
 from tests.support.groups import DATABASES, GroupSite, grouped
 from tests.support.incrementing import run_copy
 from tests.support.observing import at_steps
@@ -50,8 +55,16 @@ def in_step(site: GroupSite) -> None:
 
 def test_transactions_of_two_databases_appear_at_once(site: GroupSite) -> None:
     site.commit()
-    site.cycle()
+    steps: list[str] = []
+    site.cycle(at_steps(steps.append))
     in_step(site)
+    # Each load keeps the source's files until all have copied theirs.
+    first = [step.partition(" ")[0] for step in steps[: steps.index("publish")]]
+    assert [step for step in first if step in {"survey", "copy", "table"}] == [
+        *["survey"] * 2,
+        *["copy"] * 2,
+        *["table"] * 2,
+    ]
 
     # In both databases write id n belongs to the same transaction, and the even ones are the second's alone.
     before = site.visible()
@@ -68,7 +81,7 @@ def test_transactions_of_two_databases_appear_at_once(site: GroupSite) -> None:
     dumped = site.dump()
     assert len({member.event_id for member in dumped.members}) == 1
     seen: list[dict[str, tuple[int, ...]]] = []
-    steps: list[str] = []
+    steps.clear()
 
     def look(step: str) -> None:
         steps.append(step)
@@ -135,15 +148,22 @@ def test_a_killed_load_and_members_that_come_and_go(site: GroupSite) -> None:
     # Killed between the two publications, the next cycle brings both to one moment.
     site.commit()
     still_open = site.begin()
-    dumped = site.dump()
-    site.kill(dumped, "publish", 1)
+    site.kill(site.dump(), "publish", 1)
     first, second = site.events()
     assert first > second
     assert not read_group_status(site.source, site.target, site.group).one_moment
-    site.commit()
-    site.cycle()
+    later: list[Callable[[], object]] = [site.commit, site.cycle]
+
+    def overtake(_: object) -> None:
+        while later:
+            later.pop(0)()
+
+    # That cycle overtakes one whose dump is being written.
+    dumped = dump_group(site.source, site.target, site.group, observer=overtake)
     assert len(set(site.events())) == 1
     assert site.visible() == site.source_visible()
+    with pytest.raises(CycleRunningError, match=f"Member '{ORDERS}' .* has published event"):
+        site.load(dumped)
 
     # A transaction is open on the target: a member can neither leave nor be left out.
     with pytest.raises(GroupBusyError, match=f"cannot leave consistency group .* transactions {still_open}"):
@@ -167,6 +187,23 @@ def test_a_killed_load_and_members_that_come_and_go(site: GroupSite) -> None:
     site.cycle()
     in_step(site)
 
+    # The last member aborts what a load that was killed early has opened.
+    with site.target.client() as client:
+        Replay(client, site.group.policies[0]).open({"t": [(1_000_000, 99)]})
+        assert transactions_of_group(client)
+        assert leave_group(site.target, site.group) == [ORDERS, ITEMS]
+        assert not transactions_of_group(client)
+
+
+def transactions_of_group(client: MetastoreClient) -> list[int]:
+    """Return the open transactions of the target that carry the group's name."""
+    transactions = client.call("get_open_txns_info").open_txns or ()
+    return [
+        txn.id
+        for txn in transactions
+        if txn.hostname.endswith("group group_shop") and txn.state == types.TxnState.OPEN
+    ]
+
 
 def is_published_alone(site: GroupSite, policy: ReplicationPolicy) -> bool:
     with site.target.client() as client:
@@ -180,20 +217,24 @@ def cycle_alone(site: GroupSite, policy: ReplicationPolicy) -> None:
 
 def test_the_targets_are_taken_over_as_of_one_moment(site: GroupSite) -> None:
     site.commit()
+    # A bootstrap is killed between the two publications; the next cycle ends it.
+    site.kill(None, "publish", 1)
+    with site.target.client() as client:
+        states = read_members(client, site.group)
+    assert [states[database].published for database in DATABASES] == [True, False]
     site.cycle()
+    in_step(site)
     site.commit([ITEMS])
     site.commit()
     still_open = site.begin()
-    dumped = site.dump()
     whole = site.source_visible()
     # Killed between two ends: the first transaction is visible, and the second is not.
-    site.kill(dumped, "end", 1)
+    site.kill(site.dump(), "end", 1)
     assert site.visible() != whole
     with pytest.raises(FailoverError, match="answers"):
         take_over_group(site.source, site.target, site.group)
     site.end(still_open, commit=False)
-    with MetastorePool(MetastoreSettings(uris=("thrift://127.0.0.1:1",)), 2) as lost:
-        reports = take_over_group(lost, site.target, site.group)
+    reports = take_over(site)
     assert [report.database for report in reports] == [f"{ORDERS}_copy", f"{ITEMS}_copy"]
     assert len({report.event_id for report in reports}) == 1
     assert site.visible() == whole
@@ -201,3 +242,30 @@ def test_the_targets_are_taken_over_as_of_one_moment(site: GroupSite) -> None:
         for policy in site.group.policies:
             parameters = client.get_database(policy.target_database).parameters or {}
             assert not {"hive.federation.policy", "hive.federation.group", "readonly"} & parameters.keys()
+
+
+def test_a_take_over_leaves_no_rows_of_a_load_that_has_not_copied_all(site: GroupSite) -> None:
+    site.commit()
+    site.cycle()
+    before, (_, files) = site.visible(), site.files()
+    site.commit()
+
+    # The files of the second member are in place, and the load does not know it.
+    def interrupted(policy: ReplicationPolicy) -> CopyRunner:
+        def copy(plan: str, outcomes: str) -> None:
+            run_copy(plan, f"{outcomes}.lost")
+            raise StorageFullError("The store is full.", path="/")
+
+        return copy if policy.name == ITEMS else run_copy
+
+    with pytest.raises(StorageFullError):
+        load_group(site.source, site.target, site.group, site.dump(), run_copy=interrupted)
+    assert len(site.files()[1]) == len(files) + 2
+    assert [report.removed for report in take_over(site)] == [1, 1]
+    assert site.files()[1] == files
+    assert {name: ids[:1] for name, ids in site.visible().items()} == before
+
+
+def take_over(site: GroupSite) -> list[TakeOverReport]:
+    with MetastorePool(MetastoreSettings(uris=("thrift://127.0.0.1:1",)), 2) as lost:
+        return take_over_group(lost, site.target, site.group)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from airflow_hive_federation.replication.groups.membership import (
     MemberState,
     check_leaving,
     joining,
+    mark_members,
     refuse_strangers,
 )
 from airflow_hive_federation.replication.groups.naming import member_named
@@ -162,6 +164,31 @@ def test_no_member_is_left_out() -> None:
     refuse_strangers("shop", ["a", "b"], ["a"])
     with pytest.raises(GroupMembershipError, match="databases c, d belong to consistency group 'shop'"):
         refuse_strangers("shop", ["a", "b"], ["d", "a", "c"])
+
+
+def test_two_new_groups_of_one_name_refuse_each_other() -> None:
+    class Target:
+        """The databases of a target, of which another process marks one meanwhile."""
+
+        def __init__(self) -> None:
+            self.databases = {name: SimpleNamespace(parameters={}) for name in ("a", "b", "c")}
+
+        def list_databases(self) -> list[str]:
+            return [*self.databases]
+
+        def get_database(self, name: str) -> Any:
+            return self.databases[name]
+
+        def alter_database(self, name: str, _: Any) -> None:
+            self.databases["c"].parameters["hive.federation.group"] = "shop"
+
+    target: Any = Target()
+    group = ReplicationGroup(name="shop", policies=[policy("a"), policy("b")])
+    mark_members(target, group, [])
+    with pytest.raises(GroupMembershipError, match="databases c belong to consistency group 'shop'"):
+        mark_members(target, group, ["b"])
+    assert "hive.federation.group" not in target.databases["a"].parameters
+    assert target.databases["b"].parameters["hive.federation.group"] == "shop"
 
 
 def test_a_policy_alone_keeps_off_a_member() -> None:
