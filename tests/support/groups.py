@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,10 @@ def copying(policy: ReplicationPolicy) -> CopyRunner:
     return run_copy
 
 
+class Stopped(BaseException):
+    """Ends a load at a step; nothing that expects errors handles it."""
+
+
 @dataclass
 class GroupSite:
     """The group between two metastores; ``source`` and ``target`` are pools."""
@@ -46,6 +50,12 @@ class GroupSite:
     group: ReplicationGroup
     source_uri: str
     target_uri: str
+
+    @contextmanager
+    def another(self) -> Iterator[GroupSite]:
+        """The same group over connections of its own."""
+        with pool(self.source_uri) as source, pool(self.target_uri) as target:
+            yield replace(self, source=source, target=target)
 
     def begin(self, databases: Sequence[str] = DATABASES) -> int:
         """Open a transaction of the source that writes to a table of each database; return its id."""
@@ -78,13 +88,24 @@ class GroupSite:
     def load(self, dump: GroupDump, observer: Observer = unobserved) -> GroupLoadSummary:
         return load_group(self.source, self.target, self.group, dump, run_copy=copying, observer=observer)
 
-    def kill(self, dump: GroupDump | None, step: str, occurrence: int = 0) -> None:
-        """Load a dump, or run a cycle, in a process that ends before a step.
+    def stop(self, dump: GroupDump | None, step: str, occurrence: int = 0) -> None:
+        """Load a dump, or run a cycle without one, up to a step: as a kill, but the locks are released."""
+        remaining = iter(range(occurrence, -1, -1))
 
-        The locks of the process are removed, as Hive does later.
-        """
-        uri = dump.dump if dump else ""
-        arguments = [self.source_uri, self.target_uri, group_json(self.group), uri, step]
+        def react(name: str) -> None:
+            if name.startswith(step) and next(remaining) == 0:
+                raise Stopped
+
+        with suppress(Stopped):
+            if dump:
+                self.load(dump, at_steps(react))
+            else:
+                self.cycle(at_steps(react))
+            raise AssertionError(f"The step {step} was not reached.")
+
+    def kill(self, dump: GroupDump, step: str, occurrence: int = 0) -> None:
+        """Load a dump in a process that ends before a step; remove its locks as Hive does later."""
+        arguments = [self.source_uri, self.target_uri, group_json(self.group), dump.dump, step]
         arguments.append(str(occurrence))
         code = "import sys; from tests.support.groups import worker; worker(sys.argv[1:])"
         done = subprocess.run(
@@ -164,7 +185,7 @@ def group_json(group: ReplicationGroup) -> str:
 
 
 def worker(argv: list[str]) -> None:
-    """The process that is killed: ``SOURCE TARGET GROUP DUMP STEP OCCURRENCE``; a cycle without a dump."""
+    """The process that is killed: ``SOURCE TARGET GROUP DUMP STEP OCCURRENCE``."""
     source_uri, target_uri, group_text, dump, last, occurrence = argv
     exit_at = exiting_at(int(occurrence))
 
@@ -176,12 +197,8 @@ def worker(argv: list[str]) -> None:
     policies = [ReplicationPolicy(**policy) for policy in values["policies"]]
     group = ReplicationGroup(name=values["name"], policies=policies)
     dumped = GroupDump(group=group.name, dump=dump, event_id=0, members=())
-    observer = at_steps(react)
     with pool(source_uri) as source, pool(target_uri) as target:
-        if dump:
-            load_group(source, target, group, dumped, run_copy=copying, observer=observer)
-        else:
-            run_group_cycle(source, target, group, run_copy=copying, observer=observer)
+        load_group(source, target, group, dumped, run_copy=copying, observer=at_steps(react))
 
 
 @contextmanager

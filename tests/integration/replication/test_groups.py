@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,8 +59,8 @@ def test_transactions_of_two_databases_appear_at_once(site: GroupSite) -> None:
     site.cycle(at_steps(steps.append))
     in_step(site)
     # Each load keeps the source's files until all have copied theirs.
-    first = [step.partition(" ")[0] for step in steps[: steps.index("publish")]]
-    assert [step for step in first if step in {"survey", "copy", "table"}] == [
+    kinds = [step.partition(" ")[0] for step in steps[: steps.index("publish")]]
+    assert [step for step in kinds if step in {"survey", "copy", "table"}] == [
         *["survey"] * 2,
         *["copy"] * 2,
         *["table"] * 2,
@@ -145,21 +145,24 @@ def test_a_killed_load_and_members_that_come_and_go(site: GroupSite) -> None:
     site.cycle()
     in_step(site)
 
-    # Killed between the two publications, the next cycle brings both to one moment.
+    # A load that ends between the two publications: the next cycle brings both to one moment.
     site.commit()
     still_open = site.begin()
-    site.kill(site.dump(), "publish", 1)
+    site.stop(site.dump(), "publish", 1)
     first, second = site.events()
     assert first > second
     assert not read_group_status(site.source, site.target, site.group).one_moment
-    later: list[Callable[[], object]] = [site.commit, site.cycle]
-
-    def overtake(_: object) -> None:
-        while later:
-            later.pop(0)()
-
     # That cycle overtakes one whose dump is being written.
-    dumped = dump_group(site.source, site.target, site.group, observer=overtake)
+    with site.another() as other:
+        later = [other]
+
+        def overtake(_: object) -> None:
+            if later:
+                second_site = later.pop()
+                second_site.commit()
+                second_site.cycle()
+
+        dumped = dump_group(site.source, site.target, site.group, observer=overtake)
     assert len(set(site.events())) == 1
     assert site.visible() == site.source_visible()
     with pytest.raises(CycleRunningError, match=f"Member '{ORDERS}' .* has published event"):
@@ -181,7 +184,7 @@ def test_a_killed_load_and_members_that_come_and_go(site: GroupSite) -> None:
     still_open = site.begin()
     cycle_alone(site, alone)
     with pytest.raises(GroupBusyError, match="cannot join"):
-        site.cycle()
+        site.dump()
     site.end(still_open)
     cycle_alone(site, alone)
     site.cycle()
@@ -217,8 +220,8 @@ def cycle_alone(site: GroupSite, policy: ReplicationPolicy) -> None:
 
 def test_the_targets_are_taken_over_as_of_one_moment(site: GroupSite) -> None:
     site.commit()
-    # A bootstrap is killed between the two publications; the next cycle ends it.
-    site.kill(None, "publish", 1)
+    # A bootstrap that ends between the two publications: the next cycle continues it.
+    site.stop(None, "publish", 1)
     with site.target.client() as client:
         states = read_members(client, site.group)
     assert [states[database].published for database in DATABASES] == [True, False]
