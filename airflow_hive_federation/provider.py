@@ -27,6 +27,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             _modules(
                 "operators.replication",
+                "operators.replication_group",
                 "operators.replications",
                 "operators.failover",
                 "operators.compaction",
