@@ -15,7 +15,8 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -23,7 +24,7 @@ from typing import Any
 
 from airflow_hive_federation.clusters.metadata import visible_files
 from airflow_hive_federation.clusters.registry import Cluster
-from airflow_hive_federation.errors import FileVanishedError, StorageError
+from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import FileEntry
@@ -44,6 +45,8 @@ STATE = "_hive_federation"
 COPY = "copy-"
 _IN_COPY = re.compile(rf"(?:.*/)?{COPY}[0-9a-f]{{24}}/", re.DOTALL)
 _NOTES = "notes"
+#: The number of notes that are read at the same time.
+_THREADS = 16
 
 
 class Kind(StrEnum):
@@ -124,6 +127,26 @@ class Note:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class DamagedNote:
+    """A file among the notes of a cluster that is no usable note.
+
+    :param uri: the URI of the file.
+    :param reason: a clause about the file.
+    :param table: the table that it names, ``database.table``; empty if it names none.
+    :param remedy: the remedy.
+    """
+
+    uri: str
+    reason: str
+    table: str = ""
+    remedy: str = "Find and stop the writer of the note, and remove the note."
+
+    def error(self) -> StorageError:
+        """Return the error that names the file."""
+        return StorageError(f"{self.uri} {self.reason}.", remedy=self.remedy, path=self.uri)
+
+
 def state_of(cluster: Cluster) -> str:
     """Return the URI of a cluster's directory for data in transit."""
     return join(cluster.root, STATE)
@@ -153,21 +176,40 @@ def note_of(
 
     :raises StorageError: the note cannot be read.
     """
-    return next(_read(cluster, [_name(kind, directory)], options), None)
+    note = _read(cluster, _name(kind, directory), options)
+    if isinstance(note, DamagedNote):
+        raise note.error()
+    return note
 
 
 def notes_of(
     cluster: Cluster, options: Mapping[str, Any] | None = None, *, kind: Kind | None = None
-) -> Iterator[Note]:
-    """Yield the notes of a cluster.
+) -> list[Note]:
+    """Return the notes of a cluster.
 
     :param kind: the kind of the notes; ``None`` means all kinds.
     :raises StorageError: a file cannot be read, or is no note.
     """
-    names = _names(cluster, options)
-    yield from _read(
-        cluster, (entry for entry in names if kind is None or entry.startswith(_prefix(kind))), options
-    )
+    notes, damaged_notes = read_notes(cluster, options, kind=kind)
+    for damaged in damaged_notes:
+        raise damaged.error()
+    return notes
+
+
+def read_notes(
+    cluster: Cluster, options: Mapping[str, Any] | None = None, *, kind: Kind | None = None
+) -> tuple[list[Note], list[DamagedNote]]:
+    """Return the notes of a cluster, and the files among them that are no notes.
+
+    :param kind: the kind of the notes; ``None`` means all kinds.
+    :raises StorageError: a file cannot be read.
+    """
+    names = [name for name in _names(cluster, options) if kind is None or name.startswith(_prefix(kind))]
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="notes") as threads:
+        read = list(threads.map(lambda name: _read(cluster, name, options), names))
+    return [note for note in read if isinstance(note, Note)], [
+        note for note in read if isinstance(note, DamagedNote)
+    ]
 
 
 def noted(cluster: Cluster, kind: Kind, options: Mapping[str, Any] | None = None) -> Callable[[str], bool]:
@@ -184,28 +226,44 @@ def _names(cluster: Cluster, options: Mapping[str, Any] | None) -> list[str]:
     return sorted(name for name in entries if name.endswith(".json"))
 
 
-def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | None) -> Iterator[Note]:
-    for name in names:
-        uri = join(state_of(cluster), _NOTES, name)
-        try:
-            with reading(uri, options) as file:
-                text = file.read()
-        except FileVanishedError:
-            # Its directory was removed after the names were listed.
-            continue
-        try:
-            fields = bounded_json.loads(text)
-            note = Note(**{**fields, "kind": Kind(fields["kind"])})
-            ours = _name(note.kind, note.directory) == name and is_in_place(note, cluster)
-        except (ValueError, KeyError, TypeError) as error:
-            raise StorageError(f"{uri} is not a note of a directory.", path=uri) from error
-        if not ours:
-            raise StorageError(
-                f"{uri} is a note of another directory, {note.directory}.",
-                remedy="Find and stop the writer of the note, and remove the note.",
-                path=uri,
-            )
-        yield note
+def _read(cluster: Cluster, name: str, options: Mapping[str, Any] | None) -> Note | DamagedNote | None:
+    """Return the note in a file; ``None`` if its directory was removed after the names were listed."""
+    uri = join(state_of(cluster), _NOTES, name)
+    try:
+        with reading(uri, options) as file:
+            text = file.read()
+    except FileVanishedError:
+        return None
+    try:
+        note = _parsed(text)
+        ours = _name(note.kind, note.directory) == name and is_in_place(note, cluster)
+    except (ConfigurationError, AttributeError, KeyError, TypeError, ValueError):
+        return DamagedNote(uri=uri, reason="is not a note of a directory")
+    if not ours:
+        reason = f"is a note of another directory, {note.directory}"
+        return DamagedNote(uri=uri, reason=reason, table=note.table)
+    return note
+
+
+def _parsed(text: bytes) -> Note:
+    """Return the note in a text.
+
+    :raises ValueError: the text is not a note; or ``AttributeError``, ``KeyError``, ``TypeError``.
+    """
+    fields = bounded_json.loads(text)
+    note = Note(**{**fields, "kind": Kind(fields["kind"])})
+    texts = note.directory, note.table, note.partition
+    numbers = note.taken_s, note.created_s, note.table_id, note.partition_created_s
+    if not all(isinstance(item, str) for item in texts) or not all(map(_is_number, numbers)):
+        raise ValueError("a field of the note has another type")
+    for size_and_time in (note.files or {}).values():
+        if not isinstance(size_and_time, list) or not all(map(_is_number, size_and_time)):
+            raise ValueError("a file of the note has no size and time")
+    return note
+
+
+def _is_number(item: object) -> bool:
+    return isinstance(item, int | float)
 
 
 def foreign_files(note: Note, options: Mapping[str, Any] | None = None) -> list[str]:

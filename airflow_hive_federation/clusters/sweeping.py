@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,13 +12,22 @@ from typing import Any
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
-from airflow_hive_federation.clusters.notes import Kind, Note, foreign_files, note_of, notes_of, remove_noted
+from airflow_hive_federation.clusters.notes import (
+    DamagedNote,
+    Kind,
+    Note,
+    foreign_files,
+    note_of,
+    read_notes,
+    remove_noted,
+)
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.errors import NoSuchObjectError, StorageError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical
 
+log = logging.getLogger(__name__)
 _WEEK_S = 7 * 24 * 3600.0
 #: Statements that were planned before a change of the primary, or before a copy was dropped or replaced, read
 #: the former directory; most end within a day.
@@ -58,6 +68,9 @@ def sweep_cluster(
     cluster of a table, it leaves the directories that a change of the primary has noted, because that change
     has not ended. It leaves former primaries in which others have written files.
 
+    A damaged note stays, and the sweep goes on with the others before it reports the damage. A sweep of one
+    table only logs damaged notes that do not name the table.
+
     :param cluster: the name of the cluster.
     :param table: sweep only directories of this table, ``database.table``.
     :param statements_older_than_s: the age in seconds below which directories of statements are left.
@@ -65,7 +78,7 @@ def sweep_cluster(
         copies that were dropped or replaced, or whose run was killed.
     :param copies_older_than_s: the same age for copies alone; by default that for former primaries.
     :raises UnknownClusterError: the cluster does not exist.
-    :raises StorageError: a note cannot be read, or a directory cannot be removed.
+    :raises StorageError: notes are damaged or cannot be read, or a directory cannot be removed.
     :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
     :raises NoSuchLockError: the lock of a table expired during a removal; sweep again.
     """
@@ -75,7 +88,8 @@ def sweep_cluster(
     removed: list[str] = []
     left_with_reasons: dict[str, str] = {}
     used = 0
-    chosen = [item for item in notes_of(swept, options) if table in {None, item.table}]
+    all_notes, damaged = read_notes(swept, options)
+    chosen = [item for item in all_notes if table in {None, item.table}]
     for name, notes_of_table in groupby(sorted(chosen, key=_table_of), key=_table_of):
         notes = list(notes_of_table)
         if name:
@@ -95,7 +109,29 @@ def sweep_cluster(
             old = [item for item in notes if item.taken_s < time.time() - statements_older_than_s]
             removed += _remove(swept, old, options)
             left_with_reasons.update({item.directory: "it is too young" for item in notes if item not in old})
+    _report_damaged(swept, damaged, table, removed)
     return SweepReport(cluster=swept.name, removed=removed, used=used, left=left_with_reasons)
+
+
+def _report_damaged(
+    swept: Cluster, damaged: Iterable[DamagedNote], table: str | None, removed: Sequence[str]
+) -> None:
+    """Raise an error that names the damaged notes of the table, or of the cluster; log those of others."""
+    reported = []
+    for note in damaged:
+        if table in {None, note.table}:
+            reported.append(note)
+        else:
+            log.warning("%s %s. %s", note.uri, note.reason, note.remedy)
+    if not reported:
+        return
+    names = ", ".join(f"{note.uri} {note.reason}" for note in reported[:5])
+    raise StorageError(
+        f"The sweep of cluster {swept.name} has left the directories of {len(reported)} damaged notes, and "
+        f"removed {len(removed)} directories of other notes: {names}{', ...' if reported[5:] else ''}.",
+        remedy=reported[0].remedy,
+        path=reported[0].uri,
+    )
 
 
 def named_directories(table: types.Table, objects: Iterable[types.Table | types.Partition]) -> frozenset[str]:

@@ -8,12 +8,18 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
-from airflow_hive_federation.clusters.notes import Kind, Note, forget, take_note
+from airflow_hive_federation.clusters.notes import Kind, Note, forget, state_of, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
-from airflow_hive_federation.errors import ClusterMetadataError, NoSuchLockError, NoSuchObjectError
+from airflow_hive_federation.errors import (
+    ClusterMetadataError,
+    NoSuchLockError,
+    NoSuchObjectError,
+    StorageError,
+)
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.results import result_json
+from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
 from tests.support.one_table import OneTable
 from tests.support.two_clusters import two_clusters
@@ -254,3 +260,44 @@ def test_a_copy_in_the_primary_cluster_is_removed_unless_metadata_names_it(
     report = sweep_cluster(OneTable(table).client, registry, "C1", former_older_than_s=-60.0)
     assert (report.removed, report.used, report.left) == (([], 1, {}) if named else ([f"file:{copy}"], 0, {}))
     assert copy.is_dir() == named
+
+
+def damage(registry: ClusterRegistry, note: Note, text: str) -> str:
+    """Damage a note of C1; return the URI of its file."""
+    cluster = registry.cluster("C1")
+    home = Path(str(local_path(state_of(cluster))), "notes")
+    before = set(home.iterdir()) if home.is_dir() else set()
+    take_note(cluster, note)
+    (path,) = set(home.iterdir()) - before
+    path.write_text(text or path.read_text("utf-8").replace(note.directory, f"{note.directory}-b"), "utf-8")
+    return f"file:{path}"
+
+
+def test_a_damaged_note_is_named_after_all_others_have_been_swept(
+    tmp_path: Path, registry: ClusterRegistry, former: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The copies that were made before the sweep are complete, whatever the notes of other tables hold."""
+    store = OneTable(described("C2"))
+    copies = [tmp_path / "C1" / "d.db" / "t.copies" / f"copy-{number}" for number in range(7)]
+    other = types.Table(dbName="d", tableName="u", createTime=1)
+    unreadable, theirs = (
+        damage(registry, Note.of(table, Kind.COPY, f"file:{copy}"), text)
+        for table, copy, text in ((store.table, copies[0], "{"), (other, copies[1], ""))
+    )
+    copies[0].mkdir(parents=True)
+    report = sweep_cluster(store.client, registry, "C1", table="d.t", former_older_than_s=-60.0)
+    assert report.removed == [f"file:{former}"]
+    logged = sorted(record.getMessage().partition(" ")[0] for record in caplog.records)
+    assert logged == sorted([unreadable, theirs])
+    ours = [damage(registry, Note.of(store.table, Kind.COPY, f"file:{copy}"), "") for copy in copies[2:]]
+    note_former(registry, store.table, copies[0])
+    with pytest.raises(StorageError, match="directories of 5 damaged notes, and removed 1 dir") as caught:
+        sweep_cluster(store.client, registry, "C1", table="d.t", former_older_than_s=-60.0)
+    assert all(uri in str(caught.value) for uri in ours)
+    assert ", ..." not in str(caught.value)
+    assert caught.value.path in ours
+    with pytest.raises(StorageError, match=r"directories of 7 damaged notes.*, \.\.\.\.") as caught:
+        sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert "remove the note" in str(caught.value.remedy)
+    assert not copies[0].is_dir()
+    assert all(Path(str(local_path(uri))).is_file() for uri in (unreadable, theirs, *ours))
