@@ -45,7 +45,10 @@ def remove_former_primaries(
     table = client.get_table(*split_name(name))
     objects = [table, *(partitions_by_name(client, table).values() if table.partitionKeys else ())]
     in_use = named_directories(table, objects)
-    primaries = {canonical(str(item.sd and item.sd.location)) for item in objects}
+    locations = [str(item.sd and item.sd.location) for item in objects]
+    # A change that was killed after its last move has left the notes of the copies that it moved to.
+    forget_primaries(place, locations, options)
+    primaries = {canonical(location) for location in locations}
     removed: list[str] = []
     left: dict[str, str] = {}
     for cluster in registry:

@@ -73,6 +73,8 @@ class Note:
     :param partition: the name of the partition that a change of the primary moves from a former primary;
         empty for a table without partitions.
     :param partition_created_s: the time of this partition's creation, in seconds since 1970.
+    :param becomes_primary: a change of the primary is making the directory that of the primary, or has made
+        it. Such a directory is never removed by the note.
     """
 
     kind: Kind
@@ -84,6 +86,7 @@ class Note:
     table_id: int = 0
     partition: str = ""
     partition_created_s: int = 0
+    becomes_primary: bool = False
 
     @classmethod
     def of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -17,9 +17,11 @@ from airflow_hive_federation.clusters.notes import (
     Kind,
     Note,
     foreign_files,
+    forget,
     note_of,
     read_notes,
     remove_noted,
+    take_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.errors import NoSuchObjectError, StorageError
@@ -167,6 +169,11 @@ def reason_to_leave(
                 "directory, remove it and the note"
             )
         return f"its note is of another table that was named {note.table}"
+    if note.becomes_primary:
+        return (
+            f"a killed change of the primary of {note.table} may have made it the directory of the primary; "
+            "if no table or partition uses it, remove it and its note"
+        )
     if note.kind is Kind.FORMER_PRIMARY and (others := foreign_files(note, options)):
         return f"others have written files there since the change of the primary: {', '.join(others[:5])}"
     if note.kind is not Kind.PLAN and note.taken_s > time.time() - former_older_than_s:
@@ -195,7 +202,9 @@ def _unused(
     except NoSuchObjectError:
         return [], dict.fromkeys(_directories(notes), "the table is gone, or has another name"), 0
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
-    in_use = named_directories(table, [table, *partitions])
+    objects = [table, *partitions]
+    in_use = named_directories(table, objects)
+    _settle_marks(swept, table, objects, notes, options)
     primary = read_metadata(table.parameters, name).primary or registry.default_cluster().name
 
     def reason_to_keep(note: Note) -> str:
@@ -212,6 +221,30 @@ def _unused(
         {item.directory: reason for item, reason in judged if reason},
         len(notes) - len(unnamed),
     )
+
+
+def _settle_marks(
+    swept: Cluster,
+    table: types.Table,
+    objects: Sequence[types.Table | types.Partition],
+    notes: Iterable[Note],
+    options: Mapping[str, Any] | None,
+) -> None:
+    """Settle the notes that a killed change of the primary has marked.
+
+    The directory of a primary loses its note. That of a copy loses the mark, unless the change continues.
+    """
+    primaries = {canonical(item.sd.location) for item in objects if item.sd and item.sd.location}
+    in_use = named_directories(table, objects)
+    continues = read_metadata(table.parameters, object_name(table)).next_primary is not None
+    for note in notes:
+        if not note.becomes_primary or not note.is_of(table):
+            continue
+        directory = canonical(note.directory)
+        if directory in primaries:
+            forget(swept, note.kind, note.directory, options)
+        elif directory in in_use and not continues:
+            take_note(swept, replace(note, becomes_primary=False), options)
 
 
 def _directories(notes: Iterable[Note]) -> list[str]:

@@ -89,7 +89,9 @@ class DropNotes:
         if note is not None:
             # A note of an earlier version lacks the identity, without which a sweep leaves the directory.
             created_s, table_id = self.table.createTime or 0, self.table.id or 0
-            again = replace(note, taken_s=taken_s, created_s=created_s, table_id=table_id)
+            again = replace(
+                note, taken_s=taken_s, created_s=created_s, table_id=table_id, becomes_primary=False
+            )
             take_note(self.cluster, again, self.options)
 
 
@@ -107,7 +109,18 @@ def notes_of_copies(
         kept = [note for kind in _KINDS if (note := note_of(cluster, kind, uri, options))]
         of_copy = Note.of(table, Kind.COPY, uri)
         notes += kept or [note for note in [of_copy] if is_in_place(note, cluster)]
-    return notes
+    return [replace(note, becomes_primary=False) for note in notes]
+
+
+def mark_becoming_primary(cluster: Cluster, uri: str, options: Mapping[str, Any] | None) -> None:
+    """Mark the notes of a copy whose directory is about to become that of the primary.
+
+    :raises StorageError: a note cannot be read or written.
+    """
+    for kind in _KINDS:
+        note = note_of(cluster, kind, uri, options)
+        if note is not None:
+            take_note(cluster, replace(note, becomes_primary=True), options)
 
 
 def release(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
-from airflow_hive_federation.clusters.notes import Kind, Note, forget, state_of, take_note
+from airflow_hive_federation.clusters.notes import Kind, Note, forget, notes_of, state_of, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
 from airflow_hive_federation.errors import (
@@ -301,3 +301,45 @@ def test_a_damaged_note_is_named_after_all_others_have_been_swept(
     assert "remove the note" in str(caught.value.remedy)
     assert not copies[0].is_dir()
     assert all(Path(str(local_path(uri))).is_file() for uri in (unreadable, theirs, *ours))
+
+
+@pytest.mark.parametrize("continues", [False, True])
+@pytest.mark.parametrize("kind", [Kind.COPY, Kind.FORMER_PRIMARY])
+def test_notes_that_a_killed_change_of_the_primary_has_marked_are_settled(
+    tmp_path: Path, registry: ClusterRegistry, kind: Kind, continues: bool
+) -> None:
+    """The directory may have become that of the primary; then no note may let its files be removed."""
+    cluster = registry.cluster("C1")
+    place = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    place.mkdir(parents=True)
+    (place / "data").touch()
+    table = described("C2")
+    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(f"file:{place}")}
+    note = replace(Note.of(table, kind, f"file:{place}", files=files), becomes_primary=True, taken_s=10.0)
+    copied = Secondary(location=f"file:{place}", source=source_mark(table, []))
+    named = write_metadata(table.parameters, ClusterMetadata(primary="C2").with_secondary("C1", copied))
+    if continues:
+        named["hive.cluster.primary.next"] = "C1"
+
+    def swept(store: OneTable) -> tuple[SweepReport, list[bool]]:
+        report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+        return report, [left.becomes_primary for left in notes_of(cluster)]
+
+    take_note(cluster, note)
+    store = OneTable(table)
+    report, marked = swept(store)
+    assert (report.removed, report.used, marked) == ([], 0, [True])
+    assert report.left[note.directory].startswith("a killed change of the primary of d.t may have made it")
+    store.table.parameters = named
+    report, marked = swept(store)
+    assert (report.removed, report.used, report.left, marked) == ([], 1, {}, [continues])
+    # Another table's note is left as it is.
+    take_note(cluster, note)
+    store.table.id = 8
+    assert swept(store)[1] == [True]
+    store.table.id = 7
+    store.table.parameters = {}
+    store.table.sd = types.StorageDescriptor(location=f"file:{place}")
+    report, marked = swept(store)
+    assert (report.removed, report.used, report.left, marked) == ([], 1, {}, [])
+    assert (place / "data").is_file()
