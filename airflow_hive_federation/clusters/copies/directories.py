@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import full_name, object_name
+from airflow_hive_federation.clusters.altering import full_name, object_name, partitions_by_name
+from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
 from airflow_hive_federation.clusters.notes import (
     Kind,
@@ -22,6 +22,8 @@ from airflow_hive_federation.clusters.notes import (
     take_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster
+from airflow_hive_federation.clusters.sweeping import named_directories
+from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical, join
 
@@ -131,7 +133,6 @@ def release(
     primaries: Collection[str],
     at_once: bool,
     options: Mapping[str, Any] | None,
-    taken: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[list[str], list[str]]:
     """Remove directories that metadata has stopped naming as copies, or leave them to a sweep.
 
@@ -139,9 +140,8 @@ def release(
     somebody may have set its location to the copy.
 
     :param primaries: the present locations of the table, or of the partitions that had the copies.
-    :param at_once: remove the directories now, although statements may read them.
-    :param taken: the times of the directories' notes; a directory whose note has another time stays, because
-        a new copy of the same files is being made in it.
+    :param at_once: remove the directories now, although statements may read them. The caller holds the lock
+        of the table's copies exclusively: a new copy of the same files would be made in the same directory.
     :return: the directories that were removed, and those that are left to a sweep.
     :raises StorageError: a directory cannot be removed.
     """
@@ -154,15 +154,46 @@ def release(
                 forget(cluster, kind, uri, options)
         elif (note := _note_for(uri, cluster, table, options)) is None:
             log.warning("%s is left, because it has no note of a copy of %s", uri, full_name(table))
-        elif (
-            not at_once
-            or taken.get(uri, note.taken_s) != note.taken_s
-            or (note.kind is Kind.FORMER_PRIMARY and foreign_files(note, options))
-        ):
+        elif not at_once or (note.kind is Kind.FORMER_PRIMARY and foreign_files(note, options)):
             left.append(uri)
         elif remove_noted(cluster, note, options):
             removed.append(uri)
     return removed, left
+
+
+def remove_released(
+    client: MetastoreClient,
+    uris: Sequence[str],
+    cluster: Cluster,
+    table: types.Table,
+    *,
+    partitions: Sequence[str],
+    options: Mapping[str, Any] | None,
+) -> tuple[list[str], list[str]]:
+    """Remove directories that :func:`release` has left, although statements may read them.
+
+    The directory of a new copy of the same files is the same one. So no copy of the table is made meanwhile,
+    and metadata is read again: since the release, a copy may have been published, or a location set.
+
+    :param partitions: the names of the partitions that had the copies; empty for a table without partitions.
+    :return: the directories that were removed, and those that are left to a sweep: all of them if a copy of
+        the table is being made.
+    :raises StorageError: a directory cannot be removed.
+    :raises NoSuchLockError: the lock expired; a sweep removes the other directories.
+    """
+    name = full_name(table)
+    removed: list[str] = []
+    with alone_with_copies(client, name) as renew:
+        if renew is None:
+            return [], list(uris)
+        present = client.get_table(*name.split(".", 1))
+        objects = [present, *(partitions_by_name(client, present, partitions).values() if partitions else ())]
+        in_use = named_directories(present, objects)
+        unused = [uri for uri in uris if canonical(uri) not in in_use]
+        for uri in unused:
+            renew()
+            removed += release([uri], cluster, present, primaries=(), at_once=True, options=options)[0]
+    return removed, [uri for uri in uris if uri not in removed]
 
 
 def _note_for(

@@ -177,7 +177,7 @@ def test_the_copies_of_a_change_that_was_killed_at_any_step_and_given_up_are_swe
         # Hive leaves the files of an external partition that is dropped.
         store.partitions = [item for part, item in objects.items() if part and part not in moved]
         table = store.get_table("d", "t")
-        dropped = _dropped(store.client, place, table, None, None, at_once=False, options=None)
+        dropped = _dropped(store.client, place, table, None, None, options=None)
         assert len(dropped.copied) == len(site.parts) - len(moved)
         swept = sweep_cluster(store.client, site.registry, "C2", former_older_than_s=-60.0)
         assert len(swept.removed) == len(dropped.copied), f"killed before step {step}"
