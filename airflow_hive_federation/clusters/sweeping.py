@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from airflow_hive_federation.clusters.notes import (
     take_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.errors import NoSuchObjectError, StorageError
+from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError, StorageError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical
@@ -91,6 +92,7 @@ def sweep_cluster(
     left_with_reasons: dict[str, str] = {}
     used = 0
     all_notes, damaged = read_notes(swept, options)
+    table = table and table.lower()
     chosen = [item for item in all_notes if table in {None, item.table}]
     for name, notes_of_table in groupby(sorted(chosen, key=_table_of), key=_table_of):
         notes = list(notes_of_table)
@@ -113,6 +115,23 @@ def sweep_cluster(
             left_with_reasons.update({item.directory: "it is too young" for item in notes if item not in old})
     _report_damaged(swept, damaged, table, removed)
     return SweepReport(cluster=swept.name, removed=removed, used=used, left=left_with_reasons)
+
+
+def days_in_seconds(days: float | str) -> float:
+    """Return an age in seconds.
+
+    :raises ConfigurationError: the text is not a number of days.
+    """
+    try:
+        age_s = float(days) * 24 * 3600
+    except ValueError:
+        age_s = math.nan
+    # No age is above one that is not a number, so that everything would be removed.
+    if not 0 <= age_s < math.inf:
+        raise ConfigurationError(
+            f"{days!r} is not a number of days.", remedy="Write a number from 0 on, such as 7 or 0.5."
+        )
+    return age_s
 
 
 def _report_damaged(
