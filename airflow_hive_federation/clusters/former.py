@@ -54,9 +54,10 @@ def remove_former_primaries(
     for cluster in registry:
         for note in notes_of(cluster, options, kind=Kind.FORMER_PRIMARY) if cluster != place else ():
             directory = canonical(note.directory)
-            if note.table != name or directory in primaries:
+            is_ours = note.is_of(table)
+            if directory in primaries or not (is_ours or note.table == name):
                 continue
-            if note.is_of(table):
+            if is_ours:
                 _report_foreign(note, place, options)
             if directory in in_use:
                 continue

@@ -5,8 +5,9 @@ A note records the owner of each. Apart from copies that metadata named, only di
 removed: every user who may alter a table may write its parameters, but only users who may write below a
 cluster's root can write notes there.
 
-The note names the table by its name, its id and the time of its creation: if the table is renamed, a later
-table of its name has no right to its directories.
+The note names the table by its name, its id and the time of its creation: if the table is renamed, it keeps
+its directories, and a later table of its name has no right to them. Before Hive 4, metastores send no ids, so
+that a renamed table has no right to them either.
 """
 
 from __future__ import annotations
@@ -108,14 +109,15 @@ class Note:
         )
 
     def is_of(self, table: types.Table) -> bool:
-        """Return whether the note is of this table, and not of another one that had its name."""
-        ids = self.table_id, table.id
-        return (
-            self.table == f"{table.dbName}.{table.tableName}"
-            and self.created_s != 0
-            and self.created_s == table.createTime
-            and (not all(ids) or ids[0] == ids[1])
-        )
+        """Return whether the note is of this table, and not of another one that had its name.
+
+        A table keeps its id, and the time of its creation, when it is renamed.
+        """
+        if self.created_s == 0 or self.created_s != table.createTime:
+            return False
+        if self.table_id and table.id:
+            return self.table_id == table.id
+        return self.table == f"{table.dbName}.{table.tableName}"
 
     def is_of_namer(self, table: types.Table) -> bool:
         """Return whether the note is of this table, whose metadata names the directory as a copy.
@@ -153,6 +155,11 @@ class DamagedNote:
 def state_of(cluster: Cluster) -> str:
     """Return the URI of a cluster's directory for data in transit."""
     return join(cluster.root, STATE)
+
+
+def uri_of_note(cluster: Cluster, note: Note) -> str:
+    """Return the URI of the file that holds a note."""
+    return _uri(cluster, note.kind, note.directory)
 
 
 def take_note(cluster: Cluster, note: Note, options: Mapping[str, Any] | None = None) -> None:

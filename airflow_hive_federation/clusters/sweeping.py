@@ -23,6 +23,7 @@ from airflow_hive_federation.clusters.notes import (
     read_notes,
     remove_noted,
     take_note,
+    uri_of_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError, StorageError
@@ -67,9 +68,10 @@ def sweep_cluster(
     """Remove the directories in a cluster that a note names and no metadata names.
 
     It leaves the directories of tables that are being copied for the next run, and those of tables that no
-    longer exist, which may have been renamed, and whose name another table may have now. In the primary
-    cluster of a table, it leaves the directories that a change of the primary has noted, because that change
-    has not ended. It leaves former primaries in which others have written files.
+    longer exist, which may have been renamed, and whose name another table may have now. A renamed table
+    takes the notes of its copies along when they are dropped or replaced. In the primary cluster of a table,
+    it leaves the directories that a change of the primary has noted, because that change has not ended. It
+    leaves former primaries in which others have written files.
 
     A damaged note stays, and the sweep goes on with the others before it reports the damage. A sweep of one
     table only logs damaged notes that do not name the table.
@@ -187,7 +189,10 @@ def reason_to_leave(
                 "its note is of an earlier version, and does not identify the table; if no table uses the "
                 "directory, remove it and the note"
             )
-        return f"its note is of another table that was named {note.table}"
+        return (
+            f"its note is of another table that was named {note.table}; if that one was renamed, drop or "
+            "copy it again under its present name, and if it was dropped, remove the directory and its note"
+        )
     if note.becomes_primary:
         return (
             f"a killed change of the primary of {note.table} may have made it the directory of the primary; "
@@ -219,7 +224,13 @@ def _unused(
     try:
         table = client.get_table(database, table_name)
     except NoSuchObjectError:
-        return [], dict.fromkeys(_directories(notes), "the table is gone, or has another name"), 0
+        reasons = {
+            item.directory: f"there is no table {name}; if it was renamed, drop or copy it again under its "
+            "present name, and if it was dropped, remove the directory and its note "
+            f"{uri_of_note(swept, item)}"
+            for item in notes
+        }
+        return [], reasons, 0
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
     objects = [table, *partitions]
     in_use = named_directories(table, objects)

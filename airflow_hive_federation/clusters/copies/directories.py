@@ -89,10 +89,15 @@ class DropNotes:
     def _take(self, uri: str, taken_s: float) -> None:
         note = _note_for(uri, self.cluster, self.table, self.options)
         if note is not None:
-            # A note of an earlier version lacks the identity, without which a sweep leaves the directory.
-            created_s, table_id = self.table.createTime or 0, self.table.id or 0
+            # A note of an earlier version lacks the identity, and one of a renamed table its present name:
+            # without them, a sweep leaves the directory.
             again = replace(
-                note, taken_s=taken_s, created_s=created_s, table_id=table_id, becomes_primary=False
+                note,
+                taken_s=taken_s,
+                table=full_name(self.table),
+                created_s=self.table.createTime or 0,
+                table_id=self.table.id or 0,
+                becomes_primary=False,
             )
             take_note(self.cluster, again, self.options)
 

@@ -51,7 +51,7 @@ def places(tmp_path: Path) -> list[Path]:
 
 def dropped(store: OneTable, cluster: Cluster, *, at_once: bool = True) -> CopyReport:
     """Drop the copies of the table of a store, as ``drop_copies`` does under its locks."""
-    table = store.get_table("d", "t")
+    table = store.get_table("d", str(store.table.tableName))
     report = _dropped(store.client, cluster, table, None, None, options=None)
     return _removed_at_once(store.client, cluster, table, report, None) if at_once else report
 
@@ -209,6 +209,28 @@ def test_a_note_of_an_earlier_version_gets_the_identity_of_the_table(
     # That of another table stays as it was.
     (theirs,) = (note for note in notes_of(cluster, kind=Kind.COPY) if note.table == "d.u")
     assert (theirs.taken_s, theirs.created_s) == (10.0, 0)
+
+
+@pytest.mark.parametrize("table_id", [7, None])
+def test_a_renamed_table_takes_the_notes_of_its_copies_along(
+    cluster: Cluster, tmp_path: Path, table_id: int | None
+) -> None:
+    """A sweep finds no table of the former name. Before Hive 4, tables have no ids, and directories stay."""
+    first, second = places(tmp_path)
+    table = table_at("file:/c1/t", copy=f"file:{first}", former=f"file:{second}")
+    table.id = table_id
+    for place in (first, second):
+        take_note(cluster, replace(Note.of(table, Kind.COPY, f"file:{place}"), taken_s=10.0))
+    table.tableName = "u"
+    store = OneTable(table)
+    registry = two_clusters(tmp_path / "C1", tmp_path / "C2")
+    report = dropped(store, cluster, at_once=False)
+    assert {note.table for note in notes_of(cluster)} == {"d.u" if table_id else "d.t"}
+    assert report.left == ([f"file:{first}", f"file:{second}"] if table_id else [])
+    if table_id:
+        swept = sweep_cluster(store.client, registry, "C2", former_older_than_s=-60.0)
+        assert sorted(swept.removed) == report.left
+    assert first.exists() == (not table_id)
 
 
 def copied(store: OneTable, cluster: Cluster) -> CopyReport:
