@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,8 +203,24 @@ def test_directories_that_a_sweep_leaves_have_their_reasons(
     reason = "statements that were planned earlier may still read it"
     assert (report.removed, report.left) == ([f"file:{statement}"], {f"file:{copy}": reason})
     assert copy.is_dir()
+    # Its files have no place in its note, which is not of a former primary.
+    (copy / "data").touch()
     report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
     assert (report.removed, report.left) == ([f"file:{copy}"], {})
+
+
+@pytest.mark.parametrize("ages", [{"copies_older_than_s": -60.0}, {"former_older_than_s": -60.0}])
+def test_copies_may_be_removed_before_former_primaries(
+    tmp_path: Path, registry: ClusterRegistry, former: Path, ages: dict[str, float]
+) -> None:
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    store = OneTable(described("C2"))
+    take_note(registry.cluster("C1"), Note.of(store.table, Kind.COPY, f"file:{copy}"))
+    report = sweep_cluster(store.client, registry, "C1", **ages)
+    both = [f"file:{copy}", f"file:{former}"]
+    assert (sorted(report.removed) == sorted(both)) == ("former_older_than_s" in ages)
+    assert f"file:{copy}" in report.removed
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -242,7 +259,9 @@ def test_plans_are_removed_at_once_and_other_tables_are_not_swept(
     store = OneTable(described("C2"))
     for place in (mine, theirs):
         place.mkdir(parents=True)
-    take_note(cluster, Note.of(store.table, Kind.PLAN, f"file:{mine}"))
+    # The clock of the machine that wrote it is ahead.
+    note = Note.of(store.table, Kind.PLAN, f"file:{mine}")
+    take_note(cluster, replace(note, taken_s=time.time() + 3600.0))
     take_note(cluster, Note(kind=Kind.PLAN, directory=f"file:{theirs}", table="d.u"))
     report = sweep_cluster(store.client, registry, "C1", table="d.t")
     assert (report.removed, report.left) == ([f"file:{mine}"], {})

@@ -233,6 +233,43 @@ def test_a_renamed_table_takes_the_notes_of_its_copies_along(
     assert first.exists() == (not table_id)
 
 
+@pytest.mark.parametrize("only_former", [False, True])
+def test_the_notes_of_partitions_are_taken_once_for_what_metadata_stops_naming(
+    cluster: Cluster, tmp_path: Path, only_former: bool
+) -> None:
+    """A long drop has one lock per batch; the time of a note is that before the first one."""
+    uris = {}
+    table = types.Table(
+        dbName="d", tableName="t", createTime=1, partitionKeys=[types.FieldSchema(name="p", type="string")]
+    )
+    partitions = [types.Partition(values=["none"], parameters={}), types.Partition(values=["other"])]
+    elsewhere = Secondary(location="file:/elsewhere/copy-1", source=source_mark(table, []))
+    partitions[1].parameters = write_metadata({}, ClusterMetadata().with_secondary("C3", elsewhere))
+    for value in "ab":
+        names = [f"file:{tmp_path}/C2/d.db/t.copies/p={value}/copy-{number}" for number in range(2)]
+        for uri in names:
+            take_note(cluster, replace(Note.of(table, Kind.COPY, uri), taken_s=10.0))
+        made = Secondary(location=names[0], former=names[1], source=source_mark(table, []))
+        metadata = ClusterMetadata().with_secondary("C2", made)
+        partitions.append(types.Partition(values=[value], parameters=write_metadata({}, metadata)))
+        uris[value] = names
+    notes = DropNotes(cluster, table, None)
+    notes.take_seen(partitions, only_former=only_former)
+    expected = [uri for names in uris.values() for uri in (names[1:] if only_former else names)]
+    assert sorted(notes.taken) == sorted(expected)
+
+    def times() -> dict[str, float]:
+        return {note.directory: note.taken_s for note in notes_of(cluster) if "copies" in note.directory}
+
+    first = times()
+    assert sorted(uri for uri, taken_s in first.items() if taken_s > 10.0) == sorted(expected)
+    copy_of_a = read_metadata(partitions[2].parameters, "d.t").secondaries["C2"]
+    assert notes.take(copy_of_a, keep={copy_of_a.location}) == uris["a"][1:]
+    assert times() == first
+    assert notes.take(copy_of_a) == uris["a"]
+    assert [note.table_id for note in notes_of(cluster, kind=Kind.COPY)] == [0] * len(notes_of(cluster))
+
+
 def copied(store: OneTable, cluster: Cluster) -> CopyReport:
     """Copy the table of a store to a cluster, without Spark."""
 
