@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from airflow_hive_federation.clusters.copies.objects import CopyObject
-from airflow_hive_federation.clusters.former import remove_former_primaries
+from airflow_hive_federation.clusters.former import forget_dropped_partitions, remove_former_primaries
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
 from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, take_note
 from airflow_hive_federation.clusters.primary import _Change
@@ -377,3 +377,40 @@ def test_a_former_primary_that_a_partition_names_is_left(
     store.partitions = [partition]
     assert former_primaries(store, registry, -60.0) == ([], {})
     assert (former / "data").is_file()
+
+
+def test_notes_of_partitions_that_a_user_dropped_during_a_change_are_forgotten(
+    tmp_path: Path, registry: ClusterRegistry
+) -> None:
+    """Hive leaves the files of an external partition; a later one of its name has another time of creation."""
+    home = registry.cluster("C1")
+    keys = [types.FieldSchema(name="p", type="string")]
+    table = types.Table(dbName="d", tableName="t", createTime=1, id=7, partitionKeys=keys)
+    later = types.Table(dbName="d", tableName="t", createTime=1, id=8)
+
+    def noted(name: str, owner: types.Table, partition: str, created_s: int) -> str:
+        directory = f"file:{tmp_path}/C1/{name}"
+        taken = Note.of(owner, Kind.FORMER_PRIMARY, directory, files={})
+        take_note(home, replace(taken, partition=partition, partition_created_s=created_s))
+        return directory
+
+    kept = [
+        noted("moved", table, "p=moved", 5),
+        noted("old", table, "p=old", 0),
+        noted("whole", table, "", 0),
+        noted("theirs", later, "p=gone", 5),
+    ]
+    gone = [noted("gone", table, "p=gone", 5), noted("again", table, "p=again", 5)]
+    store = OneTable(table)
+    store.partitions = [
+        types.Partition(values=["moved"], createTime=5),
+        types.Partition(values=["again"], createTime=6),
+        types.Partition(values=["old"]),
+    ]
+    left = forget_dropped_partitions(store.client, table, home, None)
+    assert left == {
+        gone[0]: "its partition p=gone was dropped during the change",
+        gone[1]: "its partition p=again was dropped during the change",
+    }
+    assert {note.directory for note in notes_of(home)} == set(kept)
+    assert forget_dropped_partitions(store.client, table, home, None) == {}
