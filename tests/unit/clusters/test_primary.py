@@ -382,7 +382,7 @@ def test_a_former_primary_that_a_partition_names_is_left(
 def test_notes_of_partitions_that_a_user_dropped_during_a_change_are_forgotten(
     tmp_path: Path, registry: ClusterRegistry
 ) -> None:
-    """Hive leaves the files of an external partition; a later one of its name has another time of creation."""
+    """Hive leaves the files of an external partition; a later one of its name was created at another time."""
     home = registry.cluster("C1")
     keys = [types.FieldSchema(name="p", type="string")]
     table = types.Table(dbName="d", tableName="t", createTime=1, id=7, partitionKeys=keys)
