@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from airflow_hive_federation.cli import cluster
+from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import days_in_seconds
@@ -96,3 +99,27 @@ def test_an_age_that_is_not_a_number_removes_nothing(tmp_path: Path, days: str) 
     with pytest.raises(ConfigurationError, match=re.escape(repr(days))):
         days_in_seconds(days)
     assert days_in_seconds("0") == 0.0
+
+
+def test_the_command_sweeps_one_table_and_refuses_such_an_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copies = [aged(tmp_path, Kind.COPY, 1.5, table) for table in ("t", "u")]
+    statement = aged(tmp_path, Kind.STATEMENT, 7.5)
+
+    @contextmanager
+    def opened(_: object) -> Iterator[tuple[MetastoreClient, ClusterRegistry, object]]:
+        with on_one_table(tmp_path)._open() as (client, clusters, options):
+            yield client, clusters, SimpleNamespace(storage_options=options)
+
+    monkeypatch.setattr(cluster, "opened", opened)
+    sweep = ["cluster", "sweep", "C2", "--table", "d.t"]
+    for option in ("--former-days", "--statement-days"):
+        assert main([*sweep, option, "nan"]) == 1
+        assert "'nan' is not a number of days" in capsys.readouterr().err
+    assert main(sweep) == 0
+    captured = capsys.readouterr()
+    assert "C2: 1 directories removed, 0 in use, 0 left" in captured.out
+    assert SECRET not in captured.out + captured.err
+    places = [Path(str(local_path(uri))) for uri in (*copies, statement)]
+    assert [place.is_dir() for place in places] == [False, True, True]
