@@ -10,7 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from airflow_hive_federation.clusters.copies.copying import CopyReport, _copied, _dropped, _removed_at_once
+from airflow_hive_federation.clusters.altering import partitions_by_name
+from airflow_hive_federation.clusters.copies.copying import (
+    CopyReport,
+    _copied,
+    _dropped,
+    _publish,
+    _removed_at_once,
+)
 from airflow_hive_federation.clusters.copies.directories import DropNotes, release
 from airflow_hive_federation.clusters.copies.objects import copy_objects
 from airflow_hive_federation.clusters.metadata import (
@@ -268,6 +275,53 @@ def test_the_notes_of_partitions_are_taken_once_for_what_metadata_stops_naming(
     assert times() == first
     assert notes.take(copy_of_a) == uris["a"]
     assert [note.table_id for note in notes_of(cluster, kind=Kind.COPY)] == [0] * len(notes_of(cluster))
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_notes_of_many_partitions_are_taken_before_the_lock(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drops: bool
+) -> None:
+    """Writers of the partitions wait for the lock, and each note is a file of a store."""
+    keys = [types.FieldSchema(name="p", type="string")]
+    storage = types.StorageDescriptor(location="file:/c1/t")
+    table = types.Table(
+        dbName="d", tableName="t", createTime=1, parameters={}, partitionKeys=keys, sd=storage
+    )
+    store = OneTable(table)
+    for value in "ab":
+        home = tmp_path / "C1" / f"p={value}"
+        home.mkdir(parents=True)
+        names = [f"file:{tmp_path}/C2/d.db/t.copies/p={value}/copy-{number}" for number in range(2)]
+        for uri in names:
+            take_note(cluster, replace(Note.of(table, Kind.COPY, uri), taken_s=10.0))
+        made = Secondary(location=names[0], former=names[1], source=source_mark(table, []))
+        metadata = write_metadata({}, ClusterMetadata().with_secondary("C2", made))
+        storage = types.StorageDescriptor(location=f"file:{home}")
+        store.partitions.append(types.Partition(values=[value], sd=storage, parameters=metadata))
+    lock, seen = store.lock, []
+
+    def taken() -> list[str]:
+        notes = notes_of(cluster, kind=Kind.COPY)
+        return sorted(note.directory for note in notes if "copies" in note.directory and note.taken_s > 10.0)
+
+    def locked(components: list[types.LockComponent]) -> types.LockResponse:
+        seen.append(taken())
+        return lock(components)
+
+    monkeypatch.setattr(store, "lock", locked)
+    if drops:
+        _dropped(store.client, cluster, table, None, None, options=None)
+    else:
+        objects = copy_objects(table, partitions_by_name(store.client, table), None)
+        targets = {item.partition: f"file:{tmp_path}/C2/new/{item.partition}/copy-2" for item in objects}
+        _publish(store.client, table, objects, targets, cluster, options=None)
+    expected = [
+        f"file:{tmp_path}/C2/d.db/t.copies/p={value}/copy-{number}"
+        for value in "ab"
+        for number in ((0, 1) if drops else (1,))
+    ]
+    assert seen[0] == expected
+    assert taken() == expected
 
 
 def copied(store: OneTable, cluster: Cluster) -> CopyReport:
