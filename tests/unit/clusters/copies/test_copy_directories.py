@@ -423,10 +423,15 @@ def test_the_copies_of_partitions_are_removed_at_once(cluster: Cluster, tmp_path
         made = Secondary(location=f"file:{place}", source=source_mark(partition, []))
         partition.parameters = write_metadata({}, ClusterMetadata().with_secondary("C2", made))
         store.partitions.append(partition)
-    table = store.get_table("d", "t")
+    table, before = store.get_table("d", "t"), store.partitions
     report = _dropped(store.client, cluster, table, ["p=a"], None, options=None)
+    after, store.partitions = store.partitions, before
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "iter_partitions", pytest.fail)
+        # A run has published the same copy again.
+        again = _removed_at_once(store.client, cluster, table, report, None)
+        assert (again.removed, again.left) == ([], [f"file:{first}"])
+        store.partitions = after
         report = _removed_at_once(store.client, cluster, table, report, None)
     assert (report.copied, report.removed, report.left) == (["p=a"], [f"file:{first}"], [])
     assert (second / "data").is_file()
