@@ -34,6 +34,7 @@ def get_provider_info() -> dict[str, Any]:
                 "operators.remote",
                 "operators.ingest",
                 "operators.clusters",
+                "operators.cluster_sweep",
             )
         ],
         "sensors": [_modules("sensors.transactions", "sensors.remote", "sensors.replication")],
