@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,10 +24,12 @@ from airflow_hive_federation.errors import (
     StoragePermissionError,
     StorageUnavailableError,
 )
+from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import (
     KerberosSettings,
     MetastoreClient,
+    MetastorePool,
     MetastoreSettings,
     PlainSettings,
     hms_client,
@@ -36,9 +38,17 @@ from airflow_hive_federation.metastore import (
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.remotes.session import Remotes
-from airflow_hive_federation.storage.listing import list_directory
+from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.repair import repair_replica
+from airflow_hive_federation.spark.job import run_job
+from airflow_hive_federation.storage.listing import list_directory, list_files
+from airflow_hive_federation.storage.publishing import remove_file
 from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support import gss_java
 from tests.support import kerberos_site as sites
 from tests.support.gateway_front import gateway, work_through
 from tests.support.kdc import REALM
@@ -199,30 +209,92 @@ def spark_of_the_realm(site: KerberosSite, spark: SparkSession) -> Iterator[Spar
     del environment["KRB5_CONFIG"]
 
 
+def stream(site: KerberosSite, table: str, *lines: str) -> None:
+    """Commit lines to a table of ``database.table``, by alice's keytab."""
+    database, _, name = table.partition(".")
+    connection = (
+        HiveStreamingConnection.new_builder()
+        .with_database(database)
+        .with_table(name)
+        .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
+        .with_conf(site.settings())
+        .with_storage_options(site.by_keytab())
+        .connect()
+    )
+    with connection, connection.transaction():
+        for line in lines:
+            connection.write(line)
+
+
 def test_ingest_and_append_on_hdfs(site: KerberosSite, spark_of_the_realm: SparkSession) -> None:
-    spark, settings, options = spark_of_the_realm, site.settings(), site.by_keytab()
-
-    def stream(*lines: str) -> None:
-        connection = (
-            HiveStreamingConnection.new_builder()
-            .with_database("ledger")
-            .with_table("t")
-            .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
-            .with_conf(settings)
-            .with_storage_options(options)
-            .connect()
-        )
-        with connection, connection.transaction():
-            for line in lines:
-                connection.write(line)
-
-    with MetastoreClient(settings) as client:
+    spark, options = spark_of_the_realm, site.by_keytab()
+    with MetastoreClient(site.settings()) as client:
         client.create_database(types.Database(name="ledger"))
         make_table(client, "ledger", "t")
-        stream("1,streamed")
+        stream(site, "ledger.t", "1,streamed")
         rows = spark.createDataFrame([(2, "appended")], "a int, b string").coalesce(1)
         assert append(spark, client, "ledger.t", rows, storage_options=options).inserted == 1
     assert site.owner("warehouse/ledger.db/t") == "alice"
+
+
+def secured_jobs(site: KerberosSite, options: dict[str, Any], **conf: str) -> SparkPipelineHook:
+    """Jobs that spark-submit starts, with a Java that can use Kerberos for SASL."""
+    light = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    conf = {
+        "spark.driver.extraClassPath": str(site.mechanism),
+        "spark.driver.extraJavaOptions": f"{light} {' '.join(gss_java.OPTIONS)}",
+        **conf,
+    }
+    return SparkPipelineHook(storage_options=options, conf=conf)
+
+
+def test_a_replica_on_secured_hdfs(
+    site: KerberosSite, spark_of_the_realm: SparkSession, ticket: Callable[..., None], tmp_path: Path
+) -> None:
+    """Bootstrap, increment, and a repair, which verifies before and after it."""
+    ticket("-l", "1s")
+    ended = end_of_life(1)
+    options = {site.base.removesuffix("/secured"): site.by_keytab()}
+    policy = ReplicationPolicy(
+        name="books",
+        source_database="books",
+        target_database="books_copy",
+        dump_root=f"{site.other_base}/dumps",
+        external_base=f"{site.other_base}/external",
+        storage_options=options,
+    )
+
+    def copy(plan: str, outcomes: str) -> None:
+        arguments = ["--plan", plan, "--outcomes", outcomes]
+        run_job(spark_of_the_realm, "copy-files", arguments, options=options)
+
+    with MetastorePool(site.settings(), 4) as source, MetastorePool(site.other_settings(), 4) as target:
+        with source.client() as client:
+            client.create_database(types.Database(name="books"))
+            make_table(client, "books", "t")
+            stream(site, "books.t", "1,first")
+            start = begin_drain(client, "books")
+        load_dump(source, target, policy, dump_bootstrap(source, policy, start).dump, run_copy=copy)
+        stream(site, "books.t", "2,second", "3,third")
+        increment = dump_next_increment(source, target, policy)
+        load_dump(source, target, policy, increment.dump, run_copy=copy)
+        copied = f"{site.other_base}/warehouse/books_copy.db/t"
+        assert site.owner("warehouse/books_copy.db/t", "/copies") == "alice"
+        lost = next(entry.path for entry in list_files(copied, options=options) if "bucket" in entry.path)
+        remove_file(f"{copied}/{lost}", options)
+        repaired = repair_replica(
+            source, target, policy, run_copy=copy, run_verify=secured_jobs(site, options).verify_runner()
+        )
+        assert [(each.table, each.what, each.found) for each in repaired.mended] == [("t", "file", "no file")]
+        assert not [*repaired.report.differences, *repaired.report.failures]
+        (table,) = repaired.report.result().tables
+        assert (table["source_rows"], table["target_rows"]) == (3, 3)
+
+    wait_until_past(ended)
+    with pytest.raises(StoragePermissionError, match=r"the cache holds no valid ticket.*kinit"):
+        secured_jobs(site, site.storage_options()).submit(
+            "verify-replica", ["--plan", "x", "--results", "x"], report_uri=f"file:{tmp_path}/report"
+        )
 
 
 def test_a_keytab_renews_what_has_expired(site: KerberosSite, brief: tuple[MetastoreClient, float]) -> None:
