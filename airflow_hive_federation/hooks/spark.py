@@ -328,9 +328,11 @@ def kerberos_properties(master: str, access: HadoopAccess) -> dict[str, str]:
     A driver on a local master logs in by itself, with an error that names the remedy. The properties, which a
     command line shows, hold the path of the keytab and no key.
     """
-    if not master.startswith(("yarn", "k8s://")) or len(access.logins) != 1 or not access.logins[0].keytab:
+    if not master.startswith(("yarn", "k8s://")) or len(access.logins) != 1:
         return {}
     login = access.logins[0]
+    if not (login.principal and login.keytab):
+        return {}
     made = {"spark.kerberos.principal": login.principal, "spark.kerberos.keytab": login.keytab}
     if access.stores:
         made["spark.kerberos.access.hadoopFileSystems"] = ",".join(access.stores)

@@ -31,13 +31,6 @@ class KerberosLogin:
     keytab: str = ""
     cache: str = ""
 
-    def __post_init__(self) -> None:
-        if self.keytab and not self.principal:
-            raise ConfigurationError(
-                f"The storage options have the keytab {self.keytab} and no principal.",
-                remedy="Set kerberos_principal, with its realm.",
-            )
-
 
 @dataclass(frozen=True, kw_only=True)
 class HadoopAccess:
@@ -56,10 +49,7 @@ class HadoopAccess:
 
     @classmethod
     def of(cls, options: Mapping[str, Any] | None) -> Self:
-        """Read storage options, see :func:`~.filesystem.options_for`.
-
-        :raises ConfigurationError: a keytab has no principal.
-        """
+        """Read storage options, see :func:`~.filesystem.options_for`."""
         chosen = {
             prefix: values
             for prefix, values in sorted(options_by_prefix(options).items())
@@ -104,7 +94,7 @@ class HadoopAccess:
     def common_login(self) -> KerberosLogin:
         """Return the login for a JVM that reaches all stores; without one, that of ``KRB5CCNAME``.
 
-        :raises ConfigurationError: two prefixes have different logins.
+        :raises ConfigurationError: two prefixes have different logins, or a keytab has no principal.
         """
         if len(self.logins) > 1:
             names = ", ".join(
@@ -115,7 +105,13 @@ class HadoopAccess:
                 remedy="Give a principal that may read both sides: principal and keytab of the Spark "
                 "connection, or the properties spark.kerberos.principal and spark.kerberos.keytab.",
             )
-        return self.logins[0] if self.logins else KerberosLogin()
+        login = self.logins[0] if self.logins else KerberosLogin()
+        if login.keytab and not login.principal:
+            raise ConfigurationError(
+                f"The storage options have the keytab {login.keytab} and no principal, which Java needs.",
+                remedy="Set kerberos_principal, with its realm.",
+            )
+        return login
 
 
 def _settings(values: Mapping[str, Any]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from airflow_hive_federation.errors import (
     StoragePermissionError,
     StorageUnavailableError,
 )
-from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import (
     KerberosSettings,
@@ -54,6 +53,7 @@ from tests.support.gateway_front import gateway, work_through
 from tests.support.kdc import REALM
 from tests.support.kerberos_site import BRIEF_S, SERVER, KerberosSite, require_gssapi
 from tests.support.small_source import make_table
+from tests.support.spark_driver import spark_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -237,23 +237,14 @@ def test_ingest_and_append_on_hdfs(site: KerberosSite, spark_of_the_realm: Spark
     assert site.owner("warehouse/ledger.db/t") == "alice"
 
 
-def secured_jobs(site: KerberosSite, options: dict[str, Any], **conf: str) -> SparkPipelineHook:
-    """Jobs that spark-submit starts, with a Java that can use Kerberos for SASL."""
-    light = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    conf = {
-        "spark.driver.extraClassPath": str(site.mechanism),
-        "spark.driver.extraJavaOptions": f"{light} {' '.join(gss_java.OPTIONS)}",
-        **conf,
-    }
-    return SparkPipelineHook(storage_options=options, conf=conf)
-
-
 def test_a_replica_on_secured_hdfs(
     site: KerberosSite, spark_of_the_realm: SparkSession, ticket: Callable[..., None], tmp_path: Path
 ) -> None:
     """Bootstrap, increment, and a repair, which verifies before and after it."""
     ticket("-l", "1s")
     ended = end_of_life(1)
+    # A Java without Kerberos for SASL gets it, others have it.
+    java = ["--driver-class-path", str(site.mechanism), "--driver-java-options", " ".join(gss_java.OPTIONS)]
     options = {site.base.removesuffix("/secured"): site.by_keytab()}
     policy = ReplicationPolicy(
         name="books",
@@ -280,21 +271,30 @@ def test_a_replica_on_secured_hdfs(
         load_dump(source, target, policy, increment.dump, run_copy=copy)
         copied = f"{site.other_base}/warehouse/books_copy.db/t"
         assert site.owner("warehouse/books_copy.db/t", "/copies") == "alice"
-        lost = next(entry.path for entry in list_files(copied, options=options) if "bucket" in entry.path)
+        lost = min(entry.path for entry in list_files(copied, options=options) if "bucket" in entry.path)
         remove_file(f"{copied}/{lost}", options)
-        repaired = repair_replica(
-            source, target, policy, run_copy=copy, run_verify=secured_jobs(site, options).verify_runner()
-        )
-        assert [(each.table, each.what, each.found) for each in repaired.mended] == [("t", "file", "no file")]
-        assert not [*repaired.report.differences, *repaired.report.failures]
-        (table,) = repaired.report.result().tables
-        assert (table["source_rows"], table["target_rows"]) == (3, 3)
+        wait_until_past(ended)
+        with spark_driver(*java) as driver:
 
-    wait_until_past(ended)
-    with pytest.raises(StoragePermissionError, match=r"the cache holds no valid ticket.*kinit"):
-        secured_jobs(site, site.storage_options()).submit(
-            "verify-replica", ["--plan", "x", "--results", "x"], report_uri=f"file:{tmp_path}/report"
-        )
+            def read(plan: str, results: str, login: Mapping[str, Any] = options) -> None:
+                driver.submit(
+                    "verify-replica",
+                    ["--plan", plan, "--results", results],
+                    report_uri=f"{results}/_report.json",
+                    options=login,
+                )
+
+            with pytest.raises(StoragePermissionError, match=r"JVM.*the cache holds no valid ticket.*kinit"):
+                read("nothing", f"file:{tmp_path}", site.storage_options())
+            repaired = repair_replica(source, target, policy, run_copy=copy, run_verify=read)
+    # The lost file held one row of three.
+    assert [(each.table, each.what, each.found) for each in repaired.mended] == [
+        ("t", "file", "no file"),
+        ("t", "rows", "2"),
+    ]
+    assert not [*repaired.report.differences, *repaired.report.failures]
+    (table,) = repaired.report.tables
+    assert (table.source_rows, table.target_rows, table.digest_equal) == (3, 3, True)
 
 
 def test_a_keytab_renews_what_has_expired(site: KerberosSite, brief: tuple[MetastoreClient, float]) -> None:
