@@ -30,7 +30,7 @@ _NAME_NODE = "dfs.namenode.kerberos.principal"
 
 
 def log_in(context: Any, options: Mapping[str, Any] | None) -> None:
-    """Log the driver's JVM in, if the storage options or Hadoop's files ask for Kerberos.
+    """Log the driver's JVM in, if the storage options or the Spark properties have a login of Kerberos.
 
     The login is that of the Spark properties ``spark.kerberos.principal`` and ``spark.kerberos.keytab``, else
     that of the storage options, else the ticket in the cache of ``KRB5CCNAME``. A JVM that spark-submit has
@@ -42,14 +42,17 @@ def log_in(context: Any, options: Mapping[str, Any] | None) -> None:
     :raises SparkEnvironmentError: Spark's Java lacks Kerberos for SASL.
     :raises StoragePermissionError: Kerberos refuses the login, or the cache holds no valid ticket.
     """
-    access = HadoopAccess.of(options)
+    access, login = HadoopAccess.of(options), _login_of_spark(context)
+    if not access.logins and login is None:
+        # Where Hadoop's files ask for Kerberos, its client takes the ticket by itself when it opens a file.
+        return
     configuration = context._jsc.hadoopConfiguration()
     if access.logins:
         for name, value in {AUTHENTICATION: KERBEROS, **access.common_settings()}.items():
             configuration.set(name, value)
     if (configuration.get(AUTHENTICATION) or "").lower() != KERBEROS:
         return
-    if access.logins and not (configuration.get(_NAME_NODE) or configuration.get(f"{_NAME_NODE}.pattern")):
+    if not (configuration.get(_NAME_NODE) or configuration.get(f"{_NAME_NODE}.pattern")):
         raise ConfigurationError(
             f"Spark's JVM does not know the NameNode's principal: {_NAME_NODE} is not set.",
             remedy=f'Add "{_NAME_NODE}": "hdfs/_HOST@<realm>" to the storage options, as the NameNode\'s '
@@ -59,7 +62,7 @@ def log_in(context: Any, options: Mapping[str, Any] | None) -> None:
     java = partial(JavaClass, gateway_client=context._gateway._gateway_client)
     _check_mechanism(java)
     users = java("org.apache.hadoop.security.UserGroupInformation")
-    login = _login_of_spark(context) or access.common_login()
+    login = login or access.common_login()
     try:
         users.setConfiguration(configuration)
         if login.keytab:

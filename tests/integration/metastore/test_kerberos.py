@@ -15,6 +15,8 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
+    ConfigurationError,
+    HiveFederationError,
     KdcUnreachableError,
     MetastoreAuthenticationError,
     MetastoreError,
@@ -284,8 +286,22 @@ def test_a_replica_on_secured_hdfs(
                     options=login,
                 )
 
-            with pytest.raises(StoragePermissionError, match=r"JVM.*the cache holds no valid ticket.*kinit"):
-                read("nothing", f"file:{tmp_path}", site.storage_options())
+            refused: list[tuple[dict[str, Any], type[HiveFederationError], str]] = [
+                (site.storage_options(), StoragePermissionError, r"the cache holds no valid ticket.*kinit"),
+                (
+                    {**site.by_keytab(), "kerberos_principal": f"bob@{REALM}"},
+                    StoragePermissionError,
+                    f"by bob@{REALM} with the keytab .*alice.keytab: .*klist -kt",
+                ),
+                (
+                    {**site.by_keytab(), "dfs.namenode.kerberos.principal": ""},
+                    ConfigurationError,
+                    "JVM does not know the NameNode's principal",
+                ),
+            ]
+            for login, error, match in refused:
+                with pytest.raises(error, match=match):
+                    read("nothing", f"file:{tmp_path}", login)
             repaired = repair_replica(source, target, policy, run_copy=copy, run_verify=read)
     # The lost file held one row of three.
     assert [(each.table, each.what, each.found) for each in repaired.mended] == [
