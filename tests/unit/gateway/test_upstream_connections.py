@@ -23,10 +23,10 @@ from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadli
 from airflow_hive_federation.gateway.messages import CALL, ONEWAY, REPLY, Head, head_bytes, read_head
 from airflow_hive_federation.gateway.upstream import ClientGone, Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.channel import NotSent
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
-from airflow_hive_federation.metastore.transport import NotSent
 from tests.support.gateways import Peers, RawClient, call_bytes, outcome
 from tests.support.metastore_peers import HangUp, Thrift
 
