@@ -82,7 +82,7 @@ def plain_metastore(
         process = subprocess.Popen(command, cwd=home, env=clean_environment(), stdout=log, stderr=log)
     try:
         reachable = MetastoreSettings(uris=(uri.format(port),), authentication=authentication)
-        policy = PollPolicy(first_s=0.2, factor=1, timeout_s=60)
+        policy = PollPolicy(first_s=0.2, factor=1, timeout_s=200)
         with MetastoreClient(reachable) as client:
             ready = wait_until(lambda: process.poll() is not None or _answers(client), policy)
         log_text = (home / "log").read_text(errors="replace")[-3000:]
@@ -91,7 +91,7 @@ def plain_metastore(
         yield reachable.uris[0]
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 def _answers(client: MetastoreClient) -> bool:
