@@ -83,7 +83,7 @@ def plain_metastore(
         process = subprocess.Popen(command, cwd=home, env=clean_environment(), stdout=log, stderr=log)
     try:
         reachable = MetastoreSettings(uris=(uri.format(port),), authentication=authentication)
-        policy = PollPolicy(first_s=0.2, factor=1, timeout_s=180)
+        policy = PollPolicy(first_s=0.2, factor=1, timeout_s=200)
         with MetastoreClient(reachable) as client:
             ready = wait_until(lambda: process.poll() is not None or _answers(client), policy)
         log_text = (home / "log").read_text(errors="replace")[-3000:]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from airflow_hive_federation.embedded.jvm import free_port
 from airflow_hive_federation.embedded.process import end_server
 from airflow_hive_federation.hooks.spark import spark_environment
 
@@ -31,13 +31,6 @@ def standalone_cluster(folder: Path, *, workers: int) -> Iterator[str]:
             running.enter_context(daemon("worker.Worker", ["--host", "127.0.0.1", *arguments], folder, log))
             wait_for_text(folder / f"{log}.log", "Successfully registered")
         yield url
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from airflow_hive_federation.embedded.jvm import free_port
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -33,7 +34,7 @@ from airflow_hive_federation.tunnel.listener import listening
 from airflow_hive_federation.tunnel.route import TunnelSettings
 from airflow_hive_federation.tunnel.tunnel import Tunnel, TunnelSocket
 from airflow_hive_federation.waiting import PollPolicy, wait_until
-from tests.support.sshd import Sshd, free_port, start_sshd
+from tests.support.sshd import Sshd, start_sshd
 from tests.support.text_tables import text_table
 
 

@@ -19,6 +19,7 @@ from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.embedded.configuration import settings_on_hdfs
 from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
+from airflow_hive_federation.embedded.jvm import free_port
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import (
@@ -45,7 +46,6 @@ from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.cycling import Scheduled, rows
 from tests.support.processes import is_alive
-from tests.support.sshd import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
