@@ -377,3 +377,6 @@ def test_notes_that_a_killed_change_of_the_primary_has_marked_are_settled(
     report, marked = swept(store)
     assert (report.removed, report.used, report.left, marked) == ([], 1, {}, [])
     assert (place / "data").is_file()
+    # A note without the mark is one of a change that has not moved the directory yet.
+    take_note(cluster, replace(note, becomes_primary=False))
+    assert swept(store)[1] == [False]
