@@ -11,7 +11,6 @@ import pytest
 from airflow_hive_federation.demo.local_airflow import DemoAirflow
 from airflow_hive_federation.embedded.configuration import minimum_history
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from tests.support.hive_3_metastore import hive_3_metastore
 from tests.support.plain_metastore import older_settings, plain_metastore, sparks_jars
@@ -69,19 +68,6 @@ def client(source: EmbeddedMetastore) -> Iterator[MetastoreClient]:
     """A client of the source metastore."""
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def source_sql(hive_sql_source: HiveSql) -> Iterator[HiveSql]:
-    """Hive's SQL engine on the source, with the settings of its start before and behind a file's tests."""
-    _as_started(hive_sql_source)
-    yield hive_sql_source
-    _as_started(hive_sql_source)
-
-
-def _as_started(sql: HiveSql) -> None:
-    sql.execute("RESET")
-    sql.execute("USE default")
 
 
 @pytest.fixture(scope="session")
