@@ -22,6 +22,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
 from airflow_hive_federation.embedded.sql import HiveSql
 from tests.support.examples import DEFAULT
+from tests.support.hive_beside_cleaner import HiveBesideCleaner
 from tests.support.skips import pytest_configure, pytest_sessionfinish, pytest_terminal_summary
 from tests.support.spark_classes import driver_options
 
@@ -88,14 +89,14 @@ def target(
 @pytest.fixture(scope="session")
 def hive_sql_source(source: EmbeddedMetastore) -> Iterator[HiveSql]:
     """Hive's SQL engine on the source."""
-    with HiveSql(source) as sql:
+    with HiveBesideCleaner(source) as sql:
         yield sql
 
 
 @pytest.fixture(scope="session")
 def hive_sql_target(target: EmbeddedMetastore) -> Iterator[HiveSql]:
     """Hive's SQL engine on the target."""
-    with HiveSql(target) as sql:
+    with HiveBesideCleaner(target) as sql:
         yield sql
 
 

@@ -12,6 +12,7 @@ from airflow_hive_federation.demo.local_airflow import DemoAirflow
 from airflow_hive_federation.embedded.configuration import minimum_history
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.replication.dump.drain import open_transactions
 from tests.support.hive_3_metastore import hive_3_metastore
 from tests.support.plain_metastore import older_settings, plain_metastore, sparks_jars
 from tests.support.small_source import DATABASE, make_small_source
@@ -30,16 +31,19 @@ def shared_spark_classes(pytestconfig: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_databases_left(shared_metastores: list[EmbeddedMetastore]) -> Iterator[None]:
-    """Drop the databases that the tests of a file leave on the shared servers.
+def nothing_left(shared_metastores: list[EmbeddedMetastore]) -> Iterator[None]:
+    """Abort the transactions and drop the databases that the tests of a file leave on the shared servers.
 
-    The order and the distribution of the files are anything: none may find the databases of another one.
+    The order and the distribution of the files are anything: none may find the databases of another one. A
+    transaction that stays open holds back the cleaner, and ends five minutes later with an event.
     """
     ended = _restarted(shared_metastores)
     yield
     ended += _restarted(shared_metastores)
     for metastore in shared_metastores:
         with MetastoreClient(MetastoreSettings(uris=(metastore.uri,))) as client:
+            if still_open := open_transactions(client.get_open_txns()):
+                client.abort_txns(still_open)
             left = sorted(set(client.list_databases()) - KEPT)
             # First what keeps tables from being dropped, perhaps those of other databases.
             for name in left:

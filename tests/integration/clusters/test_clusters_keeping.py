@@ -208,6 +208,7 @@ def long_day() -> date:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1300)  # it may begin just before midnight
 def test_a_refused_statement_runs_once_the_advice_is_followed(
     airflow: Any,
     source: EmbeddedMetastore,

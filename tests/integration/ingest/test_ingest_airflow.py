@@ -96,7 +96,7 @@ def test_a_query_and_objects_by_the_operator(
             capture_output=True,
             text=True,
             check=False,
-            timeout=200,
+            timeout=280,
         )
         assert done.returncode == 0, done.stderr[-4000:]
         tasks: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -150,7 +150,7 @@ def test_the_example_dag(
             capture_output=True,
             text=True,
             check=False,
-            timeout=200,
+            timeout=280,
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert contents(sql, "files") == [("1", "a"), ("2", "b")]
