@@ -11,7 +11,6 @@ import pytest
 from airflow_hive_federation.demo.local_airflow import DemoAirflow
 from airflow_hive_federation.embedded.configuration import minimum_history
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.replication.dump.drain import open_transactions
 from tests.support.hive_3_metastore import hive_3_metastore
@@ -73,19 +72,6 @@ def client(source: EmbeddedMetastore) -> Iterator[MetastoreClient]:
     """A client of the source metastore."""
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         yield client
-
-
-@pytest.fixture(scope="module")
-def source_sql(hive_sql_source: HiveSql) -> Iterator[HiveSql]:
-    """Hive's SQL engine on the source, with the settings of its start before and behind a file's tests."""
-    _as_started(hive_sql_source)
-    yield hive_sql_source
-    _as_started(hive_sql_source)
-
-
-def _as_started(sql: HiveSql) -> None:
-    sql.execute("RESET")
-    sql.execute("USE default")
 
 
 @pytest.fixture(scope="session")

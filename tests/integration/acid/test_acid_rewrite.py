@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ DATABASE = "rewritten"
 
 
 @pytest.fixture(scope="module")
-def hive(source_sql: HiveSql) -> HiveSql:
-    source_sql.execute(f"create database {DATABASE}")
-    return source_sql
+def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
+    with HiveSql(source) as sql:
+        sql.execute(f"create database {DATABASE}")
+        yield sql
 
 
 @pytest.mark.parametrize("name", ["acid_streamed", "acid_unfinished", "acid_types", "acid_changed"])
