@@ -21,10 +21,10 @@ from typing import Any
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.gateway.messages import REPLY, Head, MessageReader, head_bytes, read_head
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.channel import Deadline
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode, encode_call
-from airflow_hive_federation.metastore.transport import Deadline
 from benchmarks import results
 from benchmarks.remotes import PREFIX, Setting, _in_turns, _table, waggle_dance
 

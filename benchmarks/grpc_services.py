@@ -22,12 +22,12 @@ from typing import Any
 from airflow_hive_federation.gateway.messages import REPLY, Head, MessageReader, head_bytes
 from airflow_hive_federation.gateway.services.codec import codec
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.channel import Deadline
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.grpc_streams import PARTITIONS, partitions_query, structs
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode, encode_call
-from airflow_hive_federation.metastore.transport import Deadline
 from airflow_hive_federation.metastore.wire import from_bytes
 from benchmarks import results
 from benchmarks.waggle_dance import PREFIX, waggle_dance

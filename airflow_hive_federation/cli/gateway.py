@@ -144,7 +144,7 @@ def _config(args: argparse.Namespace) -> GatewayConfig:
 def _with_options(config: GatewayConfig, args: argparse.Namespace) -> GatewayConfig:
     from airflow_hive_federation.gateway.certificates import ServerTls
     from airflow_hive_federation.gateway.config import LogSection, MetricsSection
-    from airflow_hive_federation.gateway.thrift_front import ThriftSettings
+    from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 
     options: dict[str, Any] = {}
     if args.cert_file is not None:

@@ -12,8 +12,9 @@ from airflow_hive_federation.clusters.registry import registry_of_file
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.cluster_view import ClusterView
 from airflow_hive_federation.gateway.dispatch import Metastore
+from airflow_hive_federation.gateway.federation.metastores import Metastores, OnMissing, Remote
 from airflow_hive_federation.gateway.federation.owners import RemoteNames
-from airflow_hive_federation.gateway.federation.target import Federation, OnMissing, Remote
+from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.health import HealthSection
 from airflow_hive_federation.gateway.methods import Access
 from airflow_hive_federation.gateway.named_clusters import NamedClusters
@@ -25,7 +26,7 @@ from airflow_hive_federation.gateway.properties import (
 )
 from airflow_hive_federation.gateway.rules import EVERYTHING, Exposure, Rule, Rules
 from airflow_hive_federation.gateway.sections import read_section
-from airflow_hive_federation.gateway.thrift_front import ThriftSettings
+from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.grpc_settings import DEFAULT_AUDIENCE, GrpcSettings
 from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
@@ -347,7 +348,7 @@ class GatewayConfig:
         primary = self.upstream.metastore("main", resolve)
         if not self.federated:
             return primary
-        return Federation(
+        metastores = Metastores(
             primary,
             {section.name: section.remote(resolve) for section in self.federated},
             transactions_of=self.federation.transactions_of,
@@ -355,6 +356,7 @@ class GatewayConfig:
             part_timeout_s=self.federation.part_timeout_s,
             follow_links=self.federation.follow_links,
         )
+        return Federation(metastores)
 
     def decisions(self) -> Rules:
         """Return the rules that decide on calls."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from airflow_hive_federation.gateway.refusals import Status, refusal, refused, status_of
-from airflow_hive_federation.metastore.transport import Deadline
+from airflow_hive_federation.metastore.channel import Deadline
 
 __all__ = ["Caller", "Cancellation", "Deadline", "Handler", "Status", "refusal", "refused", "status_of"]
 

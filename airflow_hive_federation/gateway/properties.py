@@ -16,6 +16,7 @@ from airflow_hive_federation.gateway.grpc.settings import (
     AUTHENTICATION,
     AUTHENTICATION_CLASS,
     NUMBERS,
+    SERVER_CLASS,
     GrpcFrontSettings,
 )
 from airflow_hive_federation.gateway.sections import read_section
@@ -29,7 +30,6 @@ from airflow_hive_federation.metastore.grpc_settings import (
 )
 from airflow_hive_federation.metastore.settings import MetastoreSettings
 
-SERVER_CLASS = "metastore.custom.server.class"
 URIS = "metastore.uris"
 PORT = "metastore.grpc.port"
 #: Properties of clients, which the gateway ignores: clients and the server often share one file.

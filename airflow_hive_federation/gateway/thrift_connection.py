@@ -8,7 +8,7 @@ import ssl
 import threading
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.gateway.certificates import subject_of
@@ -23,14 +23,12 @@ from airflow_hive_federation.gateway.handler import (
 )
 from airflow_hive_federation.gateway.hangups import Hangups
 from airflow_hive_federation.gateway.messages import CALL, ONEWAY, REPLY, Head, MessageReader, head_bytes
+from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.gateway.upstream import ClientGone
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.wire import WireFormatError, from_bytes
-
-if TYPE_CHECKING:
-    from airflow_hive_federation.gateway.thrift_front import ThriftSettings
 
 log = logging.getLogger(__name__)
 

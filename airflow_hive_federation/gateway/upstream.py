@@ -22,13 +22,13 @@ from airflow_hive_federation.gateway.messages import (
     read_head,
 )
 from airflow_hive_federation.gateway.session_settings import SET_META_CONF, call_that_sets, fault_of
+from airflow_hive_federation.metastore.channel import ForeignProtocol, NotSent
 from airflow_hive_federation.metastore.connection import Connection
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.retry import is_idempotent
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 from airflow_hive_federation.metastore.struct import Fault
 from airflow_hive_federation.metastore.translation import translate
-from airflow_hive_federation.metastore.transport import ForeignProtocol, NotSent
 
 _RANDOM = random.SystemRandom()
 #: Number of sequence ids, which are signed numbers of 32 bits; negative ones are not used.

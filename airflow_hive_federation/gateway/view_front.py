@@ -9,7 +9,8 @@ from typing import Any
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.gateway.cluster_view import ClusterView
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
-from airflow_hive_federation.gateway.thrift_front import ThriftFront, ThriftSettings
+from airflow_hive_federation.gateway.thrift_front import ThriftFront
+from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
 

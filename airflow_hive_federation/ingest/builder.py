@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from airflow_hive_federation.ingest.dead_letters import DeadLetterFile, DeadLetterHandler
 from airflow_hive_federation.ingest.description import Description, check_description
@@ -14,14 +14,17 @@ from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.waiting import PollPolicy
 
-if TYPE_CHECKING:
-    from airflow_hive_federation.ingest.connection import HiveStreamingConnection
+ConnectionT = TypeVar("ConnectionT")
 
 
-class StreamingConnectionBuilder:
-    """A builder of streaming connections, with the method names of Hive's builder."""
+class StreamingConnectionBuilder(Generic[ConnectionT]):
+    """A builder of streaming connections, with the method names of Hive's builder.
 
-    def __init__(self) -> None:
+    :param open_connection: opens the connection that a checked description describes.
+    """
+
+    def __init__(self, open_connection: Callable[[Description], ConnectionT]) -> None:
+        self._open_connection = open_connection
         self._description = Description()
 
     def with_database(self, database: str) -> Self:
@@ -107,7 +110,7 @@ class StreamingConnectionBuilder:
         """Set a callback that receives each step before the next one; tests kill the process in it."""
         return self._with(at=at)
 
-    def connect(self) -> HiveStreamingConnection:
+    def connect(self) -> ConnectionT:
         """Connect to the metastore and check the table and the known columns of the records.
 
         :raises InvalidConnection: a setting is missing, or two settings contradict each other.
@@ -115,10 +118,8 @@ class StreamingConnectionBuilder:
         :raises InvalidTable: records cannot be streamed into the table.
         :raises InvalidColumn: the records' columns are not the table's.
         """
-        from airflow_hive_federation.ingest.connection import HiveStreamingConnection
-
         check_description(self._description)
-        return HiveStreamingConnection(self._description)
+        return self._open_connection(self._description)
 
     def _with(self, **changes: Any) -> Self:
         self._description = replace(self._description, **changes)

@@ -82,10 +82,10 @@ class HiveStreamingConnection:
             self._client.close()
             raise
 
-    @staticmethod
-    def new_builder() -> StreamingConnectionBuilder:
+    @classmethod
+    def new_builder(cls) -> StreamingConnectionBuilder[Self]:
         """Return a builder of connections."""
-        return StreamingConnectionBuilder()
+        return StreamingConnectionBuilder(cls)
 
     @property
     def state(self) -> ConnectionState:

@@ -76,7 +76,7 @@ class IngestTarget:
         settings: MetastoreSettings,
         writer: AbstractRecordWriter,
         storage_options: Mapping[str, Any] | None,
-    ) -> StreamingConnectionBuilder:
+    ) -> StreamingConnectionBuilder[HiveStreamingConnection]:
         """Return the builder of a run's connection."""
         database, _, table = self.table.partition(".")
         return (

@@ -19,6 +19,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.calls.base import S
 from airflow_hive_federation.metastore.calls.history import HistoryCalls
+from airflow_hive_federation.metastore.channel import Channel, Deadline, ForeignProtocol, NotSent
 from airflow_hive_federation.metastore.compat import FALLBACKS, is_too_old
 from airflow_hive_federation.metastore.connection import Connection
 from airflow_hive_federation.metastore.grpc_streams import NotStreamed, read_stream
@@ -28,7 +29,6 @@ from airflow_hive_federation.metastore.retry import DEADLOCKS, is_idempotent, is
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 from airflow_hive_federation.metastore.struct import Fault
 from airflow_hive_federation.metastore.translation import translate
-from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol, NotSent
 
 log = logging.getLogger(__name__)
 

@@ -6,19 +6,14 @@ from functools import cache
 from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.channel import BOUND, Channel, Deadline, ForeignProtocol
 from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage, MessageTooLong
 from airflow_hive_federation.metastore.protocol import decode_reply, encode_call
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 from airflow_hive_federation.metastore.struct import Fault, Struct
-from airflow_hive_federation.metastore.transport import (
-    BOUND,
-    Channel,
-    Deadline,
-    ForeignProtocol,
-    open_channel,
-)
+from airflow_hive_federation.metastore.transport import open_channel
 
 #: Field id of the result in the answer to a method.
 _RESULT = 0

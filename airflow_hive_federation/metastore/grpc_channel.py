@@ -37,9 +37,9 @@ from airflow_hive_federation.errors import (
     MetastoreAuthenticationError,
     MetastoreServerError,
 )
+from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol, NotSent
 from airflow_hive_federation.metastore.grpc_conversation import Conversation, Metadata, NoConversation
 from airflow_hive_federation.metastore.grpc_route import local_way
-from airflow_hive_federation.metastore.grpc_settings import is_plaintext
 from airflow_hive_federation.metastore.grpc_tokens import tokens_of
 from airflow_hive_federation.metastore.grpc_wire import (
     CALL,
@@ -56,7 +56,6 @@ from airflow_hive_federation.metastore.grpc_wire import (
 )
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings, TlsSettings
-from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol, NotSent
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +86,7 @@ _READY = grpc.ChannelConnectivity.READY.value[0]
 
 
 class GrpcChannel:
-    """One connection to one gateway; see :class:`.transport.Channel`.
+    """One connection to one gateway; see :class:`.channel.Channel`.
 
     :raises OSError: if no server answers.
     :raises ConfigurationError: if the TLS files or the token files cannot be used.
@@ -303,7 +302,7 @@ def _open(target: str, endpoint: Endpoint, settings: MetastoreSettings) -> grpc.
         ("grpc.enable_http_proxy", 0),
         (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
     ]
-    if is_plaintext(endpoint, settings):
+    if settings.is_plaintext_grpc(endpoint):
         return grpc.insecure_channel(target, options=options)
     if settings.dialer is not None:
         # The route's local address has another name than the server.

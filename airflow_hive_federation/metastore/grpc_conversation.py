@@ -13,10 +13,10 @@ from typing import Any
 
 import grpc
 
+from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol
 from airflow_hive_federation.metastore.grpc_deadlines import DEADLINES
 from airflow_hive_federation.metastore.grpc_wire import CONVERSATION_IDLE_S, STATUS_KEY, Answer, Question
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
-from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
 
 Code = grpc.StatusCode
 Metadata = list[tuple[str, str]]

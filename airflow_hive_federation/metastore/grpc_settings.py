@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 
 DEFAULT_GRPC_PORT = 9084
 #: Audience of the tokens that clients make, unless the settings have another.
@@ -66,48 +62,6 @@ class GrpcSettings:
     def has_token(self) -> bool:
         """Return whether calls carry a bearer token."""
         return any((self.token, self.token_file, self.service_account_keyfile))
-
-
-def is_plaintext(endpoint: Endpoint, settings: MetastoreSettings) -> bool:
-    """Return whether the client connects to a gateway without TLS.
-
-    ``grpc://`` means TLS, except on loopback without TLS files; ``grpc+tls://`` always means TLS.
-    """
-    if endpoint.is_tls or settings.tls is not None:
-        return False
-    return settings.grpc.plaintext or endpoint.host in LOOPBACK
-
-
-def check_grpc(settings: MetastoreSettings, endpoints: tuple[Endpoint, ...]) -> None:
-    """Reject settings that would send tokens unencrypted, or that gRPC does not support.
-
-    :raises ConfigurationError: if the settings are rejected.
-    """
-    ours = [endpoint for endpoint in endpoints if endpoint.is_grpc]
-    if not ours:
-        if settings.grpc != GrpcSettings():
-            raise ConfigurationError(
-                "There are settings of gRPC, and no URI is grpc://.", remedy="Write grpc://host:port."
-            )
-        return
-    if settings.tls is not None and settings.grpc.plaintext:
-        raise ConfigurationError(
-            "There are TLS files, and gRPC is to do without TLS.",
-            remedy="Remove the files, or plaintext.",
-        )
-    if settings.tls is not None and not settings.tls.verify:
-        raise ConfigurationError(
-            "gRPC verifies its server's certificate always.",
-            remedy="Give the authority's certificate as ca_file.",
-        )
-    exposed = [
-        endpoint for endpoint in ours if is_plaintext(endpoint, settings) and endpoint.host not in LOOPBACK
-    ]
-    if exposed and settings.grpc.has_token and settings.dialer is None:
-        raise ConfigurationError(
-            f"The bearer token would travel to {exposed[0]} unencrypted.",
-            remedy="Do without grpc.plaintext, or use an SSH route.",
-        )
 
 
 def grpc_properties(properties: Mapping[str, str]) -> dict[str, Any]:

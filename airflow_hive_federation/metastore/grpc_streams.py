@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from airflow_hive_federation.errors import MetastoreAuthenticationError, MetastoreServerError
+from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol
 from airflow_hive_federation.metastore.grpc_wire import fields, length_delimited, number_field
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.struct import Struct
-from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
 from airflow_hive_federation.metastore.wire import WireFormatError, from_bytes
 
 S = TypeVar("S", bound=Struct)

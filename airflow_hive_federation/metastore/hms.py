@@ -10,9 +10,9 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TTransport import TBufferedTransport, TTransportBase
 
 from airflow_hive_federation.errors import MetastoreProtocolError, OutcomeUnknownError
+from airflow_hive_federation.metastore.channel import Channel, Deadline, ForeignProtocol
 from airflow_hive_federation.metastore.client import MetastoreClient
 from airflow_hive_federation.metastore.settings import MetastoreSettings
-from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol
 
 
 def hms_client(settings: MetastoreSettings) -> HMSClient:

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from airflow_hive_federation.errors import MetastoreAuthenticationError
+from airflow_hive_federation.metastore.channel import Channel, Deadline, ForeignProtocol, NotSent
 from airflow_hive_federation.metastore.sasl_digest import Digest
 from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.metastore.settings import (
@@ -23,7 +24,6 @@ from airflow_hive_federation.metastore.settings import (
     MetastoreSettings,
     PlainSettings,
 )
-from airflow_hive_federation.metastore.transport import Channel, Deadline, ForeignProtocol, NotSent
 
 _MESSAGE = struct.Struct("!BI")
 _LENGTH = struct.Struct("!I")

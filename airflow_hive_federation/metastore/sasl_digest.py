@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import cast
 
 from airflow_hive_federation.errors import ConfigurationError, MetastoreAuthenticationError
+from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol
 from airflow_hive_federation.metastore.settings import DelegationTokenSettings, Endpoint
-from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
 
 _URI = "null/default"
 _COUNT = "00000001"

@@ -11,9 +11,9 @@ import threading
 from typing import Any, NoReturn
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol
 from airflow_hive_federation.metastore.kerberos_failures import kerberos_error
 from airflow_hive_federation.metastore.settings import Endpoint, KerberosSettings
-from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
 from airflow_hive_federation.runtime.kerberos import KerberosFailure, minor_status
 
 #: Maximum bytes to wrap in one frame; the server may require less.

@@ -14,12 +14,7 @@ from urllib.parse import urlsplit
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.delegation_token import DelegationToken, read_delegation_token
-from airflow_hive_federation.metastore.grpc_settings import (
-    DEFAULT_GRPC_PORT,
-    LOOPBACK,
-    GrpcSettings,
-    check_grpc,
-)
+from airflow_hive_federation.metastore.grpc_settings import DEFAULT_GRPC_PORT, LOOPBACK, GrpcSettings
 from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
 
 DEFAULT_PORT = 9083
@@ -273,7 +268,7 @@ class MetastoreSettings:
         endpoints = self.endpoints()
         self._check_authentication(endpoints)
         self._check_http(endpoints)
-        check_grpc(self, endpoints)
+        self._check_grpc(endpoints)
 
     def _check_http(self, endpoints: tuple[Endpoint, ...]) -> None:
         plain = [endpoint for endpoint in endpoints if endpoint.scheme == "http"]
@@ -318,6 +313,44 @@ class MetastoreSettings:
                     f"The password would travel to {exposed[0]} unencrypted.",
                     remedy="Use thrift+tls:// URIs, or an SSH route.",
                 )
+
+    def _check_grpc(self, endpoints: tuple[Endpoint, ...]) -> None:
+        ours = [endpoint for endpoint in endpoints if endpoint.is_grpc]
+        if not ours:
+            if self.grpc != GrpcSettings():
+                raise ConfigurationError(
+                    "There are settings of gRPC, and no URI is grpc://.", remedy="Write grpc://host:port."
+                )
+            return
+        if self.tls is not None and self.grpc.plaintext:
+            raise ConfigurationError(
+                "There are TLS files, and gRPC is to do without TLS.",
+                remedy="Remove the files, or plaintext.",
+            )
+        if self.tls is not None and not self.tls.verify:
+            raise ConfigurationError(
+                "gRPC verifies its server's certificate always.",
+                remedy="Give the authority's certificate as ca_file.",
+            )
+        exposed = [
+            endpoint
+            for endpoint in ours
+            if self.is_plaintext_grpc(endpoint) and endpoint.host not in LOOPBACK
+        ]
+        if exposed and self.grpc.has_token and self.dialer is None:
+            raise ConfigurationError(
+                f"The bearer token would travel to {exposed[0]} unencrypted.",
+                remedy="Do without grpc.plaintext, or use an SSH route.",
+            )
+
+    def is_plaintext_grpc(self, endpoint: Endpoint) -> bool:
+        """Return whether the client connects to a gRPC gateway without TLS.
+
+        ``grpc://`` means TLS, except on loopback without TLS files; ``grpc+tls://`` always means TLS.
+        """
+        if endpoint.is_tls or self.tls is not None:
+            return False
+        return self.grpc.plaintext or endpoint.host in LOOPBACK
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Parse the URIs.

@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_hive_federation.metastore.channel import Deadline
     from airflow_hive_federation.metastore.settings import Wire
-    from airflow_hive_federation.metastore.transport import Deadline
 
 _CHUNK = 1 << 16
 

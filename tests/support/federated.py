@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
+from airflow_hive_federation.gateway.federation.metastores import Metastores, Remote
 from airflow_hive_federation.gateway.federation.owners import RemoteNames, matches
-from airflow_hive_federation.gateway.federation.target import Federation, Remote
+from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Caller, Deadline
 from airflow_hive_federation.gateway.messages import read_head
 from airflow_hive_federation.gateway.upstream import Upstream
@@ -85,7 +86,7 @@ class Federated:
             writable=options.pop("writable", False),
             timeout_s=options.pop("timeout_s", 20.0),
         )
-        self.federation = Federation(made[0], {"far": remote}, **options)
+        self.federation = Federation(Metastores(made[0], {"far": remote}, **options))
         stack.callback(self.federation.close)
         stack.callback(self.near.hang.set)
         stack.callback(self.far.hang.set)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from airflow_hive_federation.metastore.transport import Deadline
+from airflow_hive_federation.metastore.channel import Deadline
 
 
 class Server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_hive_federation.gateway.dispatch import Call
 from airflow_hive_federation.gateway.federation.fan_out import Question, ask_all, require
@@ -16,6 +16,7 @@ from airflow_hive_federation.gateway.federation.listing import (
     part_of_all,
     parts_of_database,
 )
+from airflow_hive_federation.gateway.federation.metastores import Metastores
 from airflow_hive_federation.gateway.federation.renaming import (
     answer_of,
     arguments,
@@ -29,13 +30,10 @@ from airflow_hive_federation.gateway.messages import Emit, read_head
 from airflow_hive_federation.gateway.names import catalog_of
 from airflow_hive_federation.metastore.idl import types
 
-if TYPE_CHECKING:
-    from airflow_hive_federation.gateway.federation.target import Federation
-
 _CATALOGS = frozenset({None, "", "hive"})
 
 
-def of_all(federation: Federation, call: Call, emit: Emit) -> None:
+def of_all(metastores: Metastores, call: Call, emit: Emit) -> None:
     """Answer with one list of all metastores' elements.
 
     :raises GatewayError: a metastore's part is missing, and ``on_missing`` is ``fail``, or that metastore is
@@ -48,52 +46,52 @@ def of_all(federation: Federation, call: Call, emit: Emit) -> None:
     parts: list[tuple[str, Part]] = []
     # Only the primary metastore has other catalogs.
     if catalog in _CATALOGS:
-        for owner in federation.named_owners():
-            if (part := part_of_all(call.method, values, federation.owners, owner)) is not None:
+        for owner in metastores.named_owners():
+            if (part := part_of_all(call.method, values, metastores.owners, owner)) is not None:
                 parts.append((owner, part))
-    _merge(federation, call, emit, values, parts)
+    _merge(metastores, call, emit, values, parts)
 
 
-def of_database(federation: Federation, call: Call, emit: Emit) -> None:
+def of_database(metastores: Metastores, call: Call, emit: Emit) -> None:
     """Answer with the tables of a database, and other metastores' single tables that have a name in it.
 
     :raises GatewayError: as :func:`of_all`.
     """
-    resolved, links = federation.resolve(call)
-    owner = federation.one_owner(call.method, resolved)
-    if owner != federation.primary or not resolved:
-        federation.send(call, owner, resolved, links, emit)
+    resolved, links = metastores.resolve(call)
+    owner = metastores.one_owner(call.method, resolved)
+    if owner != metastores.primary or not resolved:
+        metastores.send(call, owner, resolved, links, emit)
         return
     values = arguments(call.method, call.message)
-    database, owners = resolved[0][0].database, federation.owners
+    database, owners = resolved[0][0].database, metastores.owners
     parts = [
         (other, part)
-        for other in federation.named_owners()
+        for other in metastores.named_owners()
         for part in parts_of_database(call.method, values, database, owners, other)
     ]
-    _merge(federation, call, emit, values, parts)
+    _merge(metastores, call, emit, values, parts)
 
 
-def tables(federation: Federation, call: Call, emit: Emit) -> None:
+def tables(metastores: Metastores, call: Call, emit: Emit) -> None:
     """Answer with the definitions of tables, which their owners deliver.
 
     :raises GatewayError: a view cannot be rewritten with local names, or an owner answers with a fault.
     """
-    resolved, links = federation.resolve(call)
+    resolved, links = metastores.resolve(call)
     groups: dict[tuple[str, str], list[Any]] = {}
     for entry in resolved:
         groups.setdefault((entry[1].owner, entry[1].database), []).append(entry)
     if len(groups) < 2:
-        federation.send(call, federation.one_owner(call.method, resolved), resolved, links, emit)
+        metastores.send(call, metastores.one_owner(call.method, resolved), resolved, links, emit)
         return
     values = arguments(call.method, call.message)
     definitions: list[Any] = []
     returned: Any = None
     for (owner, database), group in groups.items():
         message = _for_tables(call, values, database, [place.table for _, place in group])
-        answer = federation.members[owner].ask(replace(call, message=message))
-        if owner != federation.primary:
-            answer = to_client(call.method, answer, federation.naming(owner, group, links))
+        answer = metastores.members[owner].ask(replace(call, message=message))
+        if owner != metastores.primary:
+            answer = to_client(call.method, answer, metastores.naming(owner, group, links))
         if (returned := result(call.method, answer)) is None:
             raise refused(
                 Status.FAILED, f"{call.method} at metastore {owner}: {fault_text(call.method, answer)}"
@@ -104,30 +102,30 @@ def tables(federation: Federation, call: Call, emit: Emit) -> None:
 
 
 def _merge(
-    federation: Federation, call: Call, emit: Emit, values: Any, parts: list[tuple[str, Part]]
+    metastores: Metastores, call: Call, emit: Emit, values: Any, parts: list[tuple[str, Part]]
 ) -> None:
-    primary = federation.members[federation.primary]
+    primary = metastores.members[metastores.primary]
     if not parts:
         primary.relay(call, emit)
         return
     # One metastore may get several questions, so each key has a number.
     numbered = {f"{owner} {number}": (owner, part) for number, (owner, part) in enumerate(parts)}
     questions = {
-        federation.primary: (primary, Question(call.method, values.set_fields())),
-        **{key: (federation.members[owner], part.question) for key, (owner, part) in numbered.items()},
+        metastores.primary: (primary, Question(call.method, values.set_fields())),
+        **{key: (metastores.members[owner], part.question) for key, (owner, part) in numbered.items()},
     }
-    answers, reasons = ask_all(call, questions, federation.part_timeout_s)
+    answers, reasons = ask_all(call, questions, metastores.part_timeout_s)
     reasons = {numbered[key][0] if key in numbered else key: reason for key, reason in reasons.items()}
-    require(call, reasons, primary=federation.primary, partial=federation.partial, missing=federation.missing)
+    require(call, reasons, primary=metastores.primary, partial=metastores.partial, missing=metastores.missing)
     others = [
         element
         for key, (_, part) in numbered.items()
         if key in answers
         for element in part.elements(answers[key])
     ]
-    success = answers[federation.primary]
+    success = answers[metastores.primary]
     listing = listing_of(call.method, success)
-    answer = merged(listing, federation.owners, success, others)
+    answer = merged(listing, metastores.owners, success, others)
     if (limit := limit_of(call.method, values)) is not None:
         answer = answer[:limit]
     emit(answer_of(call.method, read_head(call.message).sequence_id, answer))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_hive_federation.gateway.dispatch import Call
+from airflow_hive_federation.gateway.federation.metastores import Metastores
 from airflow_hive_federation.gateway.federation.owners import LocalName, OwnedName
 from airflow_hive_federation.gateway.federation.renaming import (
     answer_of,
@@ -21,49 +22,46 @@ from airflow_hive_federation.gateway.messages import Emit, read_head
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 
-if TYPE_CHECKING:
-    from airflow_hive_federation.gateway.federation.target import Federation
 
-
-def lock(federation: Federation, call: Call, emit: Emit) -> None:
+def lock(metastores: Metastores, call: Call, emit: Emit) -> None:
     """Request a lock from the owner of the transaction, or of the tables outside of transactions.
 
     :raises GatewayError: the lock would span several metastores.
     """
     request = arguments(call.method, call.message).rqst
     request.component = list(request.component or [])
-    places = _places(federation, call, [(part.dbname, part.tablename) for part in request.component])
-    owner, components = locked(request, places, federation.transactions_of)
-    if owner != federation.primary and writes(request):
-        federation.check_writable(call.method, owner)
+    places = _places(metastores, call, [(part.dbname, part.tablename) for part in request.component])
+    owner, components = locked(request, places, metastores.transactions_of)
+    if owner != metastores.primary and writes(request):
+        metastores.check_writable(call.method, owner)
     forwarded = copy.copy(request)
     forwarded.component = [_renamed(component, place) for component, place in components] or [_nothing()]
-    member = federation.members[owner]
-    if owner == federation.primary and forwarded.component == request.component:
+    member = metastores.members[owner]
+    if owner == metastores.primary and forwarded.component == request.component:
         answer = member.ask(call)
     else:
         answer = member.ask(_with(call, rqst=forwarded))
-    emit(_marked(federation, call, owner, answer))
+    emit(_marked(metastores, call, owner, answer))
 
 
-def by_lock_id(federation: Federation, call: Call, emit: Emit) -> None:
+def by_lock_id(metastores: Metastores, call: Call, emit: Emit) -> None:
     """Send a call about a lock to the metastore that gave the lock.
 
     :raises GatewayError: none of the gateway's metastores gave the lock.
     """
     values = arguments(call.method, call.message)
     (request,) = values.set_fields().values()
-    owner, lock_id = federation.lock_ids.read(request.lockid or 0)
-    if owner == federation.transactions_of:
-        federation.members[owner].relay(call, emit)
+    owner, lock_id = metastores.lock_ids.read(request.lockid or 0)
+    if owner == metastores.transactions_of:
+        metastores.members[owner].relay(call, emit)
         return
     request.lockid = lock_id
     message = call_of(call.method, read_head(call.message).sequence_id, values)
-    answer = federation.members[owner].ask(replace(call, message=message))
-    emit(_marked(federation, call, owner, answer) if call.method == "check_lock" else answer)
+    answer = metastores.members[owner].ask(replace(call, message=message))
+    emit(_marked(metastores, call, owner, answer) if call.method == "check_lock" else answer)
 
 
-def write_ids(federation: Federation, call: Call, emit: Emit) -> None:
+def write_ids(metastores: Metastores, call: Call, emit: Emit) -> None:
     """Request the valid write ids of tables from the tables' owners.
 
     :raises GatewayError: the call carries a list of transactions of another metastore than a table's owner,
@@ -71,16 +69,16 @@ def write_ids(federation: Federation, call: Call, emit: Emit) -> None:
     """
     request = arguments(call.method, call.message).rqst
     names = [_split(full_name) for full_name in request.fullTableNames or []]
-    places = _places(federation, call, names)
-    owners = list(dict.fromkeys(place.owner for place in places)) or [federation.transactions_of]
+    places = _places(metastores, call, names)
+    owners = list(dict.fromkeys(place.owner for place in places)) or [metastores.transactions_of]
     if request.validTxnList:
         foreign = [
             (name, place)
             for name, place in zip(names, places, strict=True)
-            if place.owner != federation.transactions_of
+            if place.owner != metastores.transactions_of
         ]
         if foreign:
-            raise another_owner(call.method, federation.transactions_of, foreign)
+            raise another_owner(call.method, metastores.transactions_of, foreign)
     if request.writeId and len(owners) > 1:
         raise refused(
             Status.FAILED,
@@ -88,8 +86,8 @@ def write_ids(federation: Federation, call: Call, emit: Emit) -> None:
             f"{', '.join(owners)}.",
             remedy="Ask for the tables of each metastore.",
         )
-    if owners == [federation.primary]:
-        federation.members[federation.primary].relay(call, emit)
+    if owners == [metastores.primary]:
+        metastores.members[metastores.primary].relay(call, emit)
         return
     by_place: dict[OwnedName, Any] = {}
     for owner in owners:
@@ -97,7 +95,7 @@ def write_ids(federation: Federation, call: Call, emit: Emit) -> None:
         forwarded.fullTableNames = [
             f"{owned.database}.{owned.table}" for owned in places if owned.owner == owner
         ]
-        answer = federation.members[owner].ask(_with(call, rqst=forwarded))
+        answer = metastores.members[owner].ask(_with(call, rqst=forwarded))
         if (success := result(call.method, answer)) is None:
             if len(owners) == 1:
                 emit(answer)
@@ -116,20 +114,20 @@ def write_ids(federation: Federation, call: Call, emit: Emit) -> None:
     emit(answer_of(call.method, read_head(call.message).sequence_id, response))
 
 
-def min_history(federation: Federation, call: Call, emit: Emit) -> None:
+def min_history(metastores: Metastores, call: Call, emit: Emit) -> None:
     """Register a reader's write ids at the transaction's metastore, whose cleaner then keeps their files.
 
     :raises GatewayError: a table belongs to another metastore.
     """
     values = arguments(call.method, call.message)
     names = [_split(full_name) for full_name in values.writeIds or {}]
-    places = _places(federation, call, names)
-    owner = federation.transactions_of
+    places = _places(metastores, call, names)
+    owner = metastores.transactions_of
     foreign = [(name, place) for name, place in zip(names, places, strict=True) if place.owner != owner]
     if foreign:
         raise another_owner(call.method, owner, foreign)
-    if owner == federation.primary:
-        federation.members[owner].relay(call, emit)
+    if owner == metastores.primary:
+        metastores.members[owner].relay(call, emit)
         return
     write_ids_there = dict(
         zip(
@@ -138,13 +136,13 @@ def min_history(federation: Federation, call: Call, emit: Emit) -> None:
             strict=True,
         )
     )
-    emit(federation.members[owner].ask(_with(call, txnId=values.txnId, writeIds=write_ids_there)))
+    emit(metastores.members[owner].ask(_with(call, txnId=values.txnId, writeIds=write_ids_there)))
 
 
-def _places(federation: Federation, call: Call, names: list[LocalName]) -> list[OwnedName]:
+def _places(metastores: Metastores, call: Call, names: list[LocalName]) -> list[OwnedName]:
     lower = [(database.lower(), table.lower() if table else None) for database, table in names]
-    links = federation.links(call, lower)
-    return [federation.owners.place(database, table, links) for database, table in lower]
+    links = metastores.links(call, lower)
+    return [metastores.owners.place(database, table, links) for database, table in lower]
 
 
 def _with(call: Call, **values: Any) -> Call:
@@ -171,11 +169,11 @@ def _nothing() -> Any:
     )
 
 
-def _marked(federation: Federation, call: Call, owner: str, answer: bytes) -> bytes:
+def _marked(metastores: Metastores, call: Call, owner: str, answer: bytes) -> bytes:
     """Return the answer with the lock id that clients get."""
-    if owner == federation.transactions_of or (success := result(call.method, answer)) is None:
+    if owner == metastores.transactions_of or (success := result(call.method, answer)) is None:
         return answer
-    success.lockid = federation.lock_ids.mark(owner, success.lockid)
+    success.lockid = metastores.lock_ids.mark(owner, success.lockid)
     return answer_of(call.method, read_head(call.message).sequence_id, success)
 
 

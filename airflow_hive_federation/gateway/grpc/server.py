@@ -18,9 +18,8 @@ from airflow_hive_federation.gateway.grpc.authentication import Authenticator, m
 from airflow_hive_federation.gateway.grpc.calls import Calls
 from airflow_hive_federation.gateway.grpc.health_service import HealthService
 from airflow_hive_federation.gateway.grpc.raw import RawService
-from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
+from airflow_hive_federation.gateway.grpc.settings import SERVER_CLASS, GrpcFrontSettings
 from airflow_hive_federation.gateway.handler import Handler
-from airflow_hive_federation.gateway.properties import SERVER_CLASS
 from airflow_hive_federation.metastore.plugins import load_class
 
 log = logging.getLogger(__name__)

@@ -11,6 +11,7 @@ from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.gateway.messages import HIVES_REQUEST_BYTES, check_request_size
 from airflow_hive_federation.metastore.grpc_settings import DEFAULT_GRPC_PORT
 
+SERVER_CLASS = "metastore.custom.server.class"
 AUTHENTICATION_CLASS = "metastore.grpc.authentication.class"
 #: Prefix of the properties that go to the authentication class; only ``.class`` itself does not.
 AUTHENTICATION = "metastore.grpc.authentication."

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
 from airflow_hive_federation.errors import DumpCorruptError
-
-if TYPE_CHECKING:
-    from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.manifest import TableEntry
 
 
-def layers(dump: DumpDirectory, table: str) -> Iterator[tuple[DumpDirectory, frozenset[str]]]:
+class LayeredDump(Protocol):
+    """The part of :class:`~.directory.DumpDirectory` that its layers are found by."""
+
+    uri: str
+    options: Mapping[str, Any] | None
+
+    def __init__(self, uri: str, options: Mapping[str, Any] | None = None) -> None: ...
+
+    @property
+    def dump_finished(self) -> bool: ...
+
+    def entry(self, table: str) -> TableEntry | None: ...
+
+
+DumpT = TypeVar("DumpT", bound=LayeredDump)
+
+
+def layers(dump: DumpT, table: str) -> Iterator[tuple[DumpT, frozenset[str]]]:
     """Yield the dumps that together describe a table, the latest first.
 
     :return: each with the names of the partitions that later ones describe, or know to be gone.

@@ -25,7 +25,7 @@ from airflow_hive_federation.gateway.messages import (
 )
 from airflow_hive_federation.gateway.rules import Exposure, Rule, Rules
 from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
-from airflow_hive_federation.gateway.thrift_front import ThriftSettings
+from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import decode, encode, encode_call

@@ -17,9 +17,11 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import MetastoreError
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
+from airflow_hive_federation.gateway.federation.metastores import Metastores, Remote
 from airflow_hive_federation.gateway.federation.owners import RemoteNames
-from airflow_hive_federation.gateway.federation.target import Federation, Remote
-from airflow_hive_federation.gateway.thrift_front import ThriftFront, ThriftSettings
+from airflow_hive_federation.gateway.federation.target import Federation
+from airflow_hive_federation.gateway.thrift_front import ThriftFront
+from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
@@ -48,7 +50,7 @@ def served(source: EmbeddedMetastore, target: EmbeddedMetastore, transactions_of
     primary = Metastore(Upstream("near", MetastoreSettings(uris=(source.uri,))))
     far = Metastore(Upstream("far", MetastoreSettings(uris=(target.uri,))))
     federation = Federation(
-        primary, {"far": Remote(target=far, names=NAMES)}, transactions_of=transactions_of
+        Metastores(primary, {"far": Remote(target=far, names=NAMES)}, transactions_of=transactions_of)
     )
     front = ThriftFront(Gateway(federation), ThriftSettings(port=0)).start()
     try:

@@ -10,7 +10,8 @@ import pytest
 
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.rules import Rules
-from airflow_hive_federation.gateway.thrift_front import ThriftFront, ThriftSettings
+from airflow_hive_federation.gateway.thrift_front import ThriftFront
+from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from tests.support.gateways import RawClient, Running

@@ -24,6 +24,7 @@ from airflow_hive_federation.gateway.grpc import raw as raw_service
 from airflow_hive_federation.gateway.grpc.authentication import unauthenticated
 from airflow_hive_federation.gateway.handler import Caller
 from airflow_hive_federation.metastore import MetastoreSettings, grpc_channel, grpc_conversation
+from airflow_hive_federation.metastore.channel import Deadline
 from airflow_hive_federation.metastore.grpc_conversation import Conversation, NoConversation, Refusal
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.grpc_wire import (
@@ -37,7 +38,6 @@ from airflow_hive_federation.metastore.grpc_wire import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
-from airflow_hive_federation.metastore.transport import Deadline
 from tests.support.gateways import Clients, Peers, call_bytes, until
 from tests.support.grpc_fronts import Fronted, Fronts, ask, fronted
 from tests.support.metastore_peers import Thrift

@@ -12,8 +12,8 @@ from airflow_hive_federation.errors import ConfigurationError, MetastoreTimeoutE
 from airflow_hive_federation.gateway.dispatch import Call, Metastore
 from airflow_hive_federation.gateway.federation.fan_out import Question, ask_all
 from airflow_hive_federation.gateway.federation.members import Member
+from airflow_hive_federation.gateway.federation.metastores import Metastores, Remote
 from airflow_hive_federation.gateway.federation.owners import Naming, OwnedName, Owners, RemoteNames
-from airflow_hive_federation.gateway.federation.target import Federation, Remote
 from airflow_hive_federation.gateway.federation.transactions import LockIds
 from airflow_hive_federation.gateway.federation.views import defines_view
 from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline
@@ -85,12 +85,12 @@ def metastore(name: str) -> Metastore:
 
 def test_two_metastores_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="Two metastores are called main"):
-        Federation(metastore("main"), {"main": Remote(target=metastore("main"))})
+        Metastores(metastore("main"), {"main": Remote(target=metastore("main"))})
 
 
 def test_transactions_of_an_unknown_metastore_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="transactions_of is 'fra', which is not a metastore"):
-        Federation(metastore("main"), {"far": Remote(target=metastore("far"))}, transactions_of="fra")
+        Metastores(metastore("main"), {"far": Remote(target=metastore("far"))}, transactions_of="fra")
 
 
 def test_names_whose_locks_look_alike_are_refused() -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from airflow_hive_federation.gateway.dispatch import Call, Gateway, Metastore
 from airflow_hive_federation.gateway.federation import links
+from airflow_hive_federation.gateway.federation.metastores import Metastores, Remote
 from airflow_hive_federation.gateway.federation.owners import RemoteNames
-from airflow_hive_federation.gateway.federation.target import Federation, Remote
+from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Caller, Deadline
 from airflow_hive_federation.gateway.messages import read_head
 from airflow_hive_federation.gateway.upstream import Upstream
@@ -61,7 +62,7 @@ class Linked:
             for name, uri in (("main", peer(Thrift(self.near)).uri), ("far", self.far_uri))
         )
         remote = Remote(target=far, names=names or RemoteNames(), timeout_s=20)
-        self.federation = Federation(primary, {"far": remote}, follow_links=True)
+        self.federation = Federation(Metastores(primary, {"far": remote}, follow_links=True))
         stack.callback(self.federation.close)
         self.gateway = Gateway(self.federation)
 
@@ -149,13 +150,13 @@ def test_an_address_behind_hops_is_that_behind_the_same_hops(peer: Peers, stack:
         name: Remote(target=member(FAR, route))
         for name, route in (("direct", None), ("hops", "me@one -> two:23"))
     }
-    federation = Federation(primary, remotes, follow_links=True)
-    stack.callback(federation.close)
+    metastores = Metastores(primary, remotes, follow_links=True)
+    stack.callback(metastores.close)
     for name, route in (("direct", {}), ("linked", {"ssh.tunnel.route": "you@ONE->two:23"})):
         properties = json.dumps({"hive.metastore.uris": FAR, **route})
         near.recorded[name] = {NAME: "sales", PROPERTIES: properties}
     call = pending()
-    links = federation.links(call, [("direct", None), ("linked", None)])
+    links = metastores.links(call, [("direct", None), ("linked", None)])
     assert [(link.local[0], link.place.owner) for link in links] == [("direct", "direct"), ("linked", "hops")]
 
 
@@ -164,13 +165,13 @@ def test_uris_of_two_metastores_lead_to_neither(peer: Peers, stack: ExitStack) -
     primary = Metastore(Upstream("main", MetastoreSettings(uris=(peer(Thrift(near)).uri,))))
     uris = ("thrift://one:9083", "thrift://two:9083")
     remotes = {uri: Remote(target=Metastore(Upstream(uri, MetastoreSettings(uris=(uri,))))) for uri in uris}
-    federation = Federation(primary, remotes, follow_links=True)
-    stack.callback(federation.close)
+    metastores = Metastores(primary, remotes, follow_links=True)
+    stack.callback(metastores.close)
     near.recorded["linked"] = {
         NAME: "sales",
         PROPERTIES: json.dumps({"hive.metastore.uris": ",".join(uris)}),
     }
-    assert federation.links(pending(), [("linked", None)]) == ()
+    assert metastores.links(pending(), [("linked", None)]) == ()
 
 
 def test_a_link_that_cannot_be_read_fails_its_calls_and_no_others(linked: Linked) -> None:

@@ -22,7 +22,7 @@ from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Caller
 from airflow_hive_federation.gateway.messages import HIVES_REQUEST_BYTES
 from airflow_hive_federation.gateway.rules import Rule
-from airflow_hive_federation.gateway.thrift_front import ThriftSettings
+from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, PlainSettings
 
 UPSTREAM = {"upstream": {"uris": ["thrift://far:9083"]}}

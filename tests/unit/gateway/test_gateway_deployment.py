@@ -16,7 +16,7 @@ import pytest
 from airflow_hive_federation.cli.main import build_parser
 from airflow_hive_federation.gateway.config import MetricsSection
 from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
-from airflow_hive_federation.gateway.thrift_front import ThriftSettings
+from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 
 ROOT = Path(__file__).parents[3]
 UNIT = ROOT / "deploy" / "hive-federation-gateway.service"

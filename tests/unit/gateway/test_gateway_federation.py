@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
+from airflow_hive_federation.gateway.federation.metastores import Metastores, OnMissing, Remote
 from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.federation.routes import ROUTES, Route
-from airflow_hive_federation.gateway.federation.target import Federation, OnMissing, Remote
+from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Caller, Deadline
 from airflow_hive_federation.gateway.messages import read_head
 from airflow_hive_federation.gateway.methods import ACCESS
@@ -70,7 +71,7 @@ def test_a_part_that_hangs_is_left_out_where_that_is_wanted(
     both.far.hang.clear()
     for _ in range(9):
         assert both.ask("get_all_databases")["success"] == ["default", "sales"]
-    assert both.federation.missing.counts == {"far": 9}
+    assert both.federation.missing_parts == {"far": 9}
     assert "lacks the part of metastore far" in caplog.text
 
 
@@ -83,7 +84,7 @@ def test_a_metastore_that_takes_calls_and_never_answers_disturbs_no_other(
     uri = f"thrift://127.0.0.1:{silent.getsockname()[1]}"
     hung = Metastore(Upstream("hung", MetastoreSettings(uris=(uri,))))
     names = RemoteNames(databases={"lost": "lost"})
-    federation = Federation(primary, {"hung": Remote(target=hung, names=names, timeout_s=0.3)})
+    federation = Federation(Metastores(primary, {"hung": Remote(target=hung, names=names, timeout_s=0.3)}))
     stack.callback(federation.close)
     gateway = Gateway(federation)
 

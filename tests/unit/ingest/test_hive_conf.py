@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
+from airflow_hive_federation.ingest.connection import HiveStreamingConnection
 from airflow_hive_federation.ingest.errors import InvalidConnection
 from airflow_hive_federation.ingest.hive_conf import metastore_settings
 from airflow_hive_federation.metastore import KerberosSettings, TlsSettings
@@ -57,7 +57,7 @@ def test_nothing_but_uris() -> None:
 )
 def test_what_cannot_be_taken_over(conf: dict[str, str], reason: str) -> None:
     with pytest.raises(InvalidConnection, match=reason):
-        StreamingConnectionBuilder().with_conf(
+        HiveStreamingConnection.new_builder().with_conf(
             {"metastore.thrift.uris": "thrift://h:1", **conf} if conf else {}
         )
 
@@ -67,12 +67,12 @@ def test_the_site_of_the_administrator(
 ) -> None:
     monkeypatch.setenv("HIVE_CONF_DIR", str(tmp_path))
     with pytest.raises(InvalidConnection, match=r"there is no hive-site\.xml"):
-        StreamingConnectionBuilder().with_conf(None)
+        HiveStreamingConnection.new_builder().with_conf(None)
     (tmp_path / "hive-site.xml").write_text(SITE)
-    description = StreamingConnectionBuilder().with_conf(None)._description
+    description = HiveStreamingConnection.new_builder().with_conf(None)._description
     assert description.settings is not None
     assert description.settings.uris == ("thrift://a:9083", "thrift://b:9083")
     assert "hive.txn.manager=other is ignored" in caplog.text
     (tmp_path / "hive-site.xml").write_text("<configuration>")
     with pytest.raises(InvalidConnection, match="is not XML"):
-        StreamingConnectionBuilder().with_conf(None)
+        HiveStreamingConnection.new_builder().with_conf(None)

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_hive_federation.cli.main import build_parser
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
+from airflow_hive_federation.ingest.connection import HiveStreamingConnection
 from airflow_hive_federation.ingest.description import Description, described_table
 from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable
 from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
@@ -80,10 +80,10 @@ def test_requests_that_make_no_sense(wrong: dict[str, object], reason: str) -> N
 
 def test_a_connection_names_the_missing_setting() -> None:
     with pytest.raises(InvalidConnection, match="with_table, with_record_writer, with_conf") as caught:
-        StreamingConnectionBuilder().with_database("d").connect()
+        HiveStreamingConnection.new_builder().with_database("d").connect()
     assert not caught.value.retryable
     with pytest.raises(InvalidConnection, match="names no metastore"):
-        StreamingConnectionBuilder().with_conf({"hive.txn.manager": "x"})
+        HiveStreamingConnection.new_builder().with_conf({"hive.txn.manager": "x"})
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_settings_of_the_specification_that_are_given_otherwise_are_logged(
         "hive.metastore.client.cache.enabled": "FALSE",
         "my.own": "1",
     }
-    made = StreamingConnectionBuilder().with_conf(conf)._description
+    made = HiveStreamingConnection.new_builder().with_conf(conf)._description
     assert [record.getMessage().partition(" is ignored")[0] for record in caplog.records] == [
         "hive.support.concurrency=false",
         "hive.exec.orc.delta.streaming.optimizations.enabled=false",
@@ -140,7 +140,7 @@ def test_settings_of_the_specification_that_are_given_otherwise_are_logged(
 
 @pytest.mark.parametrize("first", [True, False])
 def test_optimizations_are_switched_off_in_any_order(first: bool) -> None:
-    builder = StreamingConnectionBuilder()
+    builder = HiveStreamingConnection.new_builder()
     conf = {"metastore.thrift.uris": "thrift://h:1"}
     if first:
         made = builder.with_streaming_optimizations(False).with_conf(conf)._description

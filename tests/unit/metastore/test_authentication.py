@@ -10,9 +10,9 @@ import pytest
 
 from airflow_hive_federation.errors import ConfigurationError, MetastoreAuthenticationError
 from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, PlainSettings, TlsSettings
+from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.settings import Endpoint
-from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
 from tests.support.sasl_server import Server, message
 
 PLAIN = PlainSettings(user="alice", password="sesame")

@@ -8,8 +8,9 @@ import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.channel import Deadline
 from airflow_hive_federation.metastore.settings import Endpoint
-from airflow_hive_federation.metastore.transport import Deadline, HttpChannel
+from airflow_hive_federation.metastore.transport import HttpChannel
 
 TOKEN = "Bearer sesame"
 

@@ -16,7 +16,7 @@ from airflow_hive_federation.metastore import (
     MetastoreSettings,
     TlsSettings,
 )
-from airflow_hive_federation.metastore.grpc_settings import GrpcSettings, grpc_properties, is_plaintext
+from airflow_hive_federation.metastore.grpc_settings import GrpcSettings, grpc_properties
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_nothing_to_connect_to_and_no_time_are_refused() -> None:
 )
 def test_grpc_means_tls_except_on_this_machine(uri: str, others: dict[str, Any], plain: bool) -> None:
     settings = MetastoreSettings(uris=(uri,), **others)
-    assert is_plaintext(settings.endpoints()[0], settings) is plain
+    assert settings.is_plaintext_grpc(settings.endpoints()[0]) is plain
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,18 @@ import pytest
 
 from airflow_hive_federation.errors import ConfigurationError, MetastoreAuthenticationError
 from airflow_hive_federation.metastore import DelegationTokenSettings, MetastoreSettings
+from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol
 from airflow_hive_federation.metastore.delegation_token import read_delegation_token
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.sasl_digest import Digest
 from airflow_hive_federation.metastore.settings import Endpoint
-from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol
 from tests.support.delegation_tokens import IDENTIFIER, PASSWORD, TOKEN, DigestServer, encoded
 from tests.support.sasl_server import Server, message
 
 ENDPOINT = Endpoint(scheme="thrift", host="127.0.0.1", port=1)
 ROOT = Path(__file__).parents[3]
 WITHOUT_RC4 = """
-from airflow_hive_federation.metastore.transport import Deadline
+from airflow_hive_federation.metastore.channel import Deadline
 from tests.support.delegation_tokens import DigestServer
 from tests.unit.metastore.test_sasl_digest import digest
 

@@ -18,10 +18,10 @@ from airflow_hive_federation.metastore import (
     PlainSettings,
     sasl,
 )
+from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol, NotSent
 from airflow_hive_federation.metastore.sasl import SaslChannel
 from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.metastore.settings import Endpoint
-from airflow_hive_federation.metastore.transport import Deadline, ForeignProtocol, NotSent
 from tests.support.metastore_peers import Peer, Thrift
 from tests.support.sasl_server import Server, message
 

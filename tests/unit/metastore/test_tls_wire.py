@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.metastore.channel import Deadline
 from airflow_hive_federation.metastore.settings import TlsSettings
 from airflow_hive_federation.metastore.tls_wire import TlsWire
-from airflow_hive_federation.metastore.transport import Deadline
 from tests.support.tls_metastore import Identity, make_identity
 
 
