@@ -38,6 +38,7 @@ from airflow_hive_federation.gateway.old_clients import (
     substituted_call,
 )
 from airflow_hive_federation.gateway.rules import Rules
+from airflow_hive_federation.gateway.session_settings import SET_META_CONF, remembered
 from airflow_hive_federation.gateway.upstream import Probe, Upstream
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage, check_unambiguous
@@ -225,6 +226,7 @@ class Metastore:
             emit=emit,
             cancellation=call.cancellation,
             probe=probe,
+            expression_proxy=call.caller.session.expression_proxy if method in WITH_EXPRESSIONS else "",
         )
 
     def _upstream_for(self, method: str) -> Upstream:
@@ -315,6 +317,9 @@ class Gateway:
             self._target.check_cluster(call.caller.cluster)
         head = read_head(call.message)
         check_unambiguous(call.message, head.body, message_types(call.method)[0].thrift_spec)
+        if call.method == SET_META_CONF:
+            record(remembered(call.message, call.caller))
+            return
         if unlimited and not self._inside and not self._target.wants_names:
             self._target.relay(call, record)
             return

@@ -18,9 +18,14 @@ class Session:
     """The memory of one Thrift connection.
 
     :param cluster: the catalog by which a call named a cluster last, in the client's spelling.
+    :param expression_proxy: the class by which the metastore reads this client's expressions about
+        partitions; empty for the metastore's own choice.
+    :param lasting: false if the front gives each call a memory of its own.
     """
 
     cluster: str = ""
+    expression_proxy: str = ""
+    lasting: bool = True
 
 
 @dataclass(frozen=True)

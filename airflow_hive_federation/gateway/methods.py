@@ -73,7 +73,7 @@ _WRITE = """
     exchange_partition exchange_partitions fire_listener_event get_lock_materialization_rebuild
     heartbeat heartbeat_lock_materialization_rebuild heartbeat_txn_range lock
     map_schema_version_to_serde markPartitionForEvent open_txns rename_partition rename_partition_req
-    set_aggr_stats_for set_schema_version_state truncate_table truncate_table_req unlock
+    setMetaConf set_aggr_stats_for set_schema_version_state truncate_table truncate_table_req unlock
     update_creation_metadata update_partition_column_statistics update_partition_column_statistics_req
     update_table_column_statistics update_table_column_statistics_req update_transaction_statistics
 """
@@ -90,8 +90,8 @@ _ADMIN = """
     mark_failed mark_refused put_file_metadata refresh_privileges reinitialize
     remove_compaction_metrics_data remove_master_key remove_token renew_delegation_token
     repl_tbl_writeid_state revoke_privileges revoke_role scheduled_query_maintenance
-    scheduled_query_poll scheduled_query_progress seed_txn_id seed_write_id setMetaConf setOption
-    set_hadoop_jobid set_properties shutdown submit_for_cleanup update_compaction_metrics_data
+    scheduled_query_poll scheduled_query_progress seed_txn_id seed_write_id setOption set_hadoop_jobid
+    set_properties shutdown submit_for_cleanup update_compaction_metrics_data
     update_compactor_state update_master_key
 """
 
@@ -107,13 +107,12 @@ _NO_DATABASE_WORDS = """
     get_current_notificationEventId get_metastore_db_uuid get_open_txns get_open_txns_req
     get_role_names get_type get_type_all getMetaConf getName getStatus getStatusDetails getVersion
     heartbeat heartbeat_txn_range open_txns partition_name_has_valid_characters
-    partition_name_to_spec partition_name_to_vals set_ugi unlock
+    partition_name_to_spec partition_name_to_vals setMetaConf set_ugi unlock
 """
 #: Methods that concern no database: callers with permission for only some databases may call them.
 OF_NO_DATABASE = frozenset(_NO_DATABASE_WORDS.split())
-#: Methods that a gateway never passes on: ``reinitialize`` and ``shutdown`` would end the metastore for
-#: everybody; ``setMetaConf`` would change a pooled connection for the next caller who gets it.
-NEVER = frozenset({"reinitialize", "setMetaConf", "shutdown"})
+#: Methods that a gateway never passes on: they would end the metastore for everybody.
+NEVER = frozenset({"reinitialize", "shutdown"})
 #: Methods of Hive 2 without a successor: Hive 3.0 removed indexes (HIVE-18448).
 INDEXES = frozenset(
     ["add_index", "alter_index", "drop_index_by_name", "get_index_by_name", "get_index_names", "get_indexes"]

@@ -32,8 +32,9 @@ _QUALIFIED = frozenset(
 )
 #: Maps whose keys are ``database.table``.
 _QUALIFIED_KEYS = frozenset({"writeIds"})
-#: Fields and keys of which Hive reads the first two parts (``TxnUtils.getDbTableName``), and no catalog.
-_OF_TWO_PARTS = frozenset({"fullTableName", "fullTableNames"}) | _QUALIFIED_KEYS
+#: Fields and keys of which Hive reads the first two parts, and no catalog (``TxnUtils.getDbTableName``, and
+#: ``ObjectStore.convertToSourceTable`` of ``tablesUsed``).
+_OF_TWO_PARTS = frozenset({"fullTableName", "fullTableNames", "tablesUsed"}) | _QUALIFIED_KEYS
 #: Structs whose field ``name`` is a database.
 _NAME_IS_DATABASE = frozenset(
     {"Database", "DropDatabaseRequest", "GetDatabaseRequest", "drop_database_args", "get_database_args"}

@@ -19,6 +19,9 @@ from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 
 log = logging.getLogger(__name__)
 
+#: Clients that may wait to be accepted; the kernel lowers it to ``net.core.somaxconn``. Beyond it, the kernel
+#: drops the packets that open a connection, and clients repeat them only after 1, 3, 7… seconds.
+_BACKLOG = 4096
 _OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -155,7 +158,7 @@ def _listen(settings: ThriftSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server(
-            (settings.host, settings.port), family=family, backlog=1024, reuse_port=settings.reuse_port
+            (settings.host, settings.port), family=family, backlog=_BACKLOG, reuse_port=settings.reuse_port
         )
     except OSError as error:
         raise ConfigurationError(

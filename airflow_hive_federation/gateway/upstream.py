@@ -13,6 +13,7 @@ from airflow_hive_federation import errors
 from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, refused
 from airflow_hive_federation.gateway.messages import (
     EXCEPTION,
+    HIVES_REQUEST_BYTES,
     REPLY,
     Emit,
     Head,
@@ -20,6 +21,7 @@ from airflow_hive_federation.gateway.messages import (
     numbered,
     read_head,
 )
+from airflow_hive_federation.gateway.session_settings import SET_META_CONF, call_that_sets, fault_of
 from airflow_hive_federation.metastore.channel import ForeignProtocol, NotSent
 from airflow_hive_federation.metastore.connection import Connection
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
@@ -62,6 +64,9 @@ class _Link:
     identity: Identity
     connection: Connection
     max_answer_bytes: int
+    #: Class by which the metastore reads expressions of this connection's calls; empty for its own choice.
+    expression_proxy: str = ""
+    is_set: bool = False
     reader: MessageReader = field(init=False)
     #: Sequence id of the last call. Clients' own ids are often equal and could not tell two answers apart. It
     #: is random, so that no client can prepare an answer to the call of another one.
@@ -126,6 +131,7 @@ class Upstream:
         emit: Emit | None = None,
         cancellation: Cancellation | None = None,
         probe: Probe | None = None,
+        expression_proxy: str = "",
     ) -> bytes:
         """Send a call and return its answer, both undecoded.
 
@@ -135,21 +141,26 @@ class Upstream:
         :param emit: receives the answer in pieces while it arrives; the method then returns no bytes.
         :param probe: decides about the server of each connection. If it forbids the call, the method returns
             no bytes, and ``emit`` receives none.
+        :param expression_proxy: class by which the metastore shall read the call's expressions; empty for its
+            own choice.
         :raises MetastoreUnreachableError: no server answers, or the connection broke in a call that reads.
         :raises MetastoreTimeoutError: the answer to a reading call is not complete in time.
         :raises OutcomeUnknownError: the connection broke, or time ran out, inside a call that writes.
         :raises MetastoreProtocolError: the server is no metastore.
         :raises MetastoreAuthenticationError: the metastore does not accept the gateway.
-        :raises GatewayError: all connections are in use, or the client cancelled the call.
+        :raises GatewayError: all connections are in use, the client cancelled the call, the call is longer
+            than Hive reads, or the metastore does not accept ``expression_proxy``.
         """
+        self._check_size(method, message)
         head = read_head(message)
         passing = _Passing(emit)
         for attempt in range(len(self._endpoints) + 1):
-            link = self._lend(self.identity_of(caller), method, deadline, cancellation)
+            link = self._lend(self.identity_of(caller), expression_proxy, method, deadline, cancellation)
             if cancellation is not None:
                 channel = link.connection.channel
                 cancellation.on_cancel(getattr(channel, "interrupt", channel.close))
             try:
+                self._configure(link, deadline)
                 permitted = probe is None or self._permitted(link, probe, deadline)
                 answer = self._ask(link, head, message, deadline, passing) if permitted else b""
             except (OSError, ValueError) as error:
@@ -192,6 +203,40 @@ class Upstream:
         for link in links:
             link.connection.close()
 
+    def _check_size(self, method: str, message: bytes) -> None:
+        # The fronts have limited the client's own call. Names of the metastore's own, an alias' for instance,
+        # may have made it longer.
+        if len(message) > HIVES_REQUEST_BYTES:
+            raise refused(
+                Status.INVALID,
+                f"{method}: with the names of {self.name}, the call has {len(message)} bytes, and Hive reads "
+                f"no more than {HIVES_REQUEST_BYTES}.",
+                remedy="Divide the call, or give the gateway's databases longer names than the metastore's.",
+            )
+
+    def _configure(self, link: _Link, deadline: Deadline) -> None:
+        if link.is_set or not link.expression_proxy:
+            return
+        endpoint = link.connection.endpoint
+        if endpoint.is_http or endpoint.is_grpc:
+            # The setting would belong to a thread of the server, whoever's request it serves next.
+            raise self._unsettable(f"{endpoint.scheme} has no connections that could be configured")
+        message = call_that_sets(link.expression_proxy)
+        try:
+            answer = self._ask(link, read_head(message), message, deadline, _Passing(None))
+        except (OSError, ForeignProtocol, MalformedMessage) as error:
+            raise NotSent(f"the server did not answer {SET_META_CONF}: {error}") from error
+        if fault := fault_of(answer):
+            raise self._unsettable(fault)
+        link.is_set = True
+
+    def _unsettable(self, reason: str) -> errors.GatewayError:
+        return refused(
+            Status.FAILED,
+            f"The metastore {self.name} cannot read the names of stale partitions by MSCK's class: {reason}.",
+            remedy="Run MSCK REPAIR TABLE … DROP PARTITIONS at the metastore itself, or drop them by name.",
+        )
+
     def _permitted(self, link: _Link, probe: Probe, deadline: Deadline) -> bool:
         try:
             answer = self._ask(link, read_head(probe.message), probe.message, deadline, _Passing(None))
@@ -220,7 +265,12 @@ class Upstream:
         return numbered(data, answer, head.sequence_id)
 
     def _lend(
-        self, identity: Identity, method: str, deadline: Deadline, cancellation: Cancellation | None
+        self,
+        identity: Identity,
+        expression_proxy: str,
+        method: str,
+        deadline: Deadline,
+        cancellation: Cancellation | None,
     ) -> _Link:
         stale: list[_Link] = []
         if cancellation is not None:
@@ -230,7 +280,7 @@ class Upstream:
                 while True:
                     # Also before the first wait: a cancellation before this point would wake no thread.
                     _check_cancelled(method, cancellation)
-                    if (link := self._fitting(identity, stale)) is not None:
+                    if (link := self._fitting(identity, expression_proxy, stale)) is not None:
                         return link
                     if self._open < self.max_connections:
                         self._open += 1
@@ -240,16 +290,18 @@ class Upstream:
             for old in stale:
                 old.connection.close()
         try:
-            return _Link(identity, self._connect(identity, deadline), self.settings.max_answer_bytes)
+            connection = self._connect(identity, deadline)
+            return _Link(identity, connection, self.settings.max_answer_bytes, expression_proxy)
         except BaseException:
             self._closed_one()
             raise
 
-    def _fitting(self, identity: Identity, stale: list[_Link]) -> _Link | None:
-        """Return an idle connection of that identity; move unusable connections to ``stale``."""
+    def _fitting(self, identity: Identity, expression_proxy: str, stale: list[_Link]) -> _Link | None:
+        """Return an idle connection of that identity and setting; move unusable ones to ``stale``."""
+        wanted = identity, expression_proxy
         oldest = time.monotonic() - self._idle_s
         for key, link in reversed(list(self._idle.items())):
-            if link.identity == identity or link.idle_since < oldest:
+            if (link.identity, link.expression_proxy) == wanted or link.idle_since < oldest:
                 del self._idle[key]
                 if link.idle_since >= oldest and not link.reader.pending and not link.connection.is_stale():
                     return link

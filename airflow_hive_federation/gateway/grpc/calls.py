@@ -219,7 +219,8 @@ class Calls:
     def _caller(self, evidence: Evidence) -> Caller:
         caller = self._authenticator.authenticate(evidence)
         # A plug-in may return the same caller again, whose memory would pass from one client to another.
-        return replace(caller, cluster=evidence.metadata.get(CLUSTER_KEY, "").strip(), session=Session())
+        cluster = evidence.metadata.get(CLUSTER_KEY, "").strip()
+        return replace(caller, cluster=cluster, session=Session(lasting=False))
 
 
 class _Slot:

@@ -176,6 +176,9 @@ def _options(settings: GrpcFrontSettings) -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", _METADATA_BYTES),
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
         ("grpc.max_concurrent_streams", settings.max_concurrent_calls),
+        # With it, the limit counts streams that have ended and whose memory is not free yet: grpcio refuses
+        # calls of a busy client that keeps to the limit (RST_STREAM, UNAVAILABLE).
+        ("grpc.http.overload_protection", 0),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_s * 1000)),
         ("grpc.max_connection_idle_ms", int(settings.idle_timeout_s * 1000)),
         # Closes the connections of clients that do not read or are gone, since they answer no ping.

@@ -184,6 +184,19 @@ def test_a_qualified_name_of_more_than_two_parts_is_refused(
         "get_valid_write_ids", rqst=types.GetValidWriteIdsRequest(fullTableNames=[name])
     )
     by_key = connection.ask("add_write_ids_to_min_history", txnId=1, writeIds={name: 1})
-    for answer in (by_field, by_key):
+    made = types.CreationMetadata(catName="hive", dbName="public", tblName="v", tablesUsed=[name])
+    view = types.Table(dbName="public", tableName="v", creationMetadata=made)
+    of_views = [
+        connection.ask("create_table", tbl=view),
+        connection.ask(
+            "update_creation_metadata",
+            catName="hive",
+            dbname="public",
+            tbl_name="v",
+            creation_metadata=made,
+        ),
+        connection.ask("get_materialization_invalidation_info", creation_metadata=made, validTxnList=""),
+    ]
+    for answer in (by_field, by_key, *of_views):
         assert "more parts than a database and a table" in str(answer)
     assert served.calls == []

@@ -33,15 +33,15 @@ def test_every_field_of_a_catalog_is_known() -> None:
 
 
 def test_catalogs_are_written_in_their_form() -> None:
-    request = types.CreationMetadata(catName="C2", dbName="@C2#d", tblName="t", tablesUsed=["C2.d.t", "d.u"])
-    message = encode(request)
-    names = catalogs(message, 0, types.CreationMetadata)
-    assert sorted(name.text.value for name in names) == ["@C2#d", "C2", "C2.d.t"]
-    again: Any = from_bytes(
-        types.CreationMetadata, with_catalogs(message, [(name, "hive") for name in names])
+    request = types.GetTableRequest(
+        catName="C2", dbName="@C2#d", tblName="t", validWriteIdList="C2.d.t:5:5::"
     )
-    assert again == types.CreationMetadata(
-        catName="hive", dbName="@hive#d", tblName="t", tablesUsed=["hive.d.t", "d.u"]
+    message = encode(request)
+    names = catalogs(message, 0, types.GetTableRequest)
+    assert sorted(name.text.value for name in names) == ["@C2#d", "C2", "C2.d.t:5:5::"]
+    again: Any = from_bytes(types.GetTableRequest, with_catalogs(message, [(name, "hive") for name in names]))
+    assert again == types.GetTableRequest(
+        catName="hive", dbName="@hive#d", tblName="t", validWriteIdList="hive.d.t:5:5::"
     )
     # Hive refuses a name without its mark; with one, it would be every database.
     assert catalogs(encode(types.Table(dbName="@C2", tableName="t")), 0, types.Table) == []

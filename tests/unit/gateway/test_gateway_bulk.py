@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,9 +54,10 @@ class Process:
 def served(upstream: str) -> Iterator[Process]:
     command = [sys.executable, "-m", "airflow_hive_federation.cli.main", "gateway", "serve"]
     ports = ["--upstream", upstream, "--port", "0", "--grpc-port", "0"]
-    with subprocess.Popen(
-        [*command, *ports], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen([*command, *ports], stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
         try:
             assert process.stdout is not None
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -66,17 +68,27 @@ def served(upstream: str) -> Iterator[Process]:
             assert process.wait(180) == 0
         finally:
             process.kill()
+            # Shown if the test fails: a server that accepts nobody any more gives its reason there.
+            log.seek(0)
+            print(log.read()[-10_000:])
 
 
 # -- floods -------------------------------------------------------------------------------------------------
 
+# A gateway that gets no processor for a while lets the queue of its connections fill. The kernel repeats a
+# dropped attempt after 1, 3, 7, 15, 31 and 63 seconds; a new attempt succeeds once the gateway runs again.
 FLOODING = """
-import resource, socket, sys
+import resource, socket, sys, time
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 held = []
-for _ in range(int(sys.argv[2])):
-    held.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=60))
+end = time.monotonic() + 300
+while len(held) < int(sys.argv[2]):
+    try:
+        held.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5))
+    except TimeoutError:
+        if time.monotonic() > end:
+            raise
 print(len(held), flush=True)
 sys.stdin.read()
 """

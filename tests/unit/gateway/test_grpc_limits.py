@@ -94,6 +94,15 @@ def test_a_connection_has_as_many_streams_as_there_may_be_calls(peer: Peers, fro
             assert not held.asked.acquire(blocking=False)
 
 
+def test_a_busy_connection_is_refused_no_call(peer: Peers, fronted: Fronts) -> None:
+    """A call that begins as soon as another one ends finds its stream free."""
+    run = fronted(peer(Thrift(names)).uri, max_concurrent_calls=8)
+    message = wrap(call_bytes("get_all_databases"))
+    with run.channel() as channel, ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(lambda _: raw(channel)(message, timeout=60), range(400)))
+    assert {b"a" in unwrap(answer) for answer in answers} == {True}
+
+
 def test_health_reports_a_drain_while_calls_go_on(peer: Peers, fronted: Fronts) -> None:
     held = Held()
     run = fronted(peer(Thrift(held)).uri)
