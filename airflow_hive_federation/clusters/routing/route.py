@@ -131,7 +131,8 @@ def failure(decision: Decision, clusters: Clusters) -> RoutingError:
         unanalysable = decision.unanalysable
         return UnanalysableError(
             f"The tables of the statement are not known for certain: {unanalysable}.",
-            remedy="Write it in a simpler form, or let such statements run in the default cluster.",
+            remedy="Write it in a simpler form, or let such statements run in the default cluster (the "
+            "policy 'default').",
             line=unanalysable.line,
             column=unanalysable.column,
             decision=decision,
@@ -184,6 +185,9 @@ def _decided(
     rule, candidates = _candidates(inputs, primaries, clusters, session)
     attempts = tuple(_attempt(cluster, inputs, outputs, clusters) for cluster in candidates)
     won = next((attempt for attempt in attempts if not attempt.problems), None)
+    remedy = decision.remedy
+    if rule is Rule.SESSION:
+        remedy = f"USE CLUSTER without a name lets the router choose a cluster. {remedy}"
     tried = attempts[: attempts.index(won) + 1] if won else attempts
     return replace(
         decision,
@@ -191,6 +195,7 @@ def _decided(
         rule=rule,
         reason=_reason(rule, won, inputs, outputs) if won else _refusal(rule, attempts),
         attempts=tried,
+        remedy=remedy,
         wanted=session.cluster,
     )
 
@@ -245,4 +250,7 @@ def _refusal(rule: Rule, attempts: Sequence[Attempt]) -> str:
     tried = "; ".join(
         f"not in {attempt.cluster}, {because}: {', '.join(attempt.problems)}" for attempt in attempts
     )
+    if rule is Rule.SESSION:
+        # Other clusters were not tried.
+        return f"The cluster of the session cannot run the statement: {tried}."
     return f"No cluster can run the statement: {tried}."

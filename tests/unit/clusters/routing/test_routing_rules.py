@@ -318,6 +318,14 @@ def test_long_unions(catalog: Catalog) -> None:
     assert decision.cluster == "C1" or decision.rule is Rule.UNANALYSABLE
 
 
+def test_a_refusal_in_the_cluster_of_the_session_names_that_cluster_only(catalog: Catalog) -> None:
+    with pytest.raises(
+        RoutingError, match=r"^The cluster of the session cannot run the statement: .*C1"
+    ) as it:
+        route("SELECT * FROM b", catalog, CLUSTERS, Session(cluster="C1"))
+    assert "USE CLUSTER without a name" in (it.value.remedy or "")
+
+
 # -- EXPLAIN -------------------------------------------------------------------------------------------------
 
 
