@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from enum import StrEnum
+from typing import NoReturn
 
 from airflow_hive_federation.clusters.placement import CatalogFacts, Clusters, Session
 from airflow_hive_federation.clusters.routing.decision import Attempt, Decision, InputUse, OutputUse, Rule
@@ -27,7 +28,12 @@ from airflow_hive_federation.clusters.statements.statement import (
     UseCluster,
     UseDatabase,
 )
-from airflow_hive_federation.errors import RoutingError, UnanalysableError, UnknownClusterError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    RoutingError,
+    UnanalysableError,
+    UnknownClusterError,
+)
 
 
 class Policy(StrEnum):
@@ -37,6 +43,12 @@ class Policy(StrEnum):
     STRICT = "strict"
     #: Such statements run in the session's cluster, else in the default cluster.
     DEFAULT = "default"
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        raise ConfigurationError(
+            f"{value!r} is no policy of routing.", remedy=f"Choose one of: {', '.join(cls)}."
+        )
 
 
 def route(
@@ -188,6 +200,8 @@ def _decided(
     remedy = decision.remedy
     if rule is Rule.SESSION:
         remedy = f"USE CLUSTER without a name lets the router choose a cluster. {remedy}"
+    elif missing := [cluster for cluster in candidates if cluster not in clusters]:
+        remedy = f"Add {' and '.join(missing)} to the registry again. {remedy}"
     tried = attempts[: attempts.index(won) + 1] if won else attempts
     return replace(
         decision,
