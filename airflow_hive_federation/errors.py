@@ -37,6 +37,8 @@
     │   ├── LocationConflictError         two tables or policies would share directories of the target
     │   ├── CycleRunningError             another cycle of this policy is running  (retryable)
     │   │   └── CycleLostError                this cycle's lock is lost; ``reason`` says how   (retryable)
+    │   ├── GroupMembershipError          a cycle breaks the rules of a consistency group; ``group`` names it
+    │   │   └── GroupBusyError                open transactions or a begun load bar the change  (retryable)
     │   ├── EventCorruptError             an event cannot be read; ``event_id`` names it
     │   ├── UnknownEventError             this version does not know the type of an event
     │   ├── EventsLostError               events that a cycle needs are gone, and cannot be reconstructed
@@ -304,6 +306,14 @@ class CycleRunningError(ReplicationError, retryable=True):
 
 class CycleLostError(CycleRunningError):
     """This cycle has lost its lock: another may have taken its place, so this one changes nothing more."""
+
+
+class GroupMembershipError(ReplicationError):
+    """A policy's cycle breaks the rules of a consistency group; ``group`` and ``policies`` name both."""
+
+
+class GroupBusyError(GroupMembershipError, retryable=True):
+    """A policy cannot join or leave a group now, because transactions are open or a load has begun."""
 
 
 class EventCorruptError(ReplicationError):

@@ -27,12 +27,14 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             _modules(
                 "operators.replication",
+                "operators.replication_group",
                 "operators.replications",
                 "operators.failover",
                 "operators.compaction",
                 "operators.remote",
                 "operators.ingest",
                 "operators.clusters",
+                "operators.cluster_sweep",
             )
         ],
         "sensors": [_modules("sensors.transactions", "sensors.remote", "sensors.replication")],

@@ -22,7 +22,9 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
 from airflow_hive_federation.embedded.sql import HiveSql
 from tests.support.examples import DEFAULT
+from tests.support.hive_beside_cleaner import HiveBesideCleaner
 from tests.support.skips import pytest_configure, pytest_sessionfinish, pytest_terminal_summary
+from tests.support.spark_classes import driver_options
 
 __all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"]
 
@@ -32,8 +34,7 @@ os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-home-"))
 # Tests replicate from directories of this machine; the policy's own list is tested without this.
 os.environ["HIVE_FEDERATION_SOURCE_ROOTS"] = "file:/,s3://,hdfs://,memory://"
 
-# The drivers of so many small jobs had better compile quickly than well.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", driver_options())
 
 # The time of an example depends on the machine; a failing one is printed in a form that repeats it.
 settings.register_profile(
@@ -88,14 +89,14 @@ def target(
 @pytest.fixture(scope="session")
 def hive_sql_source(source: EmbeddedMetastore) -> Iterator[HiveSql]:
     """Hive's SQL engine on the source."""
-    with HiveSql(source) as sql:
+    with HiveBesideCleaner(source) as sql:
         yield sql
 
 
 @pytest.fixture(scope="session")
 def hive_sql_target(target: EmbeddedMetastore) -> Iterator[HiveSql]:
     """Hive's SQL engine on the target."""
-    with HiveSql(target) as sql:
+    with HiveBesideCleaner(target) as sql:
         yield sql
 
 

@@ -81,17 +81,16 @@ def add_parser(subparsers: Any) -> None:
     )
     sweep = _action(actions, "sweep", "remove dropped copies, and what killed runs have left in a cluster")
     sweep.add_argument("cluster", help="the cluster to sweep")
+    sweep.add_argument("--table", metavar="NAME", help="only directories of this table, database.table")
     sweep.add_argument(
         "--statement-days",
-        type=float,
-        default=7.0,
+        default="7",
         metavar="DAYS",
         help="remove statements that are older than DAYS days (default: 7)",
     )
     sweep.add_argument(
         "--former-days",
-        type=float,
-        default=1.0,
+        default="1",
         metavar="DAYS",
         help="remove former primaries, and dropped or replaced copies, after DAYS days, for until then "
         "statements may read them (default: 1)",
@@ -184,15 +183,16 @@ def _set_primary(args: argparse.Namespace) -> int:
 
 
 def _sweep(args: argparse.Namespace) -> int:
-    from airflow_hive_federation.clusters.sweeping import sweep_cluster
+    from airflow_hive_federation.clusters.sweeping import days_in_seconds, sweep_cluster
 
     with opened(args) as (client, registry, end):
         report = sweep_cluster(
             client,
             registry,
             args.cluster,
-            statements_older_than_s=args.statement_days * 24 * 3600,
-            former_older_than_s=args.former_days * 24 * 3600,
+            table=args.table,
+            statements_older_than_s=days_in_seconds(args.statement_days),
+            former_older_than_s=days_in_seconds(args.former_days),
             options=end.storage_options,
         )
     _print_left(report.left)

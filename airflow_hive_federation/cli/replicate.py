@@ -80,9 +80,10 @@ def add_parser(subparsers: Any) -> None:
         ("verify", "compare the target with the dump it was loaded from"),
         ("repair", "repair the differences on the target, then verify again"),
         ("failover", "exchange the roles of source and target: a last cycle, a verification, the switch"),
+        ("leave", "take policies out of their consistency group, so that they run their cycles alone"),
     ):
         action = actions.add_parser(name, help=text)
-        action.add_argument("policy", type=Path, help="policy file (TOML)")
+        action.add_argument("policy", type=Path, help="policy file, or group file (TOML)")
         action.add_argument("--json", action="store_true", help="print the result as JSON")
         if name in {"run", "verify", "repair", "failover"}:
             action.add_argument(
@@ -112,6 +113,10 @@ def add_parser(subparsers: Any) -> None:
                 action="store_true",
                 help="the source does not answer and will not: let the target go as far as it has got",
             )
+        if name == "leave":
+            action.add_argument(
+                "policies", nargs="*", help="names of the policies that leave (default: all of the group)"
+            )
         if name == "verify":
             action.add_argument(
                 "--row-digests",
@@ -125,7 +130,16 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run an action; return 0 if the replica equals its source."""
-    file = read_policy_file(args.policy, into_existing=getattr(args, "into_existing", False))
+    into_existing = getattr(args, "into_existing", False)
+    values = _read_toml(args.policy)
+    if args.action == "leave" or "policies" in values:
+        from airflow_hive_federation.cli import replicate_group
+
+        options = values.pop("options", {})
+        values.setdefault("policies", [])
+        group = replicate_group.read_group(args.policy, values, options, into_existing=into_existing)
+        return replicate_group.run(args, group)
+    file = read_policy_file(args.policy, into_existing=into_existing)
     if args.action in {"plan", "status"}:
         from airflow_hive_federation.cli.replication_state import show
 
@@ -217,12 +231,7 @@ def read_policy_file(path: Path, *, into_existing: bool = False) -> PolicyFile:
     :raises ConfigurationError: the file cannot be read, has an unknown key, lacks a required key, or has an
         impossible value.
     """
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"Policy file {path} cannot be read: {error}.", remedy="Give a TOML file."
-        ) from error
+    values = _read_toml(path)
     options = values.pop("options", {})
     ends = {name: values.pop(name, None) for name in ("source", "target")}
     _check(path, values, ends, options)
@@ -232,6 +241,15 @@ def read_policy_file(path: Path, *, into_existing: bool = False) -> PolicyFile:
         options={key: str(value) for key, value in options.items()}, **values
     )
     return PolicyFile(policy=policy, source=str(ends["source"]), target=str(ends["target"]))
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"Policy file {path} cannot be read: {error}.", remedy="Give a TOML file."
+        ) from error
 
 
 def policy_text(policy: ReplicationPolicy, source: str, target: str) -> str:

@@ -45,15 +45,19 @@ def remove_former_primaries(
     table = client.get_table(*split_name(name))
     objects = [table, *(partitions_by_name(client, table).values() if table.partitionKeys else ())]
     in_use = named_directories(table, objects)
-    primaries = {canonical(str(item.sd and item.sd.location)) for item in objects}
+    locations = [str(item.sd and item.sd.location) for item in objects]
+    # A change that was killed after its last move has left the notes of the copies that it moved to.
+    forget_primaries(place, locations, options)
+    primaries = {canonical(location) for location in locations}
     removed: list[str] = []
     left: dict[str, str] = {}
     for cluster in registry:
         for note in notes_of(cluster, options, kind=Kind.FORMER_PRIMARY) if cluster != place else ():
             directory = canonical(note.directory)
-            if note.table != name or directory in primaries:
+            is_ours = note.is_of(table)
+            if directory in primaries or not (is_ours or note.table == name):
                 continue
-            if note.is_of(table):
+            if is_ours:
                 _report_foreign(note, place, options)
             if directory in in_use:
                 continue

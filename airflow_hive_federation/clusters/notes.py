@@ -5,8 +5,9 @@ A note records the owner of each. Apart from copies that metadata named, only di
 removed: every user who may alter a table may write its parameters, but only users who may write below a
 cluster's root can write notes there.
 
-The note names the table by its name, its id and the time of its creation: if the table is renamed, a later
-table of its name has no right to its directories.
+The note names the table by its name, its id and the time of its creation: if the table is renamed, it keeps
+its directories, and a later table of its name has no right to them. Before Hive 4, metastores send no ids, so
+that a renamed table has no right to them either.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -23,7 +25,7 @@ from typing import Any
 
 from airflow_hive_federation.clusters.metadata import visible_files
 from airflow_hive_federation.clusters.registry import Cluster
-from airflow_hive_federation.errors import FileVanishedError, StorageError
+from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import FileEntry
@@ -44,6 +46,8 @@ STATE = "_hive_federation"
 COPY = "copy-"
 _IN_COPY = re.compile(rf"(?:.*/)?{COPY}[0-9a-f]{{24}}/", re.DOTALL)
 _NOTES = "notes"
+#: The number of notes that are read at the same time.
+_THREADS = 16
 
 
 class Kind(StrEnum):
@@ -70,6 +74,8 @@ class Note:
     :param partition: the name of the partition that a change of the primary moves from a former primary;
         empty for a table without partitions.
     :param partition_created_s: the time of this partition's creation, in seconds since 1970.
+    :param becomes_primary: a change of the primary is making the directory that of the primary, or has made
+        it. Such a directory is never removed by the note.
     """
 
     kind: Kind
@@ -81,6 +87,7 @@ class Note:
     table_id: int = 0
     partition: str = ""
     partition_created_s: int = 0
+    becomes_primary: bool = False
 
     @classmethod
     def of(
@@ -102,14 +109,15 @@ class Note:
         )
 
     def is_of(self, table: types.Table) -> bool:
-        """Return whether the note is of this table, and not of another one that had its name."""
-        ids = self.table_id, table.id
-        return (
-            self.table == f"{table.dbName}.{table.tableName}"
-            and self.created_s != 0
-            and self.created_s == table.createTime
-            and (not all(ids) or ids[0] == ids[1])
-        )
+        """Return whether the note is of this table, and not of another one that had its name.
+
+        A table keeps its id, and the time of its creation, when it is renamed.
+        """
+        if self.created_s == 0 or self.created_s != table.createTime:
+            return False
+        if self.table_id and table.id:
+            return self.table_id == table.id
+        return self.table == f"{table.dbName}.{table.tableName}"
 
     def is_of_namer(self, table: types.Table) -> bool:
         """Return whether the note is of this table, whose metadata names the directory as a copy.
@@ -124,9 +132,34 @@ class Note:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class DamagedNote:
+    """A file among the notes of a cluster that is no usable note.
+
+    :param uri: the URI of the file.
+    :param reason: a clause about the file.
+    :param table: the table that it names, ``database.table``; empty if it names none.
+    :param remedy: the remedy.
+    """
+
+    uri: str
+    reason: str
+    table: str = ""
+    remedy: str = "Find and stop the writer of the note, and remove the note."
+
+    def error(self) -> StorageError:
+        """Return the error that names the file."""
+        return StorageError(f"{self.uri} {self.reason}.", remedy=self.remedy, path=self.uri)
+
+
 def state_of(cluster: Cluster) -> str:
     """Return the URI of a cluster's directory for data in transit."""
     return join(cluster.root, STATE)
+
+
+def uri_of_note(cluster: Cluster, note: Note) -> str:
+    """Return the URI of the file that holds a note."""
+    return _uri(cluster, note.kind, note.directory)
 
 
 def take_note(cluster: Cluster, note: Note, options: Mapping[str, Any] | None = None) -> None:
@@ -153,21 +186,40 @@ def note_of(
 
     :raises StorageError: the note cannot be read.
     """
-    return next(_read(cluster, [_name(kind, directory)], options), None)
+    note = _read(cluster, _name(kind, directory), options)
+    if isinstance(note, DamagedNote):
+        raise note.error()
+    return note
 
 
 def notes_of(
     cluster: Cluster, options: Mapping[str, Any] | None = None, *, kind: Kind | None = None
-) -> Iterator[Note]:
-    """Yield the notes of a cluster.
+) -> list[Note]:
+    """Return the notes of a cluster.
 
     :param kind: the kind of the notes; ``None`` means all kinds.
     :raises StorageError: a file cannot be read, or is no note.
     """
-    names = _names(cluster, options)
-    yield from _read(
-        cluster, (entry for entry in names if kind is None or entry.startswith(_prefix(kind))), options
-    )
+    notes, damaged_notes = read_notes(cluster, options, kind=kind)
+    for damaged in damaged_notes:
+        raise damaged.error()
+    return notes
+
+
+def read_notes(
+    cluster: Cluster, options: Mapping[str, Any] | None = None, *, kind: Kind | None = None
+) -> tuple[list[Note], list[DamagedNote]]:
+    """Return the notes of a cluster, and the files among them that are no notes.
+
+    :param kind: the kind of the notes; ``None`` means all kinds.
+    :raises StorageError: a file cannot be read.
+    """
+    names = [name for name in _names(cluster, options) if kind is None or name.startswith(_prefix(kind))]
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="notes") as threads:
+        read = list(threads.map(lambda name: _read(cluster, name, options), names))
+    return [note for note in read if isinstance(note, Note)], [
+        note for note in read if isinstance(note, DamagedNote)
+    ]
 
 
 def noted(cluster: Cluster, kind: Kind, options: Mapping[str, Any] | None = None) -> Callable[[str], bool]:
@@ -184,28 +236,44 @@ def _names(cluster: Cluster, options: Mapping[str, Any] | None) -> list[str]:
     return sorted(name for name in entries if name.endswith(".json"))
 
 
-def _read(cluster: Cluster, names: Iterable[str], options: Mapping[str, Any] | None) -> Iterator[Note]:
-    for name in names:
-        uri = join(state_of(cluster), _NOTES, name)
-        try:
-            with reading(uri, options) as file:
-                text = file.read()
-        except FileVanishedError:
-            # Its directory was removed after the names were listed.
-            continue
-        try:
-            fields = bounded_json.loads(text)
-            note = Note(**{**fields, "kind": Kind(fields["kind"])})
-            ours = _name(note.kind, note.directory) == name and is_in_place(note, cluster)
-        except (ValueError, KeyError, TypeError) as error:
-            raise StorageError(f"{uri} is not a note of a directory.", path=uri) from error
-        if not ours:
-            raise StorageError(
-                f"{uri} is a note of another directory, {note.directory}.",
-                remedy="Find and stop the writer of the note, and remove the note.",
-                path=uri,
-            )
-        yield note
+def _read(cluster: Cluster, name: str, options: Mapping[str, Any] | None) -> Note | DamagedNote | None:
+    """Return the note in a file; ``None`` if its directory was removed after the names were listed."""
+    uri = join(state_of(cluster), _NOTES, name)
+    try:
+        with reading(uri, options) as file:
+            text = file.read()
+    except FileVanishedError:
+        return None
+    try:
+        note = _parsed(text)
+        ours = _name(note.kind, note.directory) == name and is_in_place(note, cluster)
+    except (ConfigurationError, AttributeError, KeyError, TypeError, ValueError):
+        return DamagedNote(uri=uri, reason="is not a note of a directory")
+    if not ours:
+        reason = f"is a note of another directory, {note.directory}"
+        return DamagedNote(uri=uri, reason=reason, table=note.table)
+    return note
+
+
+def _parsed(text: bytes) -> Note:
+    """Return the note in a text.
+
+    :raises ValueError: the text is not a note; or ``AttributeError``, ``KeyError``, ``TypeError``.
+    """
+    fields = bounded_json.loads(text)
+    note = Note(**{**fields, "kind": Kind(fields["kind"])})
+    texts = note.directory, note.table, note.partition
+    numbers = note.taken_s, note.created_s, note.table_id, note.partition_created_s
+    if not all(isinstance(item, str) for item in texts) or not all(map(_is_number, numbers)):
+        raise ValueError("a field of the note has another type")
+    for size_and_time in (note.files or {}).values():
+        if not isinstance(size_and_time, list) or not all(map(_is_number, size_and_time)):
+            raise ValueError("a file of the note has no size and time")
+    return note
+
+
+def _is_number(item: object) -> bool:
+    return isinstance(item, int | float)
 
 
 def foreign_files(note: Note, options: Mapping[str, Any] | None = None) -> list[str]:

@@ -23,7 +23,7 @@ lock between two transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
@@ -40,6 +40,7 @@ from airflow_hive_federation.clusters.copies.directories import (
     DropNotes,
     copies_home,
     home_of,
+    mark_becoming_primary,
     notes_of_copies,
     release,
 )
@@ -59,12 +60,7 @@ from airflow_hive_federation.clusters.metadata import (
     source_mark,
     write_metadata,
 )
-from airflow_hive_federation.clusters.notes import (
-    Kind,
-    Note,
-    forget,
-    take_note,
-)
+from airflow_hive_federation.clusters.notes import Kind, Note, forget, take_note
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import FORMER_S
 from airflow_hive_federation.errors import MetastoreServerError, PrimaryRefusedError
@@ -209,11 +205,9 @@ def _refuse_kind(
 
 
 def _refuse(table: str, place: Cluster, why: str, remedy: str, partition: str = "") -> NoReturn:
-    object_title = f"{table}/{partition}" if partition else table
+    where = f"{table}: {table}/{partition}" if partition else table
     raise PrimaryRefusedError(
-        f"Cluster {place.name} cannot become the primary of {table}: {object_title}: {why}."
-        if partition
-        else f"Cluster {place.name} cannot become the primary of {table}: {why}.",
+        f"Cluster {place.name} cannot become the primary of {where}: {why}.",
         remedy=remedy,
         table=table,
         partition=partition or None,
@@ -254,7 +248,7 @@ class _Change:
         there = [item.location for item in objects if self._is_there(item.location)]
         forget_primaries(self.place, there, self.options)
         if not table.partitionKeys:
-            copies = [item.metadata.secondaries[self.place.name].location for item in pending]
+            copies = self._copies(pending)
             notes = notes_of_copies(copies, self.place, table, self.options)
             self._note(table, pending, home)
             try:
@@ -266,17 +260,22 @@ class _Change:
                 for note in notes:
                     take_note(self.place, note, self.options)
                 raise
+            forget_primaries(self.place, copies, self.options)
         else:
             self._begin(table)
             self._note(table, pending, home)
             moved = self._move_partitions(table, pending)
+            pending = [item for item in pending if item.partition in moved]
+            forget_primaries(self.place, self._copies(pending), self.options)
             kept = forget_dropped_partitions(self.client, table, home, self.options)
             self._end(table)
-            pending = [item for item in pending if item.partition in moved]
         removed = self._remove_previous(table, pending)
         self._check_left_alone(table, pending)
         self._report_waiting_writers(table)
         return [item.partition or full_name(table) for item in pending], removed, kept
+
+    def _copies(self, objects: Iterable[CopyObject]) -> list[str]:
+        return [item.metadata.secondaries[self.place.name].location for item in objects]
 
     def _is_there(self, location: str) -> bool:
         return is_below(location, self.place.root)
@@ -342,16 +341,18 @@ class _Change:
         """Note in the former cluster that these files may be removed once no metadata names their directory.
 
         The directory of a copy becomes the directory of a primary, of which no note may remain: a sweep would
-        remove its files if the partition was dropped, or the table renamed and its name taken by another.
+        remove its files if the partition was dropped, or the table renamed and its name taken by another. The
+        note is only marked until the move, because a killed run leaves a copy, which needs its note.
         """
         for item in pending:
             copy = item.metadata.secondaries[self.place.name]
-            for kind in (Kind.COPY, Kind.FORMER_PRIMARY):
-                forget(self.place, kind, copy.location, self.options)
+            mark_becoming_primary(self.place, copy.location, self.options)
             DropNotes(self.place, table, self.options).take(copy, keep={copy.location})
             if is_below(item.location, home.root):
                 files = {file.path: (file.size_bytes, file.modified_ns) for file in item.files}
                 directory = canonical(item.location)
+                # A killed run may have left a note of the time as a copy.
+                forget(home, Kind.COPY, directory, self.options)
                 note = Note.of(table, Kind.FORMER_PRIMARY, directory, files=files)
                 created_s = item.described.createTime or 0
                 take_note(

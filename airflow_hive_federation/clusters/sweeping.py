@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
-from airflow_hive_federation.clusters.notes import Kind, Note, foreign_files, note_of, notes_of, remove_noted
+from airflow_hive_federation.clusters.notes import (
+    DamagedNote,
+    Kind,
+    Note,
+    foreign_files,
+    forget,
+    note_of,
+    read_notes,
+    remove_noted,
+    take_note,
+    uri_of_note,
+)
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError, StorageError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical
 
+log = logging.getLogger(__name__)
 _WEEK_S = 7 * 24 * 3600.0
 #: Statements that were planned before a change of the primary, or before a copy was dropped or replaced, read
 #: the former directory; most end within a day.
@@ -54,9 +68,13 @@ def sweep_cluster(
     """Remove the directories in a cluster that a note names and no metadata names.
 
     It leaves the directories of tables that are being copied for the next run, and those of tables that no
-    longer exist, which may have been renamed, and whose name another table may have now. In the primary
-    cluster of a table, it leaves the directories that a change of the primary has noted, because that change
-    has not ended. It leaves former primaries in which others have written files.
+    longer exist, which may have been renamed, and whose name another table may have now. A renamed table
+    takes the notes of its copies along when they are dropped or replaced. In the primary cluster of a table,
+    it leaves the directories that a change of the primary has noted, because that change has not ended. It
+    leaves former primaries in which others have written files.
+
+    A damaged note stays, and the sweep goes on with the others before it reports the damage. A sweep of one
+    table only logs damaged notes that do not name the table.
 
     :param cluster: the name of the cluster.
     :param table: sweep only directories of this table, ``database.table``.
@@ -65,7 +83,7 @@ def sweep_cluster(
         copies that were dropped or replaced, or whose run was killed.
     :param copies_older_than_s: the same age for copies alone; by default that for former primaries.
     :raises UnknownClusterError: the cluster does not exist.
-    :raises StorageError: a note cannot be read, or a directory cannot be removed.
+    :raises StorageError: notes are damaged or cannot be read, or a directory cannot be removed.
     :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
     :raises NoSuchLockError: the lock of a table expired during a removal; sweep again.
     """
@@ -75,7 +93,9 @@ def sweep_cluster(
     removed: list[str] = []
     left_with_reasons: dict[str, str] = {}
     used = 0
-    chosen = [item for item in notes_of(swept, options) if table in {None, item.table}]
+    all_notes, damaged = read_notes(swept, options)
+    table = table and table.lower()
+    chosen = [item for item in all_notes if table in {None, item.table}]
     for name, notes_of_table in groupby(sorted(chosen, key=_table_of), key=_table_of):
         notes = list(notes_of_table)
         if name:
@@ -95,7 +115,46 @@ def sweep_cluster(
             old = [item for item in notes if item.taken_s < time.time() - statements_older_than_s]
             removed += _remove(swept, old, options)
             left_with_reasons.update({item.directory: "it is too young" for item in notes if item not in old})
+    _report_damaged(swept, damaged, table, removed)
     return SweepReport(cluster=swept.name, removed=removed, used=used, left=left_with_reasons)
+
+
+def days_in_seconds(days: float | str) -> float:
+    """Return an age in seconds.
+
+    :raises ConfigurationError: the text is not a number of days.
+    """
+    try:
+        age_s = float(days) * 24 * 3600
+    except ValueError:
+        age_s = math.nan
+    # No age is above one that is not a number, so that everything would be removed.
+    if not 0 <= age_s < math.inf:
+        raise ConfigurationError(
+            f"{days!r} is not a number of days.", remedy="Write a number from 0 on, such as 7 or 0.5."
+        )
+    return age_s
+
+
+def _report_damaged(
+    swept: Cluster, damaged: Iterable[DamagedNote], table: str | None, removed: Sequence[str]
+) -> None:
+    """Raise an error that names the damaged notes of the table, or of the cluster; log those of others."""
+    reported = []
+    for note in damaged:
+        if table in {None, note.table}:
+            reported.append(note)
+        else:
+            log.warning("%s %s. %s", note.uri, note.reason, note.remedy)
+    if not reported:
+        return
+    names = ", ".join(f"{note.uri} {note.reason}" for note in reported[:5])
+    raise StorageError(
+        f"The sweep of cluster {swept.name} has left the directories of {len(reported)} damaged notes, and "
+        f"removed {len(removed)} directories of other notes: {names}{', ...' if reported[5:] else ''}.",
+        remedy=reported[0].remedy,
+        path=reported[0].uri,
+    )
 
 
 def named_directories(table: types.Table, objects: Iterable[types.Table | types.Partition]) -> frozenset[str]:
@@ -130,7 +189,15 @@ def reason_to_leave(
                 "its note is of an earlier version, and does not identify the table; if no table uses the "
                 "directory, remove it and the note"
             )
-        return f"its note is of another table that was named {note.table}"
+        return (
+            f"its note is of another table that was named {note.table}; if that one was renamed, drop or "
+            "copy it again under its present name, and if it was dropped, remove the directory and its note"
+        )
+    if note.becomes_primary:
+        return (
+            f"a killed change of the primary of {note.table} may have made it the directory of the primary; "
+            "if no table or partition uses it, remove it and its note"
+        )
     if note.kind is Kind.FORMER_PRIMARY and (others := foreign_files(note, options)):
         return f"others have written files there since the change of the primary: {', '.join(others[:5])}"
     if note.kind is not Kind.PLAN and note.taken_s > time.time() - former_older_than_s:
@@ -157,9 +224,17 @@ def _unused(
     try:
         table = client.get_table(database, table_name)
     except NoSuchObjectError:
-        return [], dict.fromkeys(_directories(notes), "the table is gone, or has another name"), 0
+        reasons = {
+            item.directory: f"there is no table {name}; if it was renamed, drop or copy it again under its "
+            "present name, and if it was dropped, remove the directory and its note "
+            f"{uri_of_note(swept, item)}"
+            for item in notes
+        }
+        return [], reasons, 0
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
-    in_use = named_directories(table, [table, *partitions])
+    objects = [table, *partitions]
+    in_use = named_directories(table, objects)
+    _settle_marks(swept, table, objects, notes, options)
     primary = read_metadata(table.parameters, name).primary or registry.default_cluster().name
 
     def reason_to_keep(note: Note) -> str:
@@ -176,6 +251,30 @@ def _unused(
         {item.directory: reason for item, reason in judged if reason},
         len(notes) - len(unnamed),
     )
+
+
+def _settle_marks(
+    swept: Cluster,
+    table: types.Table,
+    objects: Sequence[types.Table | types.Partition],
+    notes: Iterable[Note],
+    options: Mapping[str, Any] | None,
+) -> None:
+    """Settle the notes that a killed change of the primary has marked.
+
+    The directory of a primary loses its note. That of a copy loses the mark, unless the change continues.
+    """
+    primaries = {canonical(item.sd.location) for item in objects if item.sd and item.sd.location}
+    in_use = named_directories(table, objects)
+    continues = read_metadata(table.parameters, object_name(table)).next_primary is not None
+    for note in notes:
+        if not note.becomes_primary or not note.is_of(table):
+            continue
+        directory = canonical(note.directory)
+        if directory in primaries:
+            forget(swept, note.kind, note.directory, options)
+        elif directory in in_use and not continues:
+            take_note(swept, replace(note, becomes_primary=False), options)
 
 
 def _directories(notes: Iterable[Note]) -> list[str]:

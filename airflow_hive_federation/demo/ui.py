@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,7 @@ from typing import Any, NoReturn
 
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.demo.local_airflow import DAG_ID, DagRun, DemoAirflow
+from airflow_hive_federation.embedded.jvm import free_port
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
@@ -58,7 +58,8 @@ def airflow_server(airflow: DemoAirflow) -> Iterator[AirflowServer]:
 
     :raises HiveFederationError: Airflow does not start.
     """
-    port = _free_port()
+    # Airflow cannot choose a port and report it.
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     settings = {
         **airflow.environment,
@@ -253,10 +254,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             with suppress(psutil.NoSuchProcess):
                 child.kill()
         process.wait()
-
-
-def _free_port() -> int:
-    """Return a port of 127.0.0.1 that was free a moment ago, because Airflow cannot choose and report one."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

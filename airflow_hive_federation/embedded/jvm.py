@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from airflow_hive_federation.embedded.lock import lock_text
@@ -32,6 +34,10 @@ _OPENED = (
 # For short-lived JVMs, C1 and the serial collector start fastest and leave the cores to other processes.
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _COMPILE_TIMEOUT_S = 120
+#: Ports from this one on belong to few programs by custom.
+_FIRST_OWN_PORT = 20_000
+_PORTS_TRIED = 50
+_GIVEN_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def java_command(
@@ -78,10 +84,27 @@ def launcher_classes(java: Java, jars: Sequence[Path]) -> Path:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that was free a moment ago, for servers that cannot choose one."""
+    """Return a port of 127.0.0.1 that was free a moment ago, for servers that cannot choose one.
+
+    If possible, the port is none of those that the system itself gives to programs: one of them might become
+    another program's before the server listens, which takes a JVM seconds.
+    """
+    own = range(_FIRST_OWN_PORT, _first_given_port())
+    for port in random.SystemRandom().sample(own, min(len(own), _PORTS_TRIED)):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+        given: int = server.getsockname()[1]
+        return given
+
+
+def _first_given_port() -> int:
+    """Return the first of the ports that the system gives to programs."""
+    try:
+        return int(_GIVEN_PORTS.read_text(encoding="ascii").split()[0])
+    except OSError:
+        # The standard's (RFC 6335), where no file names them.
+        return 49_152
 
 
 def clean_environment() -> dict[str, str]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
     from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.replication.policy import ReplicationPolicy
+    from airflow_hive_federation.storage.hadoop_access import HadoopAccess
 
 #: Settings for every master; the caller's and the hook's own conf take precedence.
 _CONF = {
@@ -47,6 +48,9 @@ _LOCAL_CONF = {
 #: Jobs that work in Python and in the kernel: a quick compiler serves their JVM better than a good one.
 _LIGHT_JOBS = frozenset({"copy-files"})
 _LIGHT_CONF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+#: Java's system property for the path of ``krb5.conf``.
+_JAVA_KRB5 = "java.security.krb5.conf"
 
 
 class SparkPipelineHook(BaseHook):
@@ -107,9 +111,12 @@ class SparkPipelineHook(BaseHook):
         :raises JavaNotFoundError: the master is local, and no Java that Spark runs on was found.
         """
         from airflow_hive_federation.spark.package_zip import main_file, package_zip
+        from airflow_hive_federation.storage.hadoop_access import HadoopAccess
         from airflow_hive_federation.storage.publishing import remove_file
 
+        access = HadoopAccess.of(self._storage_options)
         submit_hook = self._submit_hook(
+            access,
             light=job in _LIGHT_JOBS,
             name=name or f"hive-federation {job}",
             conf={**self._conf, **(conf or {})},
@@ -119,6 +126,7 @@ class SparkPipelineHook(BaseHook):
         local = submit_hook.master.startswith("local")
         self._check_deploy_mode(submit_hook.deploy_mode)
         environment = spark_environment(os.environ, self._env, self._storage_options, local=local)
+        environment |= java_kerberos(environment, access)
         # The report of an earlier run would be taken for the report of this one.
         remove_file(report_uri, self._storage_options)
         self._running = submit_hook
@@ -162,13 +170,17 @@ class SparkPipelineHook(BaseHook):
         if self._running is not None:
             self._running.on_kill()
 
-    def _submit_hook(self, *, light: bool, conf: Mapping[str, str], **settings: Any) -> PipelineSubmitHook:
+    def _submit_hook(
+        self, access: HadoopAccess, *, light: bool, conf: Mapping[str, str], **settings: Any
+    ) -> PipelineSubmitHook:
         # The provider's module takes long to import, and every DAG imports this module.
         from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 
-        local = PipelineSubmitHook(conn_id=self.conn_id).master.startswith("local")
+        master = PipelineSubmitHook(conn_id=self.conn_id).master
+        local = master.startswith("local")
         defaults = {
             **_CONF,
+            **kerberos_properties(master, access),
             **(_LOCAL_CONF if local else {}),
             **(_LIGHT_CONF if local and light else {}),
         }
@@ -284,6 +296,46 @@ def spark_environment(
         made["JAVA_HOME"] = java_home
     if storage_options:
         made[OPTIONS_VARIABLE] = json.dumps(storage_options)
+    return made
+
+
+def java_kerberos(environ: Mapping[str, str], access: HadoopAccess) -> dict[str, str]:
+    """Return the variables by which spark-submit's JVM finds the realm, the tickets and Hadoop's files.
+
+    Kerberos' library in Python and Java's own read the same files, but not the same variables.
+
+    :param environ: the environment of spark-submit.
+    :param access: the HDFS part of the storage options.
+    """
+    made: dict[str, str] = {}
+    caches = [login.cache for login in access.logins if login.cache]
+    if cache := (caches[0] if len(access.logins) == 1 and caches else environ.get("KRB5CCNAME")):
+        # Java takes the value as a path; for the library, a path without a type is a file, too.
+        made["KRB5CCNAME"] = cache.removeprefix("FILE:")
+    if access.config_dir and "HADOOP_CONF_DIR" not in environ:
+        made["HADOOP_CONF_DIR"] = access.config_dir
+    options = environ.get("SPARK_SUBMIT_OPTS", "")
+    files = [path for path in environ.get("KRB5_CONFIG", "").split(os.pathsep) if path]
+    if files and _JAVA_KRB5 not in options:
+        # Java reads one file only.
+        made["SPARK_SUBMIT_OPTS"] = f'{options} "-D{_JAVA_KRB5}={files[0]}"'.strip()
+    return made
+
+
+def kerberos_properties(master: str, access: HadoopAccess) -> dict[str, str]:
+    """Return the Spark properties by which YARN and Kubernetes hand delegation tokens to executors.
+
+    A driver on a local master logs in by itself, with an error that names the remedy. The properties, which a
+    command line shows, hold the path of the keytab and no key.
+    """
+    if not master.startswith(("yarn", "k8s://")) or len(access.logins) != 1:
+        return {}
+    login = access.logins[0]
+    if not (login.principal and login.keytab):
+        return {}
+    made = {"spark.kerberos.principal": login.principal, "spark.kerberos.keytab": login.keytab}
+    if access.stores:
+        made["spark.kerberos.access.hadoopFileSystems"] = ",".join(access.stores)
     return made
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_hive_federation.errors import RoutingError
-from airflow_hive_federation.hooks.clusters import find_registry
-from airflow_hive_federation.hooks.error_translation import as_airflow_error
-from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
+from airflow_hive_federation.operators.cluster_base import ClusterOperator
 from airflow_hive_federation.operators.cluster_links import (
     COPY,
     ROUTE,
@@ -23,7 +21,6 @@ from airflow_hive_federation.operators.cluster_links import (
     route_note,
     run_of,
 )
-from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.progress.observers import spaced
 
 if TYPE_CHECKING:
@@ -40,39 +37,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
 
-class _ClusterOperator(ResultOperator):
-    """Base of the operators of clusters.
-
-    :param metastore_conn_id: the connection of the metastore. (templated)
-    :param clusters: the registry: the path or URI of a JSON file, the name of an Airflow variable, or
-        ``metastore`` for the metastore's own configuration; see :func:`.hooks.clusters.find_registry`.
-        (templated)
-    """
-
-    template_fields: Sequence[str] = ("metastore_conn_id", "clusters")
-    ui_color = "#e4f0dd"
-
-    def __init__(
-        self,
-        *,
-        metastore_conn_id: str = HiveMetastoreHook.default_conn_name,
-        clusters: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.metastore_conn_id = metastore_conn_id
-        self.clusters = clusters
-
-    @contextmanager
-    def _open(self) -> Iterator[tuple[MetastoreClient, ClusterRegistry, dict[str, Any]]]:
-        """Open the metastore, the registry, and the storage options of the connection."""
-        hook = HiveMetastoreHook(self.metastore_conn_id)
-        with as_airflow_error(), hook.client() as client:
-            options = hook.storage_options
-            yield client, find_registry(self.clusters, client, options), options
-
-
-class AssignClusterOperator(_ClusterOperator):
+class AssignClusterOperator(ClusterOperator):
     """Makes a cluster the primary of all tables that have no primary yet. No data moves.
 
     Returns ``{"cluster", "undo", "dry_run", "changed", "unchanged", "elsewhere", "skipped"}``. If the task is
@@ -84,7 +49,7 @@ class AssignClusterOperator(_ClusterOperator):
     :param dry_run: write nothing, and report the tables that would be changed.
     """
 
-    template_fields: Sequence[str] = (*_ClusterOperator.template_fields, "cluster", "databases")
+    template_fields: Sequence[str] = (*ClusterOperator.template_fields, "cluster", "databases")
 
     def __init__(
         self,
@@ -130,7 +95,7 @@ class AssignClusterOperator(_ClusterOperator):
         return report
 
 
-class CopyToClusterOperator(_ClusterOperator):
+class CopyToClusterOperator(ClusterOperator):
     """Copies a table, or partitions of it, to a secondary cluster, unless the copies there are up to date.
 
     Returns ``{"table", "cluster", "copied", "current", "files", "size_bytes", "removed", "left"}``; ``left``
@@ -153,7 +118,7 @@ class CopyToClusterOperator(_ClusterOperator):
     """
 
     template_fields: Sequence[str] = (
-        *_ClusterOperator.template_fields,
+        *ClusterOperator.template_fields,
         "table",
         "cluster",
         "partitions",
@@ -229,7 +194,7 @@ class CopyToClusterOperator(_ClusterOperator):
             self._spark.on_kill()
 
 
-class KeepCopiesOperator(_ClusterOperator):
+class KeepCopiesOperator(ClusterOperator):
     """Keeps copies in a secondary cluster current, by the metastore's notification events.
 
     A run compares the partitions that changed since the last run. It compares all partitions on the first
@@ -251,7 +216,7 @@ class KeepCopiesOperator(_ClusterOperator):
     """
 
     template_fields: Sequence[str] = (
-        *_ClusterOperator.template_fields,
+        *ClusterOperator.template_fields,
         "rule",
         "compare_hours",
         "spark_conn_id",
@@ -311,7 +276,7 @@ class KeepCopiesOperator(_ClusterOperator):
             self._spark.on_kill()
 
 
-class ChangePrimaryOperator(_ClusterOperator):
+class ChangePrimaryOperator(ClusterOperator):
     """Makes a cluster the primary of a table; its copies of the table and of all partitions must be fresh.
 
     Returns ``{"table", "cluster", "former", "moved", "removed", "left"}``. If the task is
@@ -323,7 +288,7 @@ class ChangePrimaryOperator(_ClusterOperator):
         another run of this task or by ``hive-federation cluster sweep``.
     """
 
-    template_fields: Sequence[str] = (*_ClusterOperator.template_fields, "table", "cluster")
+    template_fields: Sequence[str] = (*ClusterOperator.template_fields, "table", "cluster")
 
     def __init__(self, *, table: str, cluster: str, keep_former: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -340,7 +305,7 @@ class ChangePrimaryOperator(_ClusterOperator):
             )
 
 
-class RoutedSqlOperator(_ClusterOperator):
+class RoutedSqlOperator(ClusterOperator):
     """Runs SQL statements with Spark, each in the cluster that holds all the data it needs.
 
     Each statement is routed after the statements before it have ended. Spark reads every table at its
@@ -364,7 +329,7 @@ class RoutedSqlOperator(_ClusterOperator):
     """
 
     template_fields: Sequence[str] = (
-        *_ClusterOperator.template_fields,
+        *ClusterOperator.template_fields,
         "sql",
         "cluster",
         "database",

@@ -13,6 +13,7 @@ from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import RepairPlan
+from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -22,7 +23,7 @@ from airflow_hive_federation.replication.replica.cycle_history import IDLE, Cycl
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_target, publish_target
 from airflow_hive_federation.replication.replica.markers import TargetState
-from airflow_hive_federation.replication.replica.position import read_position
+from airflow_hive_federation.replication.replica.position import TargetPosition, read_position
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def is_published(client: MetastoreClient, policy: ReplicationPolicy) -> bool:
 
     :param client: client of the target.
     :raises TargetNotOursError: the target database belongs to another policy, or to nobody.
+    :raises GroupMembershipError: the policy, or its target, belongs to a consistency group.
     """
+    refuse_alone(policy, "run a cycle")
     return find_target(client, policy).state is TargetState.LOADED
 
 
@@ -57,10 +60,24 @@ def dump_next_increment(
     :raises HiveFederationError: as :func:`~.replica.position.read_position` and
         :func:`~.dump.increment.dump_increment`.
     """
+    position = unchanged_position(target, policy, mend=mend)
+    return dump_increment(source, policy, position, mend=mend, threads=threads, observer=observer)
+
+
+def unchanged_position(
+    target: MetastorePool, policy: ReplicationPolicy, *, mend: RepairPlan | None = None
+) -> TargetPosition:
+    """Read the position of a policy's target, from which an increment continues.
+
+    :param target: connections to the target.
+    :param mend: the parts of the target that the increment mends.
+    :raises TargetChangedError: somebody else wrote to the target.
+    :raises TargetNotOursError: the target database is not this policy's, or not published yet.
+    """
     with target.client() as client:
         position = read_position(client, policy, also=mend.tables if mend else ())
     position.refuse_foreign_writes(policy, replaced=mend.replaced if mend else ())
-    return dump_increment(source, policy, position, mend=mend, threads=threads, observer=observer)
+    return position
 
 
 def load_dump(
@@ -85,14 +102,16 @@ def load_dump(
     :raises ConfigurationError: the policy has changed the places of tables or functions since the dump was
         written.
     :raises DumpIncompleteError: the dump is not finished, or files that it lists are gone on the source.
+    :raises GroupMembershipError: the policy belongs to a consistency group.
     :raises HiveFederationError: as :func:`~.load.load.load_into_target`.
     """
+    refuse_alone(policy, "load")
     directory = DumpDirectory(dump, policy.storage_options)
     manifest = directory.manifest()
     refuse_changed(dump, manifest, policy)
     with CycleLock(target, policy, observer=observer) as lock:
         with target.client() as client:
-            _refuse_overtaken(client, policy, dump, previous=manifest.previous)
+            refuse_overtaken(client, policy, dump, previous=manifest.previous)
         lock.write_ticket(f"{dump}/load")
         summary = load_into_target(
             source, lock.target, policy, dump, run_copy=run_copy, observer=observer, check=lock.check
@@ -114,7 +133,9 @@ def load_idle(
     :param target: connections to the target.
     :param event_id: the event.
     :raises CycleRunningError: another cycle works on the target.
+    :raises GroupMembershipError: the policy belongs to a consistency group.
     """
+    refuse_alone(policy, "load")
     with CycleLock(target, policy, observer=observer) as lock, lock.target.client() as client:
         position = read_position(client, policy)
         if position.last_id <= event_id:
@@ -133,9 +154,7 @@ def load_idle(
     )
 
 
-def _refuse_overtaken(
-    client: MetastoreClient, policy: ReplicationPolicy, dump: str, *, previous: str
-) -> None:
+def refuse_overtaken(client: MetastoreClient, policy: ReplicationPolicy, dump: str, *, previous: str) -> None:
     """Refuse a dump that was made before another cycle published.
 
     :param previous: the dump from which an increment continues; empty for a bootstrap.

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.progress.observers import LOGGED_QUIETLY, Observer
-from airflow_hive_federation.replication.cycle import is_published
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -100,12 +100,14 @@ def plan_cycle(
     target: MetastorePool,
     policy: ReplicationPolicy,
     *,
+    cut: Cut | None = None,
     observer: Observer = LOGGED_QUIETLY,
 ) -> CyclePlan:
     """Plan the next cycle, and change neither side.
 
     :param source: connections to the source.
     :param target: connections to the target.
+    :param cut: the moment of the plans of a group; by default, the plan takes a cut of its own.
     :raises HiveFederationError: the error with which the cycle would fail.
     """
     with tempfile.TemporaryDirectory(prefix="hive-federation-plan-") as directory:
@@ -113,11 +115,11 @@ def plan_cycle(
         with target.client() as client:
             # A dump in its usual place would see these loads by itself.
             unfinished = _unfinished(client, policy)
-            if is_published(client, policy):
+            if find_target(client, policy).state is TargetState.LOADED:
                 # So would the position: write ids of a killed load are the policy's own.
                 position = read_position(client, policy)
                 position.refuse_foreign_writes(policy)
-                plan = _plan_increment(source, position, client, aside, observer)
+                plan = _plan_increment(source, position, client, aside, cut=cut, observer=observer)
             else:
                 plan = _plan_bootstrap(source, client, aside, observer)
     return replace(plan, unfinished=unfinished)
@@ -167,9 +169,11 @@ def _plan_increment(
     position: TargetPosition,
     client: MetastoreClient,
     policy: ReplicationPolicy,
+    *,
+    cut: Cut | None,
     observer: Observer,
 ) -> CyclePlan:
-    dumped = dump_increment(source, policy, position, observer=observer)
+    dumped = dump_increment(source, policy, position, cut=cut, observer=observer)
     plan = CyclePlan(
         database=policy.target_database,
         kind=IDLE if dumped.idle else INCREMENT,
@@ -184,7 +188,8 @@ def _plan_increment(
     with LeaseKeeper(source, dumped.lease):
         comparison = _Comparison(client, policy, DumpDirectory(dumped.dump, policy.storage_options))
         tables = [*comparison.tables(), *comparison.dropped()]
-    end_lease(source, dumped.lease)
+    if cut is None:
+        end_lease(source, dumped.lease)
     return replace(plan, tables=tables)
 
 

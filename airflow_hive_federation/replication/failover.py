@@ -49,6 +49,7 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import abort_remaining, begin_drain, has_drained
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import FinishedLoad
+from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.metadata.spark_tables import data_location
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
@@ -75,6 +76,7 @@ _TARGET = (
     markers.CYCLES,
     markers.FAILOVER,
     markers.READ_ONLY,
+    markers.GROUP,
 )
 
 
@@ -170,8 +172,10 @@ def start_failover(
         transactions of the source.
     :raises TargetNotOursError: the target is not the policy's, or not published yet.
     :raises CycleRunningError: a switch or a roll-back is marking the source at this moment.
+    :raises GroupMembershipError: the policy belongs to a consistency group.
     :raises UnsupportedMethodError: the source's metastore cannot hold a replica.
     """
+    refuse_alone(policy, "fail over")
     with (
         _source_lock(source, policy, observer) as lock,
         lock.target.client() as source_client,
@@ -257,7 +261,9 @@ def switch_roles(
         increment, or the source has an object that the target's copy cannot stand for.
     :raises TargetNotOursError: the target is not the policy's.
     :raises CycleRunningError: a cycle works on one of the two databases.
+    :raises GroupMembershipError: the policy belongs to a consistency group.
     """
+    refuse_alone(policy, "fail over")
     back = reverse_policy(source, policy)
     with CycleLock(target, policy, observer=observer) as own, _source_lock(source, policy, observer) as other:
         return _Switch(

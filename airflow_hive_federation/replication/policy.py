@@ -88,6 +88,8 @@ class ReplicationPolicy:
         jars of functions may be copied; ``s3://`` is every bucket. An empty list allows the stores that
         machines share (HDFS, object stores), and no local disk (``file:``). The environment variable
         ``HIVE_FEDERATION_SOURCE_ROOTS`` of a worker bounds it. A failover's way back has the same roots.
+    :param group: name of the consistency group to which the policy belongs, see
+        :class:`~.group_policy.ReplicationGroup`; its cycles then run for the whole group only.
     :param storage_options: storage options (fsspec).
     :raises ConfigurationError: an impossible value.
     """
@@ -113,12 +115,18 @@ class ReplicationPolicy:
     exclude_tables: str = ""
     table_names: Mapping[str, str] = field(default_factory=dict)
     allowed_source_roots: Sequence[str] = ()
+    group: str = ""
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ConfigurationError(
                 f"{self.name!r} cannot name a replication policy.",
+                remedy="Use letters, digits, '_', '-' and '.', beginning with a letter or digit.",
+            )
+        if self.group and not _NAME.fullmatch(self.group):
+            raise ConfigurationError(
+                f"Policy {self.name!r}: {self.group!r} cannot name a consistency group.",
                 remedy="Use letters, digits, '_', '-' and '.', beginning with a letter or digit.",
             )
         for setting in ("source_database", "dump_root"):

@@ -18,6 +18,7 @@ from airflow_hive_federation.progress.events import RepairStarting
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.dump.repair_plan import repair_plan_of
+from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.differences import RETAINED, Difference
@@ -108,9 +109,11 @@ def repair_replica(
     :return: the mended differences; its ``report`` holds those that remain.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
     :raises CycleRunningError: another cycle works on the target.
+    :raises GroupMembershipError: the policy belongs to a consistency group.
     :raises HiveFederationError: as :func:`~.cycle.dump_next_increment`, :func:`~.cycle.load_dump` and
         :func:`~.verify.verify_replica`.
     """
+    refuse_alone(policy, "repair its target")
 
     def verify() -> VerificationReport:
         with target.client() as client:

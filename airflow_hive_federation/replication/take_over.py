@@ -15,7 +15,7 @@ copied so far.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from airflow_hive_federation.replication.failover import SILENCE, FailoverResult
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unfinished_loads
+from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.metadata.definitions import table_kind
@@ -103,35 +104,73 @@ def take_over(
         written.
     :raises TargetNotOursError: the target is not the policy's, or was never published.
     :raises CycleRunningError: a cycle works on the target.
+    :raises GroupMembershipError: the policy belongs to a consistency group.
     """
-    _refuse_living(source, policy)
+    refuse_alone(policy, "take its target over")
+    refuse_living(source, policy)
     with CycleLock(target, policy, observer=observer) as lock:
         step = Steps(observer, policy.target_database)
         with target.client() as client:
             unfinished = list(unfinished_loads(policy, loaded_dump(client, policy)))
         for dump in unfinished:
-            if _is_copied(dump):
+            if is_copied(dump):
                 step(Step.END_LOAD)
                 _end_load(source, lock, policy, dump, observer)
         with lock.target.client() as client:
-            step(Step.REMOVE_FILES)
-            removing = _Removing(policy=policy, check=lock.check)
-            removed = sum(_remove_orphans(client, removing, dump) for dump in unfinished)
-            removed += _remove_invisible(client, removing)
+            removed = remove_unfinished(client, policy, unfinished, check=lock.check, step=step)
             step(Step.ABORT)
             Replay(client, policy).sweep(())
-            event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
-            step(Step.LET_GO)
             # The removals took time, and a source that has come back meanwhile may be written.
-            _refuse_living(source, policy)
-            let_go(client, policy)
+            report = release(source, client, policy, removed=removed, step=step)
             lock.prove()
-    report = TakeOverReport(database=policy.target_database, event_id=event_id, removed=removed)
     observer(report.event)
     return report
 
 
-def _refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
+def remove_unfinished(
+    client: MetastoreClient,
+    policy: ReplicationPolicy,
+    unfinished: Iterable[DumpDirectory],
+    *,
+    check: Callable[[], None],
+    step: Steps,
+) -> int:
+    """Remove the files that wait for transactions of the source, and return their number.
+
+    Run it before the transactions are aborted: the metastore forgets aborted transactions after a while, and
+    readers then see the files of their write ids.
+
+    :param client: client of the target.
+    :param unfinished: dumps of loads that have begun, and are not finished.
+    :param check: runs before each removal, and raises if the take-over must end.
+    """
+    step(Step.REMOVE_FILES)
+    removing = _Removing(policy=policy, check=check)
+    removed = sum(_remove_orphans(client, removing, dump) for dump in unfinished)
+    return removed + _remove_invisible(client, removing)
+
+
+def release(
+    source: MetastorePool, client: MetastoreClient, policy: ReplicationPolicy, *, removed: int, step: Steps
+) -> TakeOverReport:
+    """Let the target go, after the transactions of the source are aborted there.
+
+    :param client: client of the target.
+    :param removed: number of files that the take-over has removed.
+    :raises FailoverError: the source answers.
+    """
+    event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
+    step(Step.LET_GO)
+    refuse_living(source, policy)
+    let_go(client, policy)
+    return TakeOverReport(database=policy.target_database, event_id=event_id, removed=removed)
+
+
+def refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
+    """Refuse to take a target over whose source answers.
+
+    :raises FailoverError: the source answers, whether or not it has the database.
+    """
     database = policy.source_database
     try:
         with source.client() as client:
@@ -152,7 +191,8 @@ def _refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
     )
 
 
-def _is_copied(dump: DumpDirectory) -> bool:
+def is_copied(dump: DumpDirectory) -> bool:
+    """Return whether a load of a dump has copied all its files."""
     outcomes = read_outcomes(f"{dump.uri}/load/outcomes", options=dump.options)
     plan = read_plan(f"{dump.uri}/{COPY_PLAN}", options=dump.options)
     return all(item.target in outcomes for item in plan)
@@ -176,7 +216,7 @@ def _end_load(
             target,
             policy,
             dump.uri,
-            run_copy=_nothing_to_copy,
+            run_copy=nothing_to_copy,
             observer=observer,
             check=lock.check,
         )
@@ -187,7 +227,11 @@ def _end_load(
                 raise
 
 
-def _nothing_to_copy(plan: str, _outcomes: str) -> None:
+def nothing_to_copy(plan: str, _outcomes: str) -> None:
+    """Refuse to copy: a load that has copied all its files needs no more.
+
+    :raises FailoverError: always.
+    """
     raise FailoverError(
         f"Files that {plan} lists were copied, and are gone from the target.",
         remedy="Find and stop the process that removes files there; then take over again.",

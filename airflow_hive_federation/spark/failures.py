@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_hive_federation import errors
-from airflow_hive_federation.errors import HiveFederationError, SparkEnvironmentError, SparkJobError
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    SparkEnvironmentError,
+    SparkJobError,
+    StoragePermissionError,
+)
 
 #: Greatest number of failed files that a combined error names.
 _NAMED_FAILURES = 100
@@ -19,6 +24,11 @@ _OTHER_PYTHON = re.compile(
     r"(?P<driver>\d+\.\d+)"
 )
 _NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(pyarrow|numpy|pandas|distutils)\b")
+#: The words of Hadoop's client without a Kerberos login that a server takes.
+_NO_LOGIN = re.compile(
+    r"GSS initiate failed|Client cannot authenticate via|SIMPLE authentication is not enabled|"
+    r"Failed to specify server's Kerberos principal|No valid credentials provided"
+)
 _REMEDY = "Look further up in the job's log; Spark's own settings are those of the connection and of `conf`."
 
 
@@ -87,9 +97,20 @@ def combined(failures: Sequence[HiveFederationError]) -> HiveFederationError:
 def from_spark(error: Exception) -> HiveFederationError:
     """Return a SparkJobError with Spark's innermost cause.
 
-    If the Python of an executor is the cause, it is a SparkEnvironmentError.
+    If the Python of an executor is the cause, it is a SparkEnvironmentError; if a JVM has no Kerberos login,
+    it is a StoragePermissionError.
     """
     text = str(error)
+    if is_missing_login(text):
+        line = next(line for line in text.splitlines() if _NO_LOGIN.search(line))
+        return StoragePermissionError(
+            f"A JVM of Spark has no Kerberos login that the store takes: {line.strip().rstrip('.')}.",
+            remedy="Set kerberos_principal and kerberos_keytab of the storage options, or principal and "
+            "keytab of the Spark connection; or renew the ticket (kinit). Executors on other machines need "
+            "a login of their own.",
+            path="",
+            user="",
+        )
     if versions := _OTHER_PYTHON.search(text):
         worker = ".".join(re.findall(r"\d+", versions["worker"]))
         driver = versions["driver"]
@@ -108,6 +129,11 @@ def from_spark(error: Exception) -> HiveFederationError:
             package=package[1],
         )
     return SparkJobError(f"Spark: {_innermost(text)}", remedy=_REMEDY)
+
+
+def is_missing_login(text: str) -> bool:
+    """Return whether an error of Spark has a missing or refused Kerberos login as its cause."""
+    return _NO_LOGIN.search(text) is not None
 
 
 def _innermost(text: str) -> str:

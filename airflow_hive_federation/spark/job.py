@@ -25,7 +25,7 @@ from typing import Any, NoReturn, Protocol, cast
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.progress.lines import EventFormatter
 from airflow_hive_federation.spark.failures import error_report, from_spark, result_report
-from airflow_hive_federation.spark.needs import check_needs
+from airflow_hive_federation.spark.needs import NEEDS, check_needs
 from airflow_hive_federation.storage.publishing import write_atomically
 
 #: Name of each job → its module.
@@ -110,6 +110,11 @@ def _run_in_new_context(
     context = SparkContext.getOrCreate()
     try:
         check_needs(context, job)
+        if NEEDS[job].internals:
+            # Its rows are read by the JVM, which has no login of the package's own clients.
+            from airflow_hive_federation.spark.hadoop_login import log_in
+
+            log_in(context, options)
         return module.run(context, args, options)
     finally:
         context.stop()

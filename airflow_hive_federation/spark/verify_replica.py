@@ -20,6 +20,7 @@ from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.replication.format.job_records import SidePlan, SideRows
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.spark.digest_files import digest_plan
+from airflow_hive_federation.spark.failures import is_missing_login
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.publishing import write_atomically
 
@@ -83,7 +84,7 @@ def _count(spark: SparkSession, plan: SidePlan, options: Mapping[str, Any] | Non
         return replace(uncounted, unreadable=error.message, vanished=vanished)
     except (PySparkException, Py4JJavaError) as error:
         match = _UNREADABLE.search(str(error))
-        if match is None:
+        if match is None or is_missing_login(str(error)):
             raise
         return replace(uncounted, unreadable=match[0].strip(), vanished=match[0].startswith(_GONE))
 

@@ -182,12 +182,20 @@ def options_for(uri: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
         different ones, a mapping from URI prefixes to options (``{"s3://a": {…}, "s3://b": {…}}``); the
         longest prefix of ``uri`` applies, and no options if the mapping has none.
     """
+    by_prefix = options_by_prefix(options)
+    if "" in by_prefix:
+        return dict(by_prefix[""])
+    prefixes = [prefix for prefix in by_prefix if is_below(uri, prefix)]
+    return dict(by_prefix[max(prefixes, key=lambda prefix: len(canonical(prefix)))]) if prefixes else {}
+
+
+def options_by_prefix(options: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
+    """Return storage options by URI prefix; the prefix of options for every URI is empty."""
     if not options:
         return {}
     if not all(_URI.fullmatch(key) and isinstance(value, Mapping) for key, value in options.items()):
-        return dict(options)
-    prefixes = [prefix for prefix in options if is_below(uri, prefix)]
-    return dict(options[max(prefixes, key=lambda prefix: len(canonical(prefix)))]) if prefixes else {}
+        return {"": options}
+    return dict(options)
 
 
 def open_filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any, str]:

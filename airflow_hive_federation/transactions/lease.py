@@ -52,8 +52,15 @@ def end_lease(pool: MetastorePool, txn_id: int) -> None:
 
 
 @contextmanager
-def lease_of_a_dump(pool: MetastorePool, *, policy: str) -> Iterator[LeaseKeeper]:
-    """Yield a lease, kept alive while a dump is written; it stays open for the load unless the dump fails."""
+def lease_of_a_dump(pool: MetastorePool, *, policy: str, given: int | None = None) -> Iterator[LeaseKeeper]:
+    """Yield a lease, kept alive while a dump is written; it stays open for the load unless the dump fails.
+
+    :param given: a lease that several dumps share; it stays open even if this dump fails.
+    """
+    if given is not None:
+        with LeaseKeeper(pool, given) as keeper:
+            yield keeper
+        return
     lease = open_lease(pool, policy=policy)
     try:
         with LeaseKeeper(pool, lease) as keeper:

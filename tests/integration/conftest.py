@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.demo.local_airflow import DemoAirflow
 from airflow_hive_federation.embedded.configuration import minimum_history
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.replication.dump.drain import open_transactions
 from tests.support.hive_3_metastore import hive_3_metastore
 from tests.support.plain_metastore import older_settings, plain_metastore, sparks_jars
 from tests.support.small_source import DATABASE, make_small_source
+from tests.support.spark_classes import archive, make_meanwhile
 
 #: Databases of the shared servers that outlive a file of tests.
 KEPT = frozenset({"default", DATABASE})
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_databases_left(shared_metastores: list[EmbeddedMetastore]) -> Iterator[None]:
-    """Drop the databases that the tests of a file leave on the shared servers.
+@pytest.fixture(scope="session", autouse=True)
+def shared_spark_classes(pytestconfig: pytest.Config) -> None:
+    """Have the archive of Spark's classes made beside the first tests; jobs use it from then on."""
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0" and not archive().exists():
+        # At the end of the run, where no test's timeout counts.
+        pytestconfig.add_cleanup(make_meanwhile(archive()))
 
-    The order and the distribution of the files are anything: none may find the databases of another one.
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left(shared_metastores: list[EmbeddedMetastore]) -> Iterator[None]:
+    """Abort the transactions and drop the databases that the tests of a file leave on the shared servers.
+
+    The order and the distribution of the files are anything: none may find the databases of another one. A
+    transaction that stays open holds back the cleaner, and ends five minutes later with an event.
     """
     ended = _restarted(shared_metastores)
     yield
     ended += _restarted(shared_metastores)
     for metastore in shared_metastores:
         with MetastoreClient(MetastoreSettings(uris=(metastore.uri,))) as client:
+            if still_open := open_transactions(client.get_open_txns()):
+                client.abort_txns(still_open)
             left = sorted(set(client.list_databases()) - KEPT)
             # First what keeps tables from being dropped, perhaps those of other databases.
             for name in left:
@@ -56,6 +73,27 @@ def client(source: EmbeddedMetastore) -> Iterator[MetastoreClient]:
     """A client of the source metastore."""
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def source_sql(hive_sql_source: HiveSql) -> Iterator[HiveSql]:
+    """Hive's SQL engine on the source, with the settings of its start before and behind a file's tests."""
+    _as_started(hive_sql_source)
+    yield hive_sql_source
+    _as_started(hive_sql_source)
+
+
+def _as_started(sql: HiveSql) -> None:
+    sql.execute("RESET")
+    sql.execute("USE default")
+
+
+@pytest.fixture(scope="session")
+def airflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a new database of Airflow's, which takes Airflow seconds to make; a home gets a copy."""
+    home = tmp_path_factory.mktemp("airflow-database")
+    DemoAirflow(home).migrate()
+    return home / "airflow" / "airflow.db"
 
 
 @pytest.fixture(scope="session")

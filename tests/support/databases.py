@@ -17,7 +17,7 @@ from airflow_hive_federation.embedded.jvm import free_port
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.debian import require_program
 
-_SOON = PollPolicy(first_s=0.1, timeout_s=60)
+_SOON = PollPolicy(first_s=0.1, timeout_s=200)
 _POSTGRESQL_PROGRAMS = Path("/usr/lib/postgresql")
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_hive_federation.embedded.jvm import free_port
+from airflow_hive_federation.embedded.process import end_server
+from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.debian import require_program
 
 REALM = "HIVE.TEST"
@@ -89,8 +92,15 @@ def running_kdc(directory: Path) -> Iterator[Kdc]:
     )
     with (directory / "kdc.log").open("wb") as log:
         process = subprocess.Popen([server, "-n", "-r", REALM], env=environment, stdout=log, stderr=log)
+
+    def listens() -> bool:
+        assert process.poll() is None, (directory / "kdc.log").read_text(encoding="utf-8")
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+            return True
+        return False
+
     try:
+        assert wait_until(listens, PollPolicy(first_s=0.02, longest_s=0.5, timeout_s=60))
         yield Kdc(directory, configuration, environment, kadmin)
     finally:
-        process.terminate()
-        process.wait(10)
+        end_server(process)

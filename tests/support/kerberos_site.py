@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,12 +36,17 @@ class KerberosSite:
     """The servers of one realm.
 
     :param base: directory of HDFS that holds the metastore's tables.
+    :param other: a second metastore, whose tables lie in ``other_base``.
+    :param mechanism: an entry of the class path with which Spark's Java can use Kerberos for SASL.
     """
 
     kdc: Kdc
     hdfs: EmbeddedHdfs
     metastore: EmbeddedMetastore
     base: str
+    other: EmbeddedMetastore
+    other_base: str
+    mechanism: Path
 
     @property
     def uri(self) -> str:
@@ -60,6 +66,10 @@ class KerberosSite:
             authentication=replace(known, **changes),  # type: ignore[arg-type]
         )
 
+    def other_settings(self) -> MetastoreSettings:
+        """Settings of a client of the second metastore with the keytab of alice."""
+        return replace(self.settings(), uris=(f"thrift://localhost:{self.other.port}",))
+
     def by_ticket(self) -> MetastoreSettings:
         """Settings of a client with the ticket in ``KRB5CCNAME``."""
         return self.settings(keytab=None, client_principal=None)
@@ -72,6 +82,7 @@ class KerberosSite:
         return {
             "hadoop.security.authentication": "kerberos",
             "dfs.data.transfer.protection": "privacy",
+            "dfs.namenode.kerberos.principal": _NAME_NODE,
             "dfs.client.failover.max.attempts": "1",
             **login,
         }
@@ -80,9 +91,9 @@ class KerberosSite:
         """Options of the HDFS with the keytab of a principal."""
         return self.storage_options(kerberos_principal=f"{name}@{REALM}", kerberos_keytab=self.keytab(name))
 
-    def owner(self, path: str) -> str:
+    def owner(self, path: str, root: str = "/secured") -> str:
         """Return the owner of a file or directory below the metastore's, as the NameNode knows it."""
-        return self.hdfs.shell("-stat", "%u", f"/secured/{path}").strip()
+        return self.hdfs.shell("-stat", "%u", f"{root}/{path}").strip()
 
 
 @contextmanager
@@ -97,21 +108,28 @@ def kerberos_site(directory: Path) -> Iterator[KerberosSite]:
         for name in ("hdfs/localhost", "HTTP/localhost", "hive/localhost", "alice", "airflow"):
             kdc.keytab(name)
         kdc.keytab("brief", ticket_life_s=BRIEF_S)
-        homes = {name: directory / name for name in ("hdfs", "metastore")}
+        homes = {name: directory / name for name in ("hdfs", "metastore", "other")}
         give_mechanism(homes["hdfs"] / "conf")
-        shutil.copytree(homes["hdfs"] / "conf", homes["metastore"] / "conf")
+        for name in ("metastore", "other"):
+            shutil.copytree(homes["hdfs"] / "conf", homes[name] / "conf")
+        mechanism = shutil.copytree(homes["hdfs"] / "conf", directory / "mechanism")
         with java_options(*OPTIONS, f"-Djava.security.krb5.conf={kdc.configuration}"):
             hdfs = EmbeddedHdfs.start(directory=homes["hdfs"], settings=_hdfs_settings(kdc))
             stack.callback(hdfs.stop)
-            base = f"{hdfs.uri.replace('127.0.0.1', 'localhost')}/secured"
-            for command in (["-mkdir", "/secured"], ["-chmod", "777", "/secured"]):
-                hdfs.shell(*command)
-            metastore = stack.enter_context(
-                EmbeddedMetastore.start(
-                    "kerberos", directory=homes["metastore"], settings=_metastore_settings(kdc, base)
-                )
-            )
-        yield KerberosSite(kdc, hdfs, metastore, base)
+            root = hdfs.uri.replace("127.0.0.1", "localhost")
+            hdfs.shell("-mkdir", "/secured", "/copies")
+            hdfs.shell("-chmod", "777", "/secured", "/copies")
+            bases = {"metastore": f"{root}/secured", "other": f"{root}/copies"}
+
+            def start(name: str) -> EmbeddedMetastore:
+                settings = _metastore_settings(kdc, bases[name])
+                return EmbeddedMetastore.start(f"kerberos-{name}", directory=homes[name], settings=settings)
+
+            # Their starts take seconds, on one core each.
+            with ThreadPoolExecutor(2) as pool:
+                starts = [pool.submit(start, name) for name in bases]
+            metastore, other = (stack.enter_context(begun.result()) for begun in starts)
+        yield KerberosSite(kdc, hdfs, metastore, bases["metastore"], other, bases["other"], Path(mechanism))
 
 
 def _common_settings() -> dict[str, str]:

@@ -20,6 +20,8 @@ from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.metastore.struct import Fault
 
 Handler = Callable[[str, Any], Any]
+#: Nothing listens there. (A port that was free a moment ago may be that of the next peer.)
+DEAD_URI = "thrift://127.0.0.1:1"
 
 
 class HangUp(Exception):  # noqa: N818 - no error: an order

@@ -9,6 +9,7 @@ from typing import Any, cast
 from airflow_hive_federation.errors import NoSuchLockError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.partitions import partition_name
 
 
 class OneTable:
@@ -38,6 +39,21 @@ class OneTable:
     def iter_partitions(self, database: str, name: str) -> Iterator[types.Partition]:
         assert (database, name) == (self.table.dbName, self.table.tableName)
         yield from copy.deepcopy(self.partitions)
+
+    def get_partitions_of(self, database: str, name: str, names: Sequence[str]) -> list[types.Partition]:
+        assert (database, name) == (self.table.dbName, self.table.tableName)
+        return [item for item in copy.deepcopy(self.partitions) if self._name_of(item) in names]
+
+    def alter_partitions(
+        self, database: str, name: str, partitions: Sequence[types.Partition], **_: Any
+    ) -> None:
+        assert (database, name) == (self.table.dbName, self.table.tableName)
+        altered = {self._name_of(item): item for item in partitions}
+        self.partitions = [altered.get(self._name_of(item), item) for item in self.partitions]
+
+    def _name_of(self, partition: types.Partition) -> str:
+        keys = [key.name or "" for key in self.table.partitionKeys or ()]
+        return partition_name(keys, partition.values or [])
 
     def alter_table(self, database: str, name: str, table: types.Table, **_: Any) -> None:
         assert (database, name) == (self.table.dbName, self.table.tableName)

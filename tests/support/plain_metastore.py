@@ -12,6 +12,7 @@ from airflow_hive_federation.embedded import jars
 from airflow_hive_federation.embedded.configuration import site_xml
 from airflow_hive_federation.embedded.jvm import clean_environment, free_port, java_command
 from airflow_hive_federation.embedded.lock import Artifact, parse_lock
+from airflow_hive_federation.embedded.process import end_server
 from airflow_hive_federation.errors import MetastoreUnreachableError
 from airflow_hive_federation.metastore import (
     KerberosSettings,
@@ -82,7 +83,7 @@ def plain_metastore(
         process = subprocess.Popen(command, cwd=home, env=clean_environment(), stdout=log, stderr=log)
     try:
         reachable = MetastoreSettings(uris=(uri.format(port),), authentication=authentication)
-        policy = PollPolicy(first_s=0.2, factor=1, timeout_s=60)
+        policy = PollPolicy(first_s=0.2, factor=1, timeout_s=200)
         with MetastoreClient(reachable) as client:
             ready = wait_until(lambda: process.poll() is not None or _answers(client), policy)
         log_text = (home / "log").read_text(errors="replace")[-3000:]
@@ -90,8 +91,7 @@ def plain_metastore(
         assert process.poll() is None, log_text
         yield reachable.uris[0]
     finally:
-        process.terminate()
-        process.wait(30)
+        end_server(process, timeout_s=30)
 
 
 def _answers(client: MetastoreClient) -> bool:

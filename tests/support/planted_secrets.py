@@ -16,6 +16,8 @@ from typing import Any, Self
 
 import psutil
 
+from tests.support.moving_files import content_of, paths_below
+
 #: Between two looks at the processes, in seconds.
 _LOOK_S = 0.05
 _NOBODY = "no such program"
@@ -78,14 +80,13 @@ def in_files(planted: Planted, roots: Iterable[Path], *, but: Collection[Path] =
     """
     leaks = []
     for root in roots:
-        for path in sorted(root.rglob("*")):
+        # Servers that still run remove files and directories meanwhile.
+        for path in sorted(paths_below(root)):
             if path in but:
                 continue
             leaks += [f"{name} is in the name of {path}" for name in planted.names_in(path.name)]
-            # Servers that still run may have removed the file meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                if path.is_file():
-                    leaks += [f"{name} is in {path}" for name in planted.names_in(path.read_bytes())]
+            if (content := content_of(path)) is not None:
+                leaks += [f"{name} is in {path}" for name in planted.names_in(content)]
     return leaks
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import psutil
 
+from airflow_hive_federation.embedded.jvm import free_port
 from airflow_hive_federation.tunnel.route import Hop
 from tests.support.debian import require_program
 
-_START_S = 20.0
+_START_S = 60.0
 
 
 def require_sshd() -> str:
@@ -97,9 +98,3 @@ def start_sshd(directory: Path, *, forwarding: bool = True) -> Sshd:
         time.sleep(0.02)
     server.stop()
     raise AssertionError((directory / "log").read_text(encoding="utf-8"))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

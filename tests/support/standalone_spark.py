@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from airflow_hive_federation.embedded.jvm import free_port
+from airflow_hive_federation.embedded.process import end_server
 from airflow_hive_federation.hooks.spark import spark_environment
 
 
@@ -32,13 +33,6 @@ def standalone_cluster(folder: Path, *, workers: int) -> Iterator[str]:
         yield url
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 @contextmanager
 def daemon(name: str, arguments: list[str], folder: Path, log: str = "") -> Iterator[None]:
     environment = spark_environment(os.environ, {"SPARK_NO_DAEMONIZE": "1"}, {}, local=True)
@@ -48,8 +42,7 @@ def daemon(name: str, arguments: list[str], folder: Path, log: str = "") -> Iter
         try:
             yield
         finally:
-            process.terminate()
-            process.wait(timeout=60)
+            end_server(process, timeout_s=60)
 
 
 def wait_for_text(path: Path, text: str) -> None:

@@ -25,7 +25,12 @@ from airflow_hive_federation.clusters.altering import (
     full_name,
     partitions_by_name,
 )
-from airflow_hive_federation.clusters.copies.directories import DropNotes, copies_home, release
+from airflow_hive_federation.clusters.copies.directories import (
+    DropNotes,
+    copies_home,
+    release,
+    remove_released,
+)
 from airflow_hive_federation.clusters.copies.holding import Held, holding
 from airflow_hive_federation.clusters.copies.objects import (
     CopyObject,
@@ -123,16 +128,36 @@ def copy_to_cluster(
     with holding(client, described) as held:
         chosen = chosen_partitions(client, described, partitions, where)
         objects = copy_objects(described, chosen, options, held.snapshot)
-        return _copied(
-            client,
-            target_cluster,
-            described,
-            objects,
-            run_copy,
-            at_once=at_once,
-            options=options,
-            held=held,
+        report, changed = _copied(
+            client, target_cluster, described, objects, run_copy, options=options, held=held
         )
+    if at_once:
+        report = _removed_at_once(client, target_cluster, described, report, options)
+    if changed:
+        raise CopySourceChangedError(
+            f"{report.table} changed while it was copied to {report.cluster}: "
+            f"{', '.join(sorted(changed)[:5]) if any(changed) else 'the table'}.",
+            remedy="Run the copy again; what did not change is copied.",
+            table=report.table,
+            partition=next((name for name in sorted(changed) if name), None),
+            cluster=report.cluster,
+        )
+    return report
+
+
+def _removed_at_once(
+    client: MetastoreClient,
+    place: Cluster,
+    table: types.Table,
+    report: CopyReport,
+    options: Mapping[str, Any] | None,
+) -> CopyReport:
+    """Remove the directories that a copy or a drop has left; return the report of both."""
+    if not report.left:
+        return report
+    partitions = report.copied if table.partitionKeys else ()
+    removed, left = remove_released(client, report.left, place, table, partitions=partitions, options=options)
+    return replace(report, removed=[*report.removed, *removed], left=left)
 
 
 def _copied(
@@ -142,11 +167,13 @@ def _copied(
     objects: Sequence[CopyObject],
     run_copy: RunCopy,
     *,
-    at_once: bool,
     options: Mapping[str, Any] | None,
     held: Held,
-) -> CopyReport:
-    """Copy the objects that are not current, publish the copies, and return the report."""
+) -> tuple[CopyReport, set[str]]:
+    """Copy the objects that are not current, and publish the copies.
+
+    :return: the report, and the names of the objects that changed meanwhile, whose copies were not published.
+    """
     pending = list(pending_objects(objects, place.name, options))
     report = CopyReport(table=full_name(described), cluster=place.name)
     if pending:
@@ -164,7 +191,7 @@ def _copied(
             place,
             described,
             primaries={item.location for item in published},
-            at_once=at_once,
+            at_once=False,
             options=options,
         )
         report = replace(
@@ -176,20 +203,13 @@ def _copied(
             left=left,
         )
         if changed:
-            raise CopySourceChangedError(
-                f"{report.table} changed while it was copied to {place.name}: "
-                f"{', '.join(sorted(changed)[:5]) if any(changed) else 'the table'}.",
-                remedy="Run the copy again; what did not change is copied.",
-                table=report.table,
-                partition=next((name for name in sorted(changed) if name), None),
-                cluster=place.name,
-            )
+            return report, changed
     waiting = {item.partition for item in pending}
     _note_unchanged(
         client, described, [item for item in objects if item.partition not in waiting], place.name
     )
     current = [item.partition or report.table for item in objects if item.partition not in waiting]
-    return replace(report, current=current)
+    return replace(report, current=current), set()
 
 
 def drop_copies(
@@ -214,15 +234,16 @@ def drop_copies(
         directories.
     :raises UnknownClusterError: the cluster does not exist.
     :raises LockTimeoutError: another process changes the primary of the table.
+    :raises NoSuchLockError: the lock for the removal expired; a sweep removes the other directories.
     :raises StorageError: a directory cannot be removed; the metadata no longer names it.
     """
     target_cluster = registry.cluster(cluster)
     described = client.get_table(*split_name(table))
     with Transaction(client, read_only=True) as transaction:
         transaction.lock_to_read([copies_lock(full_name(described))])
-        return _dropped(
-            client, target_cluster, described, partitions, where, at_once=at_once, options=options
-        )
+        report = _dropped(client, target_cluster, described, partitions, where, options=options)
+    # The lock of the transaction, which others share, would exclude the one for the removal.
+    return _removed_at_once(client, target_cluster, described, report, options) if at_once else report
 
 
 def _dropped(
@@ -232,10 +253,9 @@ def _dropped(
     partitions: Sequence[str] | None,
     where: str | None,
     *,
-    at_once: bool,
     options: Mapping[str, Any] | None,
 ) -> CopyReport:
-    """Drop copies, and return the report."""
+    """Drop copies, leave their directories, and return the report."""
     had: dict[str, Secondary] = {}
     notes = DropNotes(place, described, options)
 
@@ -262,9 +282,8 @@ def _dropped(
         place,
         described,
         primaries=primaries,
-        at_once=at_once,
+        at_once=False,
         options=options,
-        taken=notes.taken,
     )
     return CopyReport(
         table=full_name(described), cluster=place.name, copied=sorted(had), removed=removed, left=left

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import full_name, object_name
+from airflow_hive_federation.clusters.altering import full_name, object_name, partitions_by_name
+from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
 from airflow_hive_federation.clusters.notes import (
     Kind,
@@ -22,6 +22,8 @@ from airflow_hive_federation.clusters.notes import (
     take_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster
+from airflow_hive_federation.clusters.sweeping import named_directories
+from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical, join
 
@@ -87,9 +89,16 @@ class DropNotes:
     def _take(self, uri: str, taken_s: float) -> None:
         note = _note_for(uri, self.cluster, self.table, self.options)
         if note is not None:
-            # A note of an earlier version lacks the identity, without which a sweep leaves the directory.
-            created_s, table_id = self.table.createTime or 0, self.table.id or 0
-            again = replace(note, taken_s=taken_s, created_s=created_s, table_id=table_id)
+            # A note of an earlier version lacks the identity, and one of a renamed table its present name:
+            # without them, a sweep leaves the directory.
+            again = replace(
+                note,
+                taken_s=taken_s,
+                table=full_name(self.table),
+                created_s=self.table.createTime or 0,
+                table_id=self.table.id or 0,
+                becomes_primary=False,
+            )
             take_note(self.cluster, again, self.options)
 
 
@@ -107,7 +116,18 @@ def notes_of_copies(
         kept = [note for kind in _KINDS if (note := note_of(cluster, kind, uri, options))]
         of_copy = Note.of(table, Kind.COPY, uri)
         notes += kept or [note for note in [of_copy] if is_in_place(note, cluster)]
-    return notes
+    return [replace(note, becomes_primary=False) for note in notes]
+
+
+def mark_becoming_primary(cluster: Cluster, uri: str, options: Mapping[str, Any] | None) -> None:
+    """Mark the notes of a copy whose directory is about to become that of the primary.
+
+    :raises StorageError: a note cannot be read or written.
+    """
+    for kind in _KINDS:
+        note = note_of(cluster, kind, uri, options)
+        if note is not None:
+            take_note(cluster, replace(note, becomes_primary=True), options)
 
 
 def release(
@@ -118,7 +138,6 @@ def release(
     primaries: Collection[str],
     at_once: bool,
     options: Mapping[str, Any] | None,
-    taken: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[list[str], list[str]]:
     """Remove directories that metadata has stopped naming as copies, or leave them to a sweep.
 
@@ -126,9 +145,8 @@ def release(
     somebody may have set its location to the copy.
 
     :param primaries: the present locations of the table, or of the partitions that had the copies.
-    :param at_once: remove the directories now, although statements may read them.
-    :param taken: the times of the directories' notes; a directory whose note has another time stays, because
-        a new copy of the same files is being made in it.
+    :param at_once: remove the directories now, although statements may read them. The caller holds the lock
+        of the table's copies exclusively: a new copy of the same files would be made in the same directory.
     :return: the directories that were removed, and those that are left to a sweep.
     :raises StorageError: a directory cannot be removed.
     """
@@ -141,15 +159,46 @@ def release(
                 forget(cluster, kind, uri, options)
         elif (note := _note_for(uri, cluster, table, options)) is None:
             log.warning("%s is left, because it has no note of a copy of %s", uri, full_name(table))
-        elif (
-            not at_once
-            or taken.get(uri, note.taken_s) != note.taken_s
-            or (note.kind is Kind.FORMER_PRIMARY and foreign_files(note, options))
-        ):
+        elif not at_once or (note.kind is Kind.FORMER_PRIMARY and foreign_files(note, options)):
             left.append(uri)
         elif remove_noted(cluster, note, options):
             removed.append(uri)
     return removed, left
+
+
+def remove_released(
+    client: MetastoreClient,
+    uris: Sequence[str],
+    cluster: Cluster,
+    table: types.Table,
+    *,
+    partitions: Sequence[str],
+    options: Mapping[str, Any] | None,
+) -> tuple[list[str], list[str]]:
+    """Remove directories that :func:`release` has left, although statements may read them.
+
+    The directory of a new copy of the same files is the same one. So no copy of the table is made meanwhile,
+    and metadata is read again: since the release, a copy may have been published, or a location set.
+
+    :param partitions: the names of the partitions that had the copies; empty for a table without partitions.
+    :return: the directories that were removed, and those that are left to a sweep: all of them if a copy of
+        the table is being made.
+    :raises StorageError: a directory cannot be removed.
+    :raises NoSuchLockError: the lock expired; a sweep removes the other directories.
+    """
+    name = full_name(table)
+    removed: list[str] = []
+    with alone_with_copies(client, name) as renew:
+        if renew is None:
+            return [], list(uris)
+        present = client.get_table(*name.split(".", 1))
+        objects = [present, *(partitions_by_name(client, present, partitions).values() if partitions else ())]
+        in_use = named_directories(present, objects)
+        unused = [uri for uri in uris if canonical(uri) not in in_use]
+        for uri in unused:
+            renew()
+            removed += release([uri], cluster, present, primaries=(), at_once=True, options=options)[0]
+    return removed, [uri for uri in uris if uri not in removed]
 
 
 def _note_for(

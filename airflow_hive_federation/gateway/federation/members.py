@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_hive_federation.catalog.breaker import CircuitBreaker
-from airflow_hive_federation.errors import HiveFederationError, MetastoreTimeoutError
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    MetastoreTimeoutError,
+    MetastoreUnreachableError,
+)
 from airflow_hive_federation.gateway.dispatch import Call, Metastore
 from airflow_hive_federation.gateway.handler import Status, status_of
 from airflow_hive_federation.gateway.messages import Emit
@@ -61,7 +65,7 @@ class Member:
                 except HiveFederationError as error:
                     # A caller with a shorter deadline than the member's, or one that reads slowly, must not
                     # open the circuit for others.
-                    hasty = isinstance(error, MetastoreTimeoutError) and patience < limit_s
+                    hasty = patience < limit_s and _ran_out_of_time(error, inner)
                     if passing.began or hasty or status_of(error) in _SAYS_NOTHING:
                         raise _Undecided(error) from error
                     raise
@@ -73,6 +77,17 @@ class Member:
         parts: list[bytes] = []
         self.relay(call, parts.append, timeout_s)
         return b"".join(parts)
+
+
+def _ran_out_of_time(error: HiveFederationError, call: Call) -> bool:
+    """Return whether a call failed at its deadline: the connection, too, is part of its time."""
+    if isinstance(error, MetastoreTimeoutError):
+        return True
+    try:
+        call.deadline.remaining_s()
+    except TimeoutError:
+        return isinstance(error, MetastoreUnreachableError)
+    return False
 
 
 class _Undecided(Exception):  # noqa: N818 - passes by the breaker, which counts errors of the metastore

@@ -25,6 +25,7 @@ from airflow_hive_federation.progress.events import (
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.dump.change_manager import kept_for_bootstrap
 from airflow_hive_federation.replication.dump.contents import cut_below_open
+from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.drain import DrainStart
 from airflow_hive_federation.replication.dump.left_out import left_out
@@ -42,7 +43,7 @@ from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source
-from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
+from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
 from airflow_hive_federation.transactions.keeping import KeptFiles
@@ -77,6 +78,7 @@ def dump_bootstrap(
     start: DrainStart,
     *,
     adopted: bool = False,
+    cut: Cut | None = None,
     threads: int = 8,
     observer: Observer = LOGGED,
 ) -> DumpSummary:
@@ -85,6 +87,7 @@ def dump_bootstrap(
     :param pool: connections to the source.
     :param start: the result of :func:`~.drain.begin_drain`; its transactions must have ended.
     :param adopted: the target already has all tables, although they carry no marker of the policy.
+    :param cut: the moment of a group of dumps, after the drain; by default, the dump takes a cut of its own.
     :param threads: number of tables dumped in parallel.
     :param observer: receives the events of progress.
     :raises NoSuchObjectError: the source has no such database.
@@ -99,12 +102,14 @@ def dump_bootstrap(
     directory = DumpDirectory(f"{policy.directory}/{start.dump_name}", policy.storage_options)
     if directory.dump_finished:
         return _finished(directory, observer, earlier=True)
-    with lease_of_a_dump(pool, policy=policy.name) as held_lease:
+    with lease_of_a_dump(pool, policy=policy.name, given=cut.lease if cut else None) as held_lease:
         lease = held_lease.txn_id
         directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
         with pool.client() as client:
             last_event = note_event(client, start.event_id)
-        tables, skipped = _Dump(pool, policy, directory, observer, lease).write(threads)
+        tables, skipped = _Dump(pool, policy, directory, observer=observer, lease=lease, cut=cut).write(
+            threads
+        )
         held_lease.check()
         directory.finish_dump(
             Manifest(
@@ -173,11 +178,14 @@ class _Dump:
         pool: MetastorePool,
         policy: ReplicationPolicy,
         directory: DumpDirectory,
+        *,
         observer: Observer,
         lease: int,
+        cut: Cut | None,
     ) -> None:
         self._pool = pool
         self._lease = lease
+        self._cut = cut
         self._policy = policy
         self._database = policy.source_database
         self._directory = directory
@@ -193,14 +201,14 @@ class _Dump:
         with self._pool.client() as client:
             self._documents.write_database(client)
             tables, skipped = self._tables(client)
-            names = [
-                f"{acid_table.dbName}.{acid_table.tableName}"
-                for acid_table in tables
-                if table_kind(acid_table).transactional
-            ]
-            transactions = KeptFiles(client, self._lease).take(
-                lambda: names, lambda: valid_transactions(client.get_open_txns())
-            )
+            if (cut := self._cut) is None:
+                names = [
+                    f"{acid_table.dbName}.{acid_table.tableName}"
+                    for acid_table in tables
+                    if table_kind(acid_table).transactional
+                ]
+                cut = KeptFiles(client, self._lease).take(lambda: names, lambda: Cut.now(client, self._lease))
+            transactions = cut.transactions
             readable = readable_write_ids(client, tables, transactions)
             write_ids = {name: cut_below_open(ids) for name, ids in readable.items()}
             self._kept = kept_for_bootstrap(client, self._database)

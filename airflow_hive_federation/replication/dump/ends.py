@@ -21,6 +21,11 @@ def ends_of(
     :param loaded: URI of the dump from which the target was last loaded.
     :param open_before: transactions that earlier cycles left open.
     """
+    if policy.group:
+        # The members of a group know different transactions, so each transaction leads itself.
+        for txn, committed in folded.ends:
+            yield EndedTransaction(txn, bool(committed), txn)
+        return
     # A load that was killed may have opened transactions that had not ended by then.
     unfinished = list(unfinished_loads(policy, loaded))
     opened_alone = chain(open_before, *map(open_transactions, unfinished))

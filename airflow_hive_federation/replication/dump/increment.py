@@ -38,6 +38,7 @@ from airflow_hive_federation.replication.dump.changed_partitions import (
     PartitionReader,
     begun_partitions,
 )
+from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.ends import ends_of
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
@@ -88,6 +89,7 @@ def dump_increment(
     position: TargetPosition,
     *,
     mend: RepairPlan | None = None,
+    cut: Cut | None = None,
     threads: int = 8,
     observer: Observer = LOGGED,
 ) -> IncrementSummary:
@@ -96,6 +98,7 @@ def dump_increment(
     :param pool: connections to the source.
     :param position: the target's position, see :func:`~.replica.position.read_position`.
     :param mend: the parts of the target to mend, in addition to the source's changes.
+    :param cut: the moment of a group of dumps; by default, the dump takes a cut of its own.
     :param threads: number of tables dumped in parallel.
     :param observer: receives the events of progress.
     :raises NoSuchObjectError: the source database is gone.
@@ -112,18 +115,19 @@ def dump_increment(
     # Events go through a file: there may be millions, and the directory of their dump is known only at their
     # end.
     with (
-        lease_of_a_dump(pool, policy=policy.name) as held_lease,
+        lease_of_a_dump(pool, policy=policy.name, given=cut.lease if cut else None) as held_lease,
         TemporaryFile("w+", encoding="utf-8") as spool,
     ):
         lease = held_lease.txn_id
         with pool.client() as client:
             moment = SourceMoment.read(
-                client, policy, position, lease=lease, mend=mend or RepairPlan(), spool=spool
+                client, policy, position, lease=lease, mend=mend or RepairPlan(), spool=spool, cut=cut
             )
         folded = moment.folded
         moment.report(policy, observer)
         if moment.idle():
-            end_lease(pool, lease)
+            if cut is None:
+                end_lease(pool, lease)
             observer(NothingChanged(database=policy.source_database, event_id=folded.to_id))
             return _idle_summary(moment, position)
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"

@@ -14,6 +14,7 @@ from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.replication.dump import external_changes
 from airflow_hive_federation.replication.dump.begun_tables import BegunTables
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source
+from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.event_fold import EventFold, EventReading, check_source, fold
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, plan_table
@@ -27,7 +28,7 @@ from airflow_hive_federation.replication.format.manifest import RepairPlan, Sour
 from airflow_hive_federation.replication.metadata.database_properties import database_claims
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.table_names import asked_for, named_event
-from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
+from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.replica.position import TargetPosition
@@ -99,6 +100,7 @@ class SourceMoment:
         lease: int,
         mend: RepairPlan,
         spool: IO[str],
+        cut: Cut | None = None,
     ) -> SourceMoment:
         """Read the source's state, and keep the files of its tables for a lease.
 
@@ -106,6 +108,7 @@ class SourceMoment:
         read without locks first, and once more under them.
 
         :param spool: receives the events of the moment.
+        :param cut: the moment of a group of dumps, whose lease keeps the files.
         """
         database = policy.source_database
         a_table = next(iter(position.tables), None)
@@ -121,9 +124,11 @@ class SourceMoment:
             nonlocal moment
             spool.seek(0)
             spool.truncate()
-            moment = cls._read(client, policy, position, mend=mend, spool=spool)
+            moment = cls._read(client, policy, position, lease=lease, mend=mend, spool=spool, cut=cut)
             return moment
 
+        if cut is not None:
+            return read()  # The group's lease keeps the files of the cut.
         return KeptFiles(client, lease).take(tables, read)
 
     @classmethod
@@ -133,15 +138,17 @@ class SourceMoment:
         policy: ReplicationPolicy,
         position: TargetPosition,
         *,
+        lease: int,
         mend: RepairPlan,
         spool: IO[str],
+        cut: Cut | None,
     ) -> SourceMoment:
         last = DumpDirectory(position.dump, policy.storage_options)
         previous = last.manifest()
         homes, changes = TableIndex(last), policy_changes(previous.policy, policy)
         database, from_id = policy.source_database, position.last_id
-        transactions = valid_transactions(client.get_open_txns())
-        source_id = client.get_current_notification_event_id()
+        cut = cut or Cut.now(client, lease)
+        transactions, source_id = cut.transactions, cut.event_id
         check_source(from_id, source_id)
         check_history(client, previous.last_event)
         events = (

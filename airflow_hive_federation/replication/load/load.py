@@ -23,7 +23,7 @@ Only the last step marks the dump as loaded, and every step reads from the targe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import DumpIncompleteError, FileVanishedError
@@ -33,6 +33,8 @@ from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import FinishedLoad
 from airflow_hive_federation.replication.load.first_load import FirstLoad
+from airflow_hive_federation.replication.load.replay import OpenedTransactions
+from airflow_hive_federation.replication.load.stages import Stage, StagedLoad, to_end
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary
 from airflow_hive_federation.replication.load.target_load import TargetLoad
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -71,6 +73,37 @@ def load_into_target(
     :raises LocationConflictError: tables would share or nest directories of the target.
     :raises HiddenLocationError: Hive would hide tables of the target.
     """
+    return to_end(
+        staged_load(
+            source,
+            target_pool,
+            policy,
+            dump,
+            run_copy=run_copy,
+            threads=threads,
+            observer=observer,
+            check=check,
+        )
+    )
+
+
+def staged_load(
+    source: MetastorePool,
+    target_pool: MetastorePool,
+    policy: ReplicationPolicy,
+    dump: str,
+    *,
+    run_copy: CopyRunner,
+    threads: int = 4,
+    observer: Observer = LOGGED,
+    check: Callable[[], None] = lambda: None,
+    opened: OpenedTransactions | None = None,
+) -> StagedLoad:
+    """Load a dump as :func:`load_into_target` does, and pause at each stage.
+
+    :param opened: the transactions of the policy's group. The group ends them between the stages
+        ``ALLOCATED`` and ``PREPARED``, and aborts dangling ones after that.
+    """
     directory = DumpDirectory(dump, policy.storage_options)
     step = Steps(observer, policy.target_database, check)
     kind = TargetLoad if directory.manifest().is_increment else FirstLoad
@@ -84,11 +117,12 @@ def load_into_target(
             observer=observer,
             step=step,
             check=check,
+            opened=opened,
         )
         published_id = load.published_event()
         if published_id is None:
             try:
-                _carry_out(load, source, run_copy)
+                yield from _carry_out(load, source, run_copy, in_group=opened is not None)
             except FileVanishedError as error:
                 raise _out_of_date(directory, error) from error
         else:
@@ -101,20 +135,29 @@ def load_into_target(
     return summary
 
 
-def _carry_out(load: TargetLoad, source: MetastorePool, run_copy: CopyRunner) -> None:
+def _carry_out(
+    load: TargetLoad, source: MetastorePool, run_copy: CopyRunner, *, in_group: bool
+) -> Iterator[Stage]:
     load.check_dump()
     load.claim_places()
     with LeaseKeeper(source, load.lease):
         load.survey()
+        yield Stage.SURVEYED
         load.make_room()
         load.copy(run_copy)
+    yield Stage.COPIED
     load.shape()
     if load.is_increment:
-        load.replay()
+        load.allocate()
+        yield Stage.ALLOCATED
+        if not in_group:
+            load.end_transactions()
         load.drop()
         load.describe()
-        load.sweep()
+        if not in_group:
+            load.sweep()
     load.note_files()
+    yield Stage.PREPARED
     load.publish()
 
 

@@ -53,31 +53,82 @@ _OPENED_PER_CALL = 1000
 _ANEW = 1 << 40
 _GAP_PAUSES_S = (0.5, 1.0, 2.0)
 
+#: Names of groups begin with this in the metastore's map. An abort looks up the database that is the first
+#: part of the name, and fails without one (``HMSHandler.abort_txns``); ``default`` always exists.
+_GROUPS = "default.group "
+
 #: By table, pairs of the source's transaction and write id, ascending by write id.
 Writes = Mapping[str, Sequence[tuple[int, int]]]
+
+
+class _TxnMap(Mapping[int, int]):
+    """Maps the source's transactions to the target's, in sixteen bytes each."""
+
+    def __init__(self) -> None:
+        self._sources: array[int] = array("q")
+        self._targets: array[int] = array("q")
+
+    def add(self, found: Mapping[int, int]) -> None:
+        """Add transactions above those in the map."""
+        for source in sorted(found):
+            self._sources.append(source)
+            self._targets.append(found[source])
+
+    def __getitem__(self, source: int) -> int:
+        place = bisect_left(self._sources, source)
+        if place == len(self._sources) or self._sources[place] != source:
+            raise KeyError(source)
+        return self._targets[place]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
+class OpenedTransactions:
+    """The transactions that a replay has opened on the target; the loads of a group share them.
+
+    :ivar target_txns: maps the source's transactions to the target's.
+    :ivar numbers: replacement numbers, for those of the source's transactions that have one.
+    """
+
+    def __init__(self) -> None:
+        self.target_txns = _TxnMap()
+        self.numbers: dict[int, int] = {}
 
 
 class Replay:
     """Replays transactions of a policy.
 
+    The policies of a consistency group share the names under which the metastore keeps its map. So one
+    transaction of the target has the write ids of all databases of the group, and one commit shows them.
+
     :param client: client of the target.
+    :param opened: the transactions of all members of the policy's group, which are open already.
     """
 
-    def __init__(self, client: MetastoreClient, policy: ReplicationPolicy) -> None:
+    def __init__(
+        self, client: MetastoreClient, policy: ReplicationPolicy, *, opened: OpenedTransactions | None = None
+    ) -> None:
         self._client = client
         self._database = policy.target_database
         # Hive's own loads use this name (HiveUtils.getReplPolicy).
-        self._repl_policy = f"{policy.target_database}.*"
-        self._host = f"hive-federation replication {policy.name}"
-        self._target_txns = _TxnMap()
-        # Replacement numbers, for those of the source's transactions that have one.
-        self._numbers: dict[int, int] = {}
+        self._repl_policy = f"{_GROUPS}{policy.group}" if policy.group else f"{policy.target_database}.*"
+        self._host = f"hive-federation replication {f'group {policy.group}' if policy.group else policy.name}"
+        self._is_shared = opened is not None
+        self.opened = opened or OpenedTransactions()
+        self._target_txns = self.opened.target_txns
+        self._numbers = self.opened.numbers
 
     def open(self, writes: Writes, step: Steps | None = None) -> None:
         """Open the transactions of write ids, all of a cycle at once, so that they ascend as the source's do.
 
         :param writes: write ids above the highest of their tables.
         """
+        if self._is_shared:
+            return
         source_txns = np.unique(np.fromiter(_transactions(writes), np.int64))
         for first in range(0, len(source_txns), _OPENED_PER_CALL):
             if step:
@@ -224,32 +275,6 @@ def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
     for _, group in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
         run = [number for _, number in group]
         yield run[0], run[-1]
-
-
-class _TxnMap(Mapping[int, int]):
-    """Maps the source's transactions to the target's, in sixteen bytes each."""
-
-    def __init__(self) -> None:
-        self._sources: array[int] = array("q")
-        self._targets: array[int] = array("q")
-
-    def add(self, found: Mapping[int, int]) -> None:
-        """Add transactions above those in the map."""
-        for source in sorted(found):
-            self._sources.append(source)
-            self._targets.append(found[source])
-
-    def __getitem__(self, source: int) -> int:
-        place = bisect_left(self._sources, source)
-        if place == len(self._sources) or self._sources[place] != source:
-            raise KeyError(source)
-        return self._targets[place]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._sources)
-
-    def __len__(self) -> int:
-        return len(self._sources)
 
 
 def _transactions(writes: Writes) -> Iterator[int]:

@@ -31,7 +31,7 @@ from airflow_hive_federation.replication.load.copying import (
 )
 from airflow_hive_federation.replication.load.creating import seed_write_ids
 from airflow_hive_federation.replication.load.digests import note_digests
-from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.replay import OpenedTransactions, Replay
 from airflow_hive_federation.replication.load.replayed_writes import ReplayedWrites
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary
 from airflow_hive_federation.replication.load.survey import Survey
@@ -69,6 +69,7 @@ class TargetLoad:
     :param observer: receives the events of progress.
     :param step: announces the steps.
     :param check: runs before each file is moved or removed, and raises if the cycle must end.
+    :param opened: the transactions of the policy's group, which are open already.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class TargetLoad:
         observer: Observer,
         step: Steps,
         check: Callable[[], None],
+        opened: OpenedTransactions | None,
     ) -> None:
         self._check = check
         self._client = client
@@ -94,7 +96,7 @@ class TargetLoad:
         self._mend = self._manifest.mend
         self._observer = observer
         self._step = step
-        self._replay = Replay(client, policy)
+        self._replay = Replay(client, policy, opened=opened)
         self._replayed = ReplayedWrites(directory)
         # Views come last, because Hive reads them through the tables.
         self._concerned = sorted(self._manifest.changed_tables, key=lambda entry: not entry.kind.has_files)
@@ -201,9 +203,11 @@ class TargetLoad:
             self._step(Step.FOREIGN_KEYS, name)
             self._table(name).add_foreign_keys()
 
-    def replay(self) -> None:
+    def allocate(self) -> None:
         others = [entry for entry in self._concerned if not self._goes_on(entry)]
         self._replay.allocate(self._replayed.missing(others, self._states), self._step)
+
+    def end_transactions(self) -> None:
         for txn in self._replay.to_end(self._replayed.merging, self._replayed.ends()):
             self._step(Step.END_TRANSACTION, txn)
             self._replay.end(txn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,14 @@ def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
         parameters = None
         refuse_older(client, name)
     empty = parameters is not None and not client.list_tables(name)
-    return judge_target(name, parameters, policy=policy.name, adopt=policy.into_existing, empty=empty)
+    return judge_target(
+        name,
+        parameters,
+        policy=policy.name,
+        adopt=policy.into_existing,
+        empty=empty,
+        group=policy.group,
+    )
 
 
 def refuse_older(client: MetastoreClient, database: str) -> None:
@@ -230,7 +237,14 @@ def _managed_location(client: MetastoreClient, database: Any) -> str:
     return canonical(location) if location and local_path(location) else str(location).rstrip("/")
 
 
-def _alter_parameters(client: MetastoreClient, name: str, parameters: dict[str, str]) -> None:
+def mark_group(client: MetastoreClient, policy: ReplicationPolicy, group: str) -> None:
+    """Record the consistency group of a policy's target; an empty name removes the record."""
+    _alter_parameters(client, policy.target_database, {markers.GROUP: group or None})
+
+
+def _alter_parameters(client: MetastoreClient, name: str, parameters: Mapping[str, str | None]) -> None:
+    """Set parameters of a database; ``None`` removes a parameter."""
     database = client.get_database(name)
-    database.parameters = {**(database.parameters or {}), **parameters}
+    merged = {**(database.parameters or {}), **parameters}
+    database.parameters = {key: value for key, value in merged.items() if value is not None}
     client.alter_database(name, database)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from airflow_hive_federation.errors import TargetNotOursError
+from airflow_hive_federation.errors import GroupMembershipError, TargetNotOursError
 from airflow_hive_federation.model.remote_links import remote_of
 
 #: Last event that the object contains.
@@ -33,6 +33,8 @@ DEFINITION = "hive.federation.definition"
 CYCLES = "hive.federation.cycles"
 #: Number of the cycle that holds the target's lock, or held it last: it only grows.
 EPOCH = "hive.federation.epoch"
+#: Name of the consistency group to which the target's policy belongs.
+GROUP = "hive.federation.group"
 #: Prefix of the parameters that record the directories of external tables, see :mod:`.external_roots`.
 EXTERNAL_ROOTS = "hive.federation.external.roots."
 
@@ -61,6 +63,7 @@ def judge_target(
     policy: str,
     adopt: bool,
     empty: bool,
+    group: str = "",
 ) -> Target:
     """Decide whether a policy may load into a database, and return the database's state for it.
 
@@ -68,6 +71,9 @@ def judge_target(
     :param policy: the policy's name.
     :param adopt: the policy's ``into_existing``.
     :param empty: the database holds no table and no function.
+    :param group: the policy's ``group``.
+    :raises GroupMembershipError: the database belongs to another group, or to one that the policy does not
+        name.
     :raises TargetNotOursError: the database belongs to another policy or to nobody, or stands for a remote
         one.
     """
@@ -82,6 +88,7 @@ def judge_target(
         )
     owner = parameters.get(POLICY)
     if owner == policy:
+        _refuse_other_group(database, parameters.get(GROUP, ""), policy=policy, group=group)
         last_id = parameters.get(LAST_ID)
         if last_id:
             return Target(state=TargetState.LOADED, last_id=int(last_id))
@@ -103,6 +110,18 @@ def judge_target(
         database=database,
         owner=None,
     )
+
+
+def _refuse_other_group(database: str, marked: str, *, policy: str, group: str) -> None:
+    if marked and marked != group:
+        raise GroupMembershipError(
+            f"Target database {database} belongs to consistency group {marked!r}, and policy {policy!r} "
+            + (f"to {group!r}." if group else "runs without it."),
+            remedy=f"Run the cycle of group {marked!r}; or take the policy out of it: hive-federation "
+            f"replicate leave GROUP_FILE {policy}.",
+            group=marked,
+            policies=[policy],
+        )
 
 
 def database_markers(policy: str, checkpoint: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ from tests.support.small_source import make_table
 
 DATABASE = "reading"
 ACID = "stored as orc tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
-PATIENT = PollPolicy(first_s=0.2, longest_s=1.0, timeout_s=90.0)
+PATIENT = PollPolicy(first_s=0.2, longest_s=1.0, timeout_s=180.0)
 
 
 @pytest.fixture(scope="module")

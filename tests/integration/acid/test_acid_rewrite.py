@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,10 +21,9 @@ DATABASE = "rewritten"
 
 
 @pytest.fixture(scope="module")
-def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
-    with HiveSql(source) as sql:
-        sql.execute(f"create database {DATABASE}")
-        yield sql
+def hive(source_sql: HiveSql) -> HiveSql:
+    source_sql.execute(f"create database {DATABASE}")
+    return source_sql
 
 
 @pytest.mark.parametrize("name", ["acid_streamed", "acid_unfinished", "acid_types", "acid_changed"])

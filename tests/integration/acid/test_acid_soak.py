@@ -37,7 +37,7 @@ from airflow_hive_federation.tables.write.statements import append, merge
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy
-from tests.support.listing_again import asked_again
+from tests.support.hive_beside_cleaner import HiveBesideCleaner
 
 #: Of our writer; meanwhile a writer of files and Hive make some each.
 TXNS = int(os.environ.get("HIVE_FEDERATION_SOAK_TXNS", "20"))
@@ -86,7 +86,7 @@ def test_no_anomaly(spark: SparkSession) -> None:
     ledger, ended = Ledger(), threading.Event()
     with (
         EmbeddedMetastore.start("soak") as metastore,
-        HiveSql(metastore) as hive,
+        HiveBesideCleaner(metastore) as hive,
     ):
         settings = MetastoreSettings(uris=(metastore.uri,))
         hive.execute(f"create database {DATABASE}")
@@ -273,7 +273,7 @@ def write_by_hive(hive: HiveSql, ledger: Ledger, chance: random.Random, ended: t
             "delete": f"delete from {NAME} where pair = {pair}",
         }[kind]
         try:
-            asked_again(hive, statement)
+            hive.execute(statement)
         except HiveSqlError as error:
             # Somebody committed between Hive's beginning and its lock.
             if "write conflict" not in str(error):

@@ -20,6 +20,7 @@ from airflow_hive_federation.errors import SparkJobError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.tables.read.reader import read_table
 from airflow_hive_federation.tables.write.statements import append, update
+from tests.support.hive_beside_cleaner import HiveBesideCleaner
 
 ACID = "stored as orc tblproperties ('transactional'='true')"
 ONLY = "stored as orc tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
@@ -49,7 +50,7 @@ DOUBTFUL = {
 
 @pytest.fixture(scope="module")
 def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
-    with HiveSql(source) as hive:
+    with HiveBesideCleaner(source) as hive:
         hive.execute("create database time_zones")
         yield hive
 

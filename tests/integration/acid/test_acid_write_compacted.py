@@ -14,6 +14,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.tables.read.reader import read_table
 from airflow_hive_federation.tables.write.statements import append, delete, merge, update
+from tests.support.hive_beside_cleaner import HiveBesideCleaner
 from tests.support.hives_worker import hives_worker
 
 DATABASE = "written"
@@ -41,7 +42,7 @@ TABLES = {
 
 @pytest.fixture(scope="module")
 def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
-    with HiveSql(source) as hive:
+    with HiveBesideCleaner(source) as hive:
         hive.execute(f"create database {DATABASE}")
         yield hive
 

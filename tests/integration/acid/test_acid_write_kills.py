@@ -21,10 +21,10 @@ from airflow_hive_federation.waiting import PollPolicy, wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 DATABASE = "write_kills"
-#: So that a killed writer is not waited for long.
+#: A killed writer is waited for as long: longer than a busy machine keeps a heartbeat waiting, and not much.
 SETTINGS = {
-    "metastore.txn.timeout": "6s",
-    "hive.txn.timeout": "6s",
+    "metastore.txn.timeout": "10s",
+    "hive.txn.timeout": "10s",
     "metastore.acid.housekeeper.interval": "1s",
 }
 

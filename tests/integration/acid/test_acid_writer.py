@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
-from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -40,10 +39,9 @@ ACID = "stored as orc tblproperties ('transactional'='true')"
 
 
 @pytest.fixture(scope="module")
-def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
-    with HiveSql(source) as hive:
-        hive.execute("create database w")
-        yield hive
+def hive(source_sql: HiveSql) -> HiveSql:
+    source_sql.execute("create database w")
+    return source_sql
 
 
 def test_append(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:

@@ -16,6 +16,7 @@ from airflow_hive_federation.embedded.sql import HiveSql, Row
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.tables.read.reader import read_table
 from airflow_hive_federation.tables.write.statements import append
+from tests.support.hive_beside_cleaner import HiveBesideCleaner
 
 DATABASE = "far_times"
 COLUMNS = (
@@ -39,7 +40,7 @@ OURS = [f"{time[:26]}" for time in TIMES]
 
 @pytest.fixture(scope="module")
 def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
-    with HiveSql(source) as hive:
+    with HiveBesideCleaner(source) as hive:
         hive.execute(f"create database {DATABASE}")
         yield hive
 

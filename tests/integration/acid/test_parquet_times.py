@@ -18,6 +18,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.tables.read.reader import read_table
 from airflow_hive_federation.tables.spark_internals import time_zone
 from airflow_hive_federation.tables.write.statements import append
+from tests.support.hive_beside_cleaner import HiveBesideCleaner
 
 ONLY = "tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
 COLUMNS = (
@@ -52,7 +53,7 @@ SHOWN = ["id", *(f"cast({expression} as string)" for expression in ("t", "d", "a
 @pytest.fixture(scope="module")
 def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
     """Hive where it is another time than where Spark runs."""
-    with HiveSql(source, vectorized=False) as hive:
+    with HiveBesideCleaner(source, vectorized=False) as hive:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TZ", "America/Los_Angeles")
             hive.execute("create database parquet_times")  # starts its JVM

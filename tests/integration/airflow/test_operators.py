@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.demo.data import open_a_transaction
-from airflow_hive_federation.demo.local_airflow import DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, Row
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.drain import open_transactions
+from tests.support.airflow_homes import new_airflow
 from tests.support.small_source import connected, make_table
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -35,12 +35,12 @@ class Airflow:
     """An Airflow of its own with the DAG, and connections in its environment.
 
     :param home: its directory.
+    :param database: a new database of Airflow's.
     :param ports: Thrift ports of the metastores on this machine, by the id of the connection.
     """
 
-    def __init__(self, home: Path, **ports: int) -> None:
-        airflow = DemoAirflow(home)
-        airflow.migrate()
+    def __init__(self, home: Path, database: Path, **ports: int) -> None:
+        airflow = new_airflow(home, database)
         self._home = home
         self._environment = {**airflow.environment, "AIRFLOW__CORE__DAGS_FOLDER": str(DAG_FILE.parent)}
         for conn_id, port in ports.items():
@@ -80,6 +80,7 @@ def runs(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,
+    airflow_database: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Runs]:
     statements = f"""
@@ -91,7 +92,7 @@ DELETE FROM {DATABASE}.lamps WHERE id = 2"""
     for statement in statements.split(";"):
         hive_sql_source.execute(statement)
     home = tmp_path_factory.mktemp("one_by_one")
-    airflow = Airflow(home, source=source.port, target=target.port)
+    airflow = Airflow(home, airflow_database, source=source.port, target=target.port)
     with connected(source) as client:
         open_txn = open_a_transaction(client, database=DATABASE, table="lamps")
     with connected(target) as client:
@@ -159,8 +160,10 @@ def rows(sql: HiveSql) -> list[Row]:
     return rows
 
 
-def test_a_metastore_that_does_not_answer_is_asked_again_as_the_retries_say(tmp_path: Path) -> None:
-    tasks = Airflow(tmp_path, source=1, target=1).run(DATABASE)
+def test_a_metastore_that_does_not_answer_is_asked_again_as_the_retries_say(
+    airflow_database: Path, tmp_path: Path
+) -> None:
+    tasks = Airflow(tmp_path, airflow_database, source=1, target=1).run(DATABASE)
     assert {name: tasks[name]["state"] for name in TASKS} == {
         "drain": "failed",
         **dict.fromkeys(TASKS[1:], "upstream_failed"),

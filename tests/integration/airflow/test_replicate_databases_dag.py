@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.demo.local_airflow import DagRun, DemoAirflow, example_dags
+from airflow_hive_federation.demo.local_airflow import DagRun, example_dags
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from tests.support.airflow_homes import new_airflow
 from tests.support.cycling import rows
 
 DAG_ID = "replicate_databases"
@@ -31,6 +32,7 @@ def test_two_databases_are_kept_in_step_and_report_changes(
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,
     hive_sql_target: HiveSql,
+    airflow_database: Path,
     tmp_path: Path,
 ) -> None:
     for database in ("dock_a", "dock_b"):
@@ -46,14 +48,13 @@ def test_two_databases_are_kept_in_step_and_report_changes(
     dags.mkdir()
     shutil.copy(example_dags() / f"{DAG_ID}.py", dags)
     (dags / "consumer.py").write_text(CONSUMER.format(uri=uri), encoding="utf-8")
-    airflow = DemoAirflow(tmp_path)
+    airflow = new_airflow(tmp_path, airflow_database)
     database_file = tmp_path / "airflow" / "airflow.db"
     airflow.environment["AIRFLOW__CORE__DAGS_FOLDER"] = str(dags)
     policies = [
         {"source_database": name, "target_database": f"{name}_copy", "dump_root": f"file:{tmp_path}/dumps"}
         for name in ("dock_a", "dock_b")
     ]
-    airflow.migrate()
     subprocess.run(airflow.command("dags", "reserialize"), env=airflow.environment, check=True)
     connections: dict[str, dict[str, object]] = {
         "spark_default": {"conn_type": "spark", "host": "local[*]"},

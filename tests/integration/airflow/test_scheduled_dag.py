@@ -14,6 +14,7 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
 from airflow_hive_federation.progress.events import Event, ReplicaCompared, UpToDate
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
+from tests.support.airflow_homes import new_airflow
 from tests.support.cycling import rows
 from tests.support.small_source import connected
 
@@ -64,6 +65,7 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,
     hive_sql_target: HiveSql,
+    airflow_database: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -76,8 +78,7 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
             replicated = rows(hive_sql_target, f"SELECT ROW__ID, * FROM harbour_copy.{table}")
             assert replicated == rows(hive_sql_source, f"SELECT ROW__ID, * FROM harbour.{table}"), table
 
-    airflow = DemoAirflow(tmp_path)
-    airflow.migrate()
+    airflow = new_airflow(tmp_path, airflow_database)
     ends = {"hive_source": source, "hive_target": target}
     schedule = Schedule(
         airflow,

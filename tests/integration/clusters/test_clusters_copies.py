@@ -20,6 +20,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import CopyRefusedError, CopySourceChangedError, UnknownClusterError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.operators.cluster_sweep import SweepCopiesOperator
 from airflow_hive_federation.operators.clusters import (
     AssignClusterOperator,
     ChangePrimaryOperator,
@@ -330,6 +331,8 @@ def test_operators_and_commands(
     assert "PrimaryRefusedError" in capsys.readouterr().err
     assert main(["cluster", "sweep", "C2", "--former-days", "0", "--json", *common]) == 0
     assert '"left": {}' in capsys.readouterr().out
+    sweep = SweepCopiesOperator(task_id="sweep", metastore_conn_id="here", cluster="C2", former_days="0")
+    assert sweep.execute(context)["cluster"] == "C2"
     move = CopyToClusterOperator(task_id="move", move_from="C2", **{**where, "cluster": "C1"})
     assert move.execute(context)["moved"] == []
     change = ChangePrimaryOperator(

@@ -18,7 +18,6 @@ from airflow_hive_federation.clusters.keep_rules import read_rule
 from airflow_hive_federation.clusters.keeping import POSITION, KeepReport, keep_current
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
-from airflow_hive_federation.demo.local_airflow import DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import ConfigurationError
@@ -27,6 +26,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
+from tests.support.airflow_homes import new_airflow
 
 DATABASE = "kept"
 TODAY = date.today()  # noqa: DTZ011 - the day that current_date means
@@ -164,10 +164,14 @@ def test_a_table_without_partitions_follows_its_events(
 
 
 @pytest.fixture(scope="module")
-def airflow(source: EmbeddedMetastore, registry_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def airflow(
+    source: EmbeddedMetastore,
+    registry_file: Path,
+    airflow_database: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Any:
     home = tmp_path_factory.mktemp("airflow")
-    demo = DemoAirflow(home)
-    demo.migrate()
+    demo = new_airflow(home, airflow_database)
     connection = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": source.port}
     environment = {
         **demo.environment,
@@ -204,6 +208,7 @@ def long_day() -> date:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1300)  # it may begin just before midnight
 def test_a_refused_statement_runs_once_the_advice_is_followed(
     airflow: Any,
     source: EmbeddedMetastore,

@@ -333,7 +333,9 @@ def test_a_note_of_a_renamed_table_removes_nothing_for_a_later_one_of_its_name(
         swept = sweep_cluster(client, registry, cluster, former_older_than_s=-60.0)
         assert not [directory for directory in swept.removed if "/renamed/" in directory]
         if cluster == "C1":
-            assert swept.left == {f"file:{first}": f"its note is of another table that was named {name}"}
+            reason = f"its note is of another table that was named {name}; if that one was renamed"
+            assert list(swept.left) == [f"file:{first}"]
+            assert swept.left[f"file:{first}"].startswith(reason)
     report = change_primary(client, registry, name, "C2", former_older_than_s=-60.0)
     assert (report.removed, list(report.left)) == ([], [f"file:{first}"])
     assert (first / "data").is_file()

@@ -36,8 +36,8 @@ from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.history_files import insert_rows
+from tests.support.hive_beside_cleaner import HiveBesideCleaner
 from tests.support.hives_worker import hives_worker
-from tests.support.listing_again import asked_again
 from tests.support.small_source import make_table
 
 DATABASE = "compacted"
@@ -52,11 +52,7 @@ def still_open(client: MetastoreClient) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
-    with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
-        # One that another module left open would hold the cleaner back.
-        for transaction in still_open(client):
-            client.abort_txns([transaction.id])
-    with HiveSql(source) as sql:
+    with HiveBesideCleaner(source) as sql:
         sql.execute(f"create database {DATABASE}")
         yield sql
 
@@ -448,7 +444,7 @@ def test_a_bad_file_fails_its_table_alone(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_writer_meanwhile_loses_nothing() -> None:
-    with EmbeddedMetastore.start("busy") as metastore, HiveSql(metastore) as hive:
+    with EmbeddedMetastore.start("busy") as metastore, HiveBesideCleaner(metastore) as hive:
         hive.execute(f"create database {DATABASE}")
         table = f"{DATABASE}.busy"
         hive.execute(f"create table {table} (id int, name string, amount int) {ACID}")
@@ -456,13 +452,11 @@ def test_a_writer_meanwhile_loses_nothing() -> None:
         expected = {row[1] for row in rows_with_id(hive, "busy")}
         with compacting(MetastoreSettings(uris=(metastore.uri,)), table) as states:
             for number in range(100, 105):
-                asked_again(
-                    hive, f"insert into {table} values ({number}, 'new', 0), ({number + 50}, 'new', 0)"
-                )
-                asked_again(hive, f"update {table} set amount = amount + 1 where id = {number}")
-                asked_again(hive, f"delete from {table} where id = {number + 50}")
+                hive.execute(f"insert into {table} values ({number}, 'new', 0), ({number + 50}, 'new', 0)")
+                hive.execute(f"update {table} set amount = amount + 1 where id = {number}")
+                hive.execute(f"delete from {table} where id = {number + 50}")
                 expected.add(str(number))
-                answer = asked_again(hive, f"select id from {table}")
+                answer = hive.execute(f"select id from {table}")
                 assert sorted(row[0] or "" for row in answer) == sorted(map(str, expected))
         assert "compacted" in states
         assert set(states) <= {"compacted", "refused", "cleaning"}
@@ -497,10 +491,6 @@ from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.metastore import MetastoreSettings
-from tests.support.history_files import insert_rows
-from tests.support.hives_worker import hives_worker
-from tests.support.listing_again import asked_again
-from tests.support.small_source import make_table
 
 uri, table, step = sys.argv[1:]
 merge = in_threads(1)
@@ -538,7 +528,7 @@ def test_killed_it_leaves_nothing_visible_and_runs_again(
         [sys.executable, "-c", KILLED, source.uri, f"{DATABASE}.{table}", step],
         check=False,
         env={**os.environ},
-        timeout=60,
+        timeout=200,
     )
     assert killed.returncode == 9
     left = directories(source, table)

@@ -38,11 +38,6 @@ def settings(source: EmbeddedMetastore) -> MetastoreSettings:
 @pytest.fixture(scope="module")
 def client(settings: MetastoreSettings, hive_sql_source: HiveSql) -> Iterator[MetastoreClient]:
     with MetastoreClient(settings) as client:
-        # One that another module left open would hold the cleaner back.
-        transactions: Any = client.call("get_open_txns_info")
-        for open_txn in transactions.open_txns:
-            if open_txn.state == types.TxnState.OPEN:
-                client.abort_txns([open_txn.id])
         hive_sql_source.execute(f"create database {DATABASE}")
         yield client
         client.drop_database(DATABASE, delete_data=True, cascade=True)

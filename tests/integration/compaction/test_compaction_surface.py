@@ -21,6 +21,7 @@ from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.operators.compaction import CompactionWorkerOperator, CompactTableOperator
 from airflow_hive_federation.spark.compact import by_spark
 from airflow_hive_federation.spark.job import run_job
+from tests.support.hive_beside_cleaner import HiveBesideCleaner
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 DATABASE = "compacted_by"
@@ -28,7 +29,7 @@ DATABASE = "compacted_by"
 
 @pytest.fixture(scope="module")
 def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
-    with HiveSql(source) as sql:
+    with HiveBesideCleaner(source) as sql:
         sql.execute(f"create database {DATABASE}")
         yield sql
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -28,6 +27,8 @@ from airflow_hive_federation.runtime.cache import cache_directory, is_locked
 from airflow_hive_federation.runtime.java import find_java
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.groovy_scripts import run_groovy
+from tests.support.moving_files import content_of, paths_below
+from tests.support.processes import is_alive
 
 SOON = PollPolicy(first_s=0.05, longest_s=0.5, timeout_s=30)
 
@@ -45,15 +46,6 @@ def databases(uri: str) -> list[str]:
     with client_of(uri) as client:
         names: list[str] = client.call("get_all_databases")
         return names
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    stat = Path(f"/proc/{pid}/stat")
-    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 def test_changes_of_a_metastore_survive_its_being_killed(tmp_path: Path) -> None:
@@ -133,9 +125,7 @@ def test_the_password_is_in_files_of_its_owner_alone(source: EmbeddedMetastore) 
     assert password not in str(psutil.Process(source.pid).environ())
     assert (source.directory / "metastore_db").stat().st_mode & 0o077 == 0
     with_it = [
-        path
-        for path in source.directory.rglob("*")
-        if path.is_file() and password.encode() in path.read_bytes()
+        path for path in paths_below(source.directory) if password.encode() in (content_of(path) or b"")
     ]
     names = {str(path.relative_to(source.directory)) for path in with_it}
     assert {"derby.properties", "conf/metastore-site.xml"} <= names
@@ -197,7 +187,8 @@ def test_the_command_line_starts_lists_and_stops(tmp_path: Path, capsys: pytest.
     finally:
         assert main(["metastore", "stop", "by-hand"]) == 0
     assert "is stopped" in capsys.readouterr().out
-    assert not is_alive(started["pid"])
+    # The command waits for the end of the lock, which precedes that of the process.
+    assert wait_until(lambda: not is_alive(started["pid"]), SOON)
     assert main(["metastore", "stop", "by-hand"]) == 1
     assert "no metastore named 'by-hand' is running" in capsys.readouterr().err
 

@@ -24,6 +24,7 @@ from airflow_hive_federation.ingest.queries import QueryRequest, ingest_query
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem
 from airflow_hive_federation.storage.publishing import write_atomically
+from tests.support.airflow_homes import new_airflow
 from tests.support.small_source import connected, make_table
 
 pytestmark = pytest.mark.slow
@@ -52,10 +53,8 @@ def store() -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> DemoAirflow:
-    airflow = DemoAirflow(tmp_path_factory.mktemp("airflow"))
-    airflow.migrate()
-    return airflow
+def airflow(airflow_database: Path, tmp_path_factory: pytest.TempPathFactory) -> DemoAirflow:
+    return new_airflow(tmp_path_factory.mktemp("airflow"), airflow_database)
 
 
 def contents(sql: HiveSql, name: str) -> list[tuple[str | None, ...]]:
@@ -97,7 +96,7 @@ def test_a_query_and_objects_by_the_operator(
             capture_output=True,
             text=True,
             check=False,
-            timeout=200,
+            timeout=280,
         )
         assert done.returncode == 0, done.stderr[-4000:]
         tasks: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -151,7 +150,7 @@ def test_the_example_dag(
             capture_output=True,
             text=True,
             check=False,
-            timeout=200,
+            timeout=280,
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert contents(sql, "files") == [("1", "a"), ("2", "b")]

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_hive_federation.cli import ingest as cli_ingest
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
@@ -309,7 +310,11 @@ def test_files_are_ingested_once(
 
 
 def test_the_command_prints_its_progress(
-    client: Any, tmp_path: Path, source: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
+    client: Any,
+    tmp_path: Path,
+    source: EmbeddedMetastore,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     table(client, "told")
     for name in "123":
@@ -319,7 +324,8 @@ def test_the_command_prints_its_progress(
     assert "\x1b[" in shown
     assert re.search(r"6,000 records committed, [\d,]+/s", shown)
     assert "6,000 records of 3 files" in stdout
-    # Nobody watches: a line instead.
+    # Nobody watches: a line instead, and no other one however long it takes.
+    monkeypatch.setattr(cli_ingest, "_LINE_SECONDS", 600.0)
     assert main([*command, "--name", "again"]) == 0
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     line = rf"{DATABASE}\.told: [\d,]+ records committed, \d+% of {size:,} bytes, [\d,]+ records/s\n"

@@ -63,7 +63,8 @@ def test_gone_for_less(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_gone_for_more(tmp_path: Path) -> None:
-    brief = {"metastore.txn.timeout": "4s", "metastore.timedout.txn.reaper.interval": "1s"}
+    # Shorter than a start of the metastore, and longer than a busy machine keeps a heartbeat waiting.
+    brief = {"metastore.txn.timeout": "8s", "metastore.timedout.txn.reaper.interval": "1s"}
     with EmbeddedMetastore.start("outage", directory=tmp_path / "metastore", settings=brief) as metastore:
         connection = connected(metastore)
         connection.begin_transaction()

@@ -6,15 +6,17 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
+    ConfigurationError,
+    HiveFederationError,
     KdcUnreachableError,
     MetastoreAuthenticationError,
     MetastoreError,
@@ -28,6 +30,7 @@ from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimi
 from airflow_hive_federation.metastore import (
     KerberosSettings,
     MetastoreClient,
+    MetastorePool,
     MetastoreSettings,
     PlainSettings,
     hms_client,
@@ -36,14 +39,23 @@ from airflow_hive_federation.metastore import (
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.remotes.session import Remotes
-from airflow_hive_federation.storage.listing import list_directory
+from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.repair import repair_replica
+from airflow_hive_federation.spark.job import run_job
+from airflow_hive_federation.storage.listing import list_directory, list_files
+from airflow_hive_federation.storage.publishing import remove_file
 from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support import gss_java
 from tests.support import kerberos_site as sites
 from tests.support.gateway_front import gateway, work_through
 from tests.support.kdc import REALM
 from tests.support.kerberos_site import BRIEF_S, SERVER, KerberosSite, require_gssapi
 from tests.support.small_source import make_table
+from tests.support.spark_driver import spark_driver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -199,30 +211,106 @@ def spark_of_the_realm(site: KerberosSite, spark: SparkSession) -> Iterator[Spar
     del environment["KRB5_CONFIG"]
 
 
+def stream(site: KerberosSite, table: str, *lines: str) -> None:
+    """Commit lines to a table of ``database.table``, by alice's keytab."""
+    database, _, name = table.partition(".")
+    connection = (
+        HiveStreamingConnection.new_builder()
+        .with_database(database)
+        .with_table(name)
+        .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
+        .with_conf(site.settings())
+        .with_storage_options(site.by_keytab())
+        .connect()
+    )
+    with connection, connection.transaction():
+        for line in lines:
+            connection.write(line)
+
+
 def test_ingest_and_append_on_hdfs(site: KerberosSite, spark_of_the_realm: SparkSession) -> None:
-    spark, settings, options = spark_of_the_realm, site.settings(), site.by_keytab()
-
-    def stream(*lines: str) -> None:
-        connection = (
-            HiveStreamingConnection.new_builder()
-            .with_database("ledger")
-            .with_table("t")
-            .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
-            .with_conf(settings)
-            .with_storage_options(options)
-            .connect()
-        )
-        with connection, connection.transaction():
-            for line in lines:
-                connection.write(line)
-
-    with MetastoreClient(settings) as client:
+    spark, options = spark_of_the_realm, site.by_keytab()
+    with MetastoreClient(site.settings()) as client:
         client.create_database(types.Database(name="ledger"))
         make_table(client, "ledger", "t")
-        stream("1,streamed")
+        stream(site, "ledger.t", "1,streamed")
         rows = spark.createDataFrame([(2, "appended")], "a int, b string").coalesce(1)
         assert append(spark, client, "ledger.t", rows, storage_options=options).inserted == 1
     assert site.owner("warehouse/ledger.db/t") == "alice"
+
+
+def test_a_replica_on_secured_hdfs(
+    site: KerberosSite, spark_of_the_realm: SparkSession, ticket: Callable[..., None], tmp_path: Path
+) -> None:
+    """Bootstrap, increment, and a repair, which verifies before and after it."""
+    ticket("-l", "1s")
+    ended = end_of_life(1)
+    # A Java without Kerberos for SASL gets it, others have it.
+    java = ["--driver-class-path", str(site.mechanism), "--driver-java-options", " ".join(gss_java.OPTIONS)]
+    options = {site.base.removesuffix("/secured"): site.by_keytab()}
+    policy = ReplicationPolicy(
+        name="books",
+        source_database="books",
+        target_database="books_copy",
+        dump_root=f"{site.other_base}/dumps",
+        external_base=f"{site.other_base}/external",
+        storage_options=options,
+    )
+
+    def copy(plan: str, outcomes: str) -> None:
+        arguments = ["--plan", plan, "--outcomes", outcomes]
+        run_job(spark_of_the_realm, "copy-files", arguments, options=options)
+
+    with MetastorePool(site.settings(), 4) as source, MetastorePool(site.other_settings(), 4) as target:
+        with source.client() as client:
+            client.create_database(types.Database(name="books"))
+            make_table(client, "books", "t")
+            stream(site, "books.t", "1,first")
+            start = begin_drain(client, "books")
+        load_dump(source, target, policy, dump_bootstrap(source, policy, start).dump, run_copy=copy)
+        stream(site, "books.t", "2,second", "3,third")
+        increment = dump_next_increment(source, target, policy)
+        load_dump(source, target, policy, increment.dump, run_copy=copy)
+        copied = f"{site.other_base}/warehouse/books_copy.db/t"
+        assert site.owner("warehouse/books_copy.db/t", "/copies") == "alice"
+        lost = min(entry.path for entry in list_files(copied, options=options) if "bucket" in entry.path)
+        remove_file(f"{copied}/{lost}", options)
+        wait_until_past(ended)
+        with spark_driver(*java) as driver:
+
+            def read(plan: str, results: str, login: Mapping[str, Any] = options) -> None:
+                driver.submit(
+                    "verify-replica",
+                    ["--plan", plan, "--results", results],
+                    report_uri=f"{results}/_report.json",
+                    options=login,
+                )
+
+            refused: list[tuple[dict[str, Any], type[HiveFederationError], str]] = [
+                (site.storage_options(), StoragePermissionError, r"the cache holds no valid ticket.*kinit"),
+                (
+                    {**site.by_keytab(), "kerberos_principal": f"bob@{REALM}"},
+                    StoragePermissionError,
+                    f"by bob@{REALM} with the keytab .*alice.keytab: .*klist -kt",
+                ),
+                (
+                    {**site.by_keytab(), "dfs.namenode.kerberos.principal": ""},
+                    ConfigurationError,
+                    "JVM does not know the NameNode's principal",
+                ),
+            ]
+            for login, error, match in refused:
+                with pytest.raises(error, match=match):
+                    read("nothing", f"file:{tmp_path}", login)
+            repaired = repair_replica(source, target, policy, run_copy=copy, run_verify=read)
+    # The lost file held one row of three.
+    assert [(each.table, each.what, each.found) for each in repaired.mended] == [
+        ("t", "file", "no file"),
+        ("t", "rows", "2"),
+    ]
+    assert not [*repaired.report.differences, *repaired.report.failures]
+    (table,) = repaired.report.tables
+    assert (table.source_rows, table.target_rows, table.digest_equal) == (3, 3, True)
 
 
 def test_a_keytab_renews_what_has_expired(site: KerberosSite, brief: tuple[MetastoreClient, float]) -> None:

@@ -49,14 +49,19 @@ def replicated(
     with replication(source, target, spark, root, source_database=DATABASE) as site:
         with site.source.client() as client:
             client.create_database(types.Database(name=DATABASE))
+            (committed,) = client.open_txns(1)
+            client.commit_txn(committed)
             for table in TABLES:
-                mount(client, table)
+                mount(client, table, committed)
         site.load(site.dump().dump)
         yield site
 
 
-def mount(client: MetastoreClient, name: str) -> None:
-    """Make a golden table a table of the source, write ids and all."""
+def mount(client: MetastoreClient, name: str, committed: int) -> None:
+    """Make a golden table a table of the source, write ids and all.
+
+    :param committed: a transaction of the source, in place of those that compacted the table.
+    """
     golden = description(name)
     table = types.Table(
         dbName=DATABASE,
@@ -73,8 +78,8 @@ def mount(client: MetastoreClient, name: str) -> None:
     location = Path(local_path(made.sd.location) or "")
     shutil.copytree(GOLDEN / name, location, dirs_exist_ok=True)
     for directory in location.rglob("*_v*"):
-        # Its compaction was a transaction of another metastore; transaction 1 is committed here.
-        directory.rename(directory.with_name(re.sub(r"_v\d+$", "_v0000001", directory.name)))
+        # Its compaction was a transaction of another metastore.
+        directory.rename(directory.with_name(re.sub(r"_v\d+$", f"_v{committed:07d}", directory.name)))
     for partition in golden["partitions"]:
         place = made.sd.__class__(
             **{**vars_of(made.sd), "location": f"{made.sd.location}/{partition['path']}"}

@@ -38,6 +38,7 @@ DATABASE = "from_hive_3"
 ROWS = pa.schema([("a", pa.int32()), ("b", pa.string())])
 #: Hive makes the names of locks lower-case.
 PARTITION = "p=A b"
+PATIENT = PollPolicy(timeout_s=240)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def directories(far: MetastoreClient, table: str) -> set[str]:
 def is_cleaned(far: MetastoreClient, table: str) -> bool:
     return wait_until(
         lambda: {name.partition("_")[0] for name in directories(far, table)} == {"base"},
-        PollPolicy(timeout_s=120),
+        PATIENT,
     )
 
 
@@ -138,7 +139,7 @@ def test_the_cleaner_waits_for_a_reader_and_for_a_dump(far: MetastoreClient, bot
             # The compaction goes beyond what reader and dump may see.
             insert(far, table, 3)
         compact(far, ["read_now", "dumped"])
-        assert wait_until(lambda: compacted(far) >= {"read_now", "dumped"}, PollPolicy(timeout_s=120))
+        assert wait_until(lambda: compacted(far) >= {"read_now", "dumped"}, PATIENT)
         # A round of the cleaner takes all that await it.
         compact(far, ["free"])
         assert is_cleaned(far, "free")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -373,8 +374,10 @@ def wait_for(condition: Callable[[], bool], job: Any = None) -> None:
 def kill_tree(process: Any) -> None:
     every = [*process.children(recursive=True), process]
     for worker in every:
-        worker.kill()
-    psutil.wait_procs(every, timeout=60)
+        # The end of one of them may end another one.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.kill()
+    assert not psutil.wait_procs(every, timeout=60)[1]
 
 
 def command_line(process: psutil.Process) -> str:

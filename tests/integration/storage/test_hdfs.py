@@ -19,6 +19,7 @@ from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.embedded.configuration import settings_on_hdfs
 from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
+from airflow_hive_federation.embedded.jvm import free_port
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import (
@@ -31,6 +32,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.runtime.cache import is_locked
 from airflow_hive_federation.spark.job import run_job
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.filesystem import open_filesystem, parse_location, reading
@@ -43,7 +45,7 @@ from airflow_hive_federation.tables.read.reader import read_table
 from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.cycling import Scheduled, rows
-from tests.support.sshd import free_port
+from tests.support.processes import is_alive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,15 +64,6 @@ time.sleep(600)
 """
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    stat = Path(f"/proc/{pid}/stat")
-    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
-
-
 def test_it_ends_with_its_killed_parent_and_its_files_are_kept(tmp_path: Path) -> None:
     command = [sys.executable, "-c", START_ANOTHER, str(tmp_path / "hdfs")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
@@ -78,6 +71,8 @@ def test_it_ends_with_its_killed_parent_and_its_files_are_kept(tmp_path: Path) -
         pid = int(parent.stdout.readline())
         parent.kill()
     assert wait_until(lambda: not is_alive(pid), SOON)
+    # A killed JVM keeps its lock until the last of its threads has ended, when it is a zombie already.
+    assert wait_until(lambda: not is_locked(tmp_path / "hdfs" / "hdfs.lock"), SOON)
     with EmbeddedHdfs.start(directory=tmp_path / "hdfs") as again:
         assert "/kept" in again.shell("-ls", "/")
         with pytest.raises(EmbeddedError, match="another HDFS is running"):

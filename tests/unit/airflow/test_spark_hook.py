@@ -14,6 +14,7 @@ from airflow_hive_federation.errors import SparkEnvironmentError, SparkJobError
 from airflow_hive_federation.hooks import spark
 from airflow_hive_federation.runtime import installed_spark
 from airflow_hive_federation.runtime.installed_spark import InstalledSpark
+from airflow_hive_federation.storage.hadoop_access import HadoopAccess
 
 
 def test_two_versions_of_pyspark_in_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +40,42 @@ def test_spark_gets_no_secrets_of_airflow() -> None:
         "AIRFLOW_CTX_TASK_ID",
         "AIRFLOW_VAR_ASKED_FOR",
     }
+
+
+def test_java_finds_what_kerberos_library_finds() -> None:
+    environ = {
+        "KRB5_CONFIG": "/etc/realm a.conf:/other",
+        "KRB5CCNAME": "FILE:/t",
+        "SPARK_SUBMIT_OPTS": "-Dx=y",
+    }
+    assert spark.java_kerberos(environ, HadoopAccess.of({"config_dir": "/conf"})) == {
+        "KRB5CCNAME": "/t",
+        "HADOOP_CONF_DIR": "/conf",
+        "SPARK_SUBMIT_OPTS": '-Dx=y "-Djava.security.krb5.conf=/etc/realm a.conf"',
+    }
+    own = {
+        "SPARK_SUBMIT_OPTS": "-Djava.security.krb5.conf=/mine",
+        "HADOOP_CONF_DIR": "/h",
+        "KRB5_CONFIG": "/r",
+    }
+    assert spark.java_kerberos(own, HadoopAccess.of({"config_dir": "/conf"})) == {}
+    cached = HadoopAccess.of({"kerberos_cache": "/mine"})
+    assert spark.java_kerberos({"KRB5CCNAME": "KCM:"}, cached) == {"KRB5CCNAME": "/mine"}
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://api", "local[*]", "spark://far:7077"])
+def test_login_of_clusters_that_obtain_tokens(master: str) -> None:
+    login = {"kerberos_principal": "alice@R", "kerberos_keytab": "/k"}
+    access = HadoopAccess.of({"hdfs://a:1/x": login, "hdfs://b": login})
+    expected = {
+        "spark.kerberos.principal": "alice@R",
+        "spark.kerberos.keytab": "/k",
+        "spark.kerberos.access.hadoopFileSystems": "hdfs://a:1,hdfs://b",
+    }
+    obtains = master.startswith(("yarn", "k8s"))
+    assert spark.kerberos_properties(master, access) == (expected if obtains else {})
+    for other in ({}, {"kerberos_keytab": "/k"}, {"hdfs://a": login, "hdfs://b": {"kerberos_cache": "/c"}}):
+        assert spark.kerberos_properties(master, HadoopAccess.of(other)) == {}
 
 
 #: A spark-submit whose driver has reported the lost connection, and that ends only when it is killed.

@@ -14,10 +14,11 @@ from airflow_hive_federation.clusters.copies.copying import CopyReport
 from airflow_hive_federation.clusters.keep_rules import KeepRule, read_rule
 from airflow_hive_federation.clusters.keeping import keep_current
 from airflow_hive_federation.clusters.keeping_events import changes_of
-from airflow_hive_federation.clusters.notes import Kind, Note, take_note
+from airflow_hive_federation.clusters.notes import Kind, Note, take_note, uri_of_note
 from airflow_hive_federation.clusters.registry import read_registry
 from airflow_hive_federation.errors import ConfigurationError, CopyRefusedError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.one_table import OneTable
 from tests.support.two_clusters import two_clusters
 
@@ -259,8 +260,15 @@ def test_a_rule_that_removes_copies_at_once_leaves_former_primaries_to_their_rea
     for place, kind in ((former, Kind.FORMER_PRIMARY), (copy, Kind.COPY)):
         place.mkdir(parents=True)
         take_note(registry.cluster("C2"), Note.of(store.table, kind, f"file:{place}", files={}))
+    # A damaged note of another table stops no rule of this one.
+    other = types.Table(dbName="d", tableName="u", createTime=1)
+    damaged = Note.of(other, Kind.COPY, f"file:{tmp_path}/C2/d.db/u.copies/copy-1")
+    take_note(registry.cluster("C2"), damaged)
+    damaged_file = Path(str(local_path(uri_of_note(registry.cluster("C2"), damaged))))
+    damaged_file.write_text("{", encoding="utf-8")
     rule = read_rule("all of d.t in C2")
     report = keep_current(store.client, registry, rule, pytest.fail, at_once=True)
+    assert damaged_file.is_file()
     assert (report.removed, report.left) == ([f"file:{copy}"], [f"file:{former}"])
     assert former.is_dir()
     assert keep_current(store.client, registry, rule, pytest.fail).left == [f"file:{former}"]

@@ -17,6 +17,7 @@ from airflow_hive_federation.clusters.metadata import (
     place_mark,
     read_metadata,
     source_mark,
+    visible_files,
     without_metadata,
     write_metadata,
 )
@@ -88,6 +89,7 @@ DAMAGED: dict[str, dict[str, str]] = {
     "no-location": {"hive.cluster.secondary.C2.source": str(MARK)},
     "only-former": {"hive.cluster.secondary.C2.former": "s3://two/t"},
     "unknown-part": {"hive.cluster.secondary.C2.colour": "red"},
+    "unknown-part-of-a-whole-copy": {**WHOLE, "hive.cluster.secondary.C2.colour": "red"},
     "no-name": {"hive.cluster.secondary.location": "s3://two/t"},
     "other-version": {
         "hive.cluster.secondary.C2.location": "x",
@@ -112,6 +114,32 @@ def test_half_a_copy_is_damage(name: str) -> None:
     with pytest.raises(ClusterMetadataError, match=r"d\.t/day=1") as caught:
         read_metadata(DAMAGED[name], "d.t/day=1")
     assert (caught.value.table, caught.value.partition) == ("d.t", "day=1")
+    assert caught.value.cluster == (None if name in {"no-name", "empty-name"} else "C2")
+    with pytest.raises(ClusterMetadataError) as caught:
+        read_metadata(DAMAGED[name], "d.t")
+    assert (caught.value.table, caught.value.partition) == ("d.t", None)
+
+
+NAMES_OF_FILES = st.sampled_from(["a", "b", "_a", ".a", "_orc_acid_version", "_metadata_acid", "base_1"])
+
+
+@given(st.lists(st.lists(NAMES_OF_FILES, min_size=1, max_size=3).map("/".join), max_size=6, unique=True))
+def test_readers_see_no_hidden_files_but_the_markers_in_directories_that_they_see(paths: list[str]) -> None:
+    """A file that is still being written must not make a copy stale."""
+
+    def is_seen(path: str) -> bool:
+        *directories, name = path.split("/")
+        is_marker = name in {"_orc_acid_version", "_metadata_acid"} and bool(directories)
+        return not any(part.startswith(("_", ".")) for part in directories) and (
+            is_marker or not name.startswith(("_", "."))
+        )
+
+    files = [FileEntry(path=path, size_bytes=1, modified_ns=1) for path in paths]
+    seen = [file for file in files if is_seen(file.path)]
+    assert visible_files(files) == seen
+    assert content_mark(files) == content_mark(seen)
+    assert source_mark(table(), files) == source_mark(table(), seen)
+    assert source_mark(table(), files).files == len(seen)
 
 
 CHANGES: dict[str, Any] = {

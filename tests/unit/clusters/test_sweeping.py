@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
-from airflow_hive_federation.clusters.notes import Kind, Note, forget, take_note
+from airflow_hive_federation.clusters.notes import (
+    Kind,
+    Note,
+    forget,
+    notes_of,
+    state_of,
+    take_note,
+    uri_of_note,
+)
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
-from airflow_hive_federation.errors import ClusterMetadataError, NoSuchLockError, NoSuchObjectError
+from airflow_hive_federation.errors import (
+    ClusterMetadataError,
+    NoSuchLockError,
+    NoSuchObjectError,
+    StorageError,
+)
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.results import result_json
+from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
 from tests.support.one_table import OneTable
 from tests.support.two_clusters import two_clusters
@@ -124,7 +139,9 @@ def test_a_later_table_of_the_same_name_has_no_right_to_the_directories(
     later.createTime, later.id = created_s, table_id
     report = sweep_cluster(OneTable(later).client, registry, "C1", former_older_than_s=-60.0)
     assert (report.removed, report.used) == ([], 0)
-    assert report.left == {f"file:{place}": "its note is of another table that was named d.t"}
+    assert list(report.left) == [f"file:{place}"]
+    reason = "its note is of another table that was named d.t; if that one was renamed, drop or copy it again"
+    assert report.left[f"file:{place}"].startswith(reason)
     assert place.is_dir()
     # Before Hive 4, metastores send no ids of tables.
     first.id = None
@@ -165,7 +182,12 @@ def test_directories_that_a_sweep_leaves_have_their_reasons(
     left = {f"file:{statement}": "it is too young"}
     monkeypatch.setattr(store, "get_table", gone)
     report = sweep_cluster(store.client, registry, "C1")
-    reason = "the table is gone, or has another name"
+    (of_copy,) = notes_of(cluster, kind=Kind.COPY)
+    reason = (
+        "there is no table d.t; if it was renamed, drop or copy it again under its present name, and if it "
+        f"was dropped, remove the directory and its note {uri_of_note(cluster, of_copy)}"
+    )
+    assert Path(str(local_path(uri_of_note(cluster, of_copy)))).is_file()
     assert result_json(report) == {
         "cluster": "C1",
         "removed": [],
@@ -181,8 +203,24 @@ def test_directories_that_a_sweep_leaves_have_their_reasons(
     reason = "statements that were planned earlier may still read it"
     assert (report.removed, report.left) == ([f"file:{statement}"], {f"file:{copy}": reason})
     assert copy.is_dir()
+    # Its files have no place in its note, which is not of a former primary.
+    (copy / "data").touch()
     report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
     assert (report.removed, report.left) == ([f"file:{copy}"], {})
+
+
+@pytest.mark.parametrize("ages", [{"copies_older_than_s": -60.0}, {"former_older_than_s": -60.0}])
+def test_copies_may_be_removed_before_former_primaries(
+    tmp_path: Path, registry: ClusterRegistry, former: Path, ages: dict[str, float]
+) -> None:
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    store = OneTable(described("C2"))
+    take_note(registry.cluster("C1"), Note.of(store.table, Kind.COPY, f"file:{copy}"))
+    report = sweep_cluster(store.client, registry, "C1", **ages)
+    both = [f"file:{copy}", f"file:{former}"]
+    assert (sorted(report.removed) == sorted(both)) == ("former_older_than_s" in ages)
+    assert f"file:{copy}" in report.removed
 
 
 @pytest.mark.parametrize("at_once", [False, True])
@@ -221,7 +259,9 @@ def test_plans_are_removed_at_once_and_other_tables_are_not_swept(
     store = OneTable(described("C2"))
     for place in (mine, theirs):
         place.mkdir(parents=True)
-    take_note(cluster, Note.of(store.table, Kind.PLAN, f"file:{mine}"))
+    # The clock of the machine that wrote it is ahead.
+    note = Note.of(store.table, Kind.PLAN, f"file:{mine}")
+    take_note(cluster, replace(note, taken_s=time.time() + 3600.0))
     take_note(cluster, Note(kind=Kind.PLAN, directory=f"file:{theirs}", table="d.u"))
     report = sweep_cluster(store.client, registry, "C1", table="d.t")
     assert (report.removed, report.left) == ([f"file:{mine}"], {})
@@ -254,3 +294,86 @@ def test_a_copy_in_the_primary_cluster_is_removed_unless_metadata_names_it(
     report = sweep_cluster(OneTable(table).client, registry, "C1", former_older_than_s=-60.0)
     assert (report.removed, report.used, report.left) == (([], 1, {}) if named else ([f"file:{copy}"], 0, {}))
     assert copy.is_dir() == named
+
+
+def damage(registry: ClusterRegistry, note: Note, text: str) -> str:
+    """Damage a note of C1; return the URI of its file."""
+    cluster = registry.cluster("C1")
+    home = Path(str(local_path(state_of(cluster))), "notes")
+    before = set(home.iterdir()) if home.is_dir() else set()
+    take_note(cluster, note)
+    (path,) = set(home.iterdir()) - before
+    path.write_text(text or path.read_text("utf-8").replace(note.directory, f"{note.directory}-b"), "utf-8")
+    return f"file:{path}"
+
+
+def test_a_damaged_note_is_named_after_all_others_have_been_swept(
+    tmp_path: Path, registry: ClusterRegistry, former: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The copies that were made before the sweep are complete, whatever the notes of other tables hold."""
+    store = OneTable(described("C2"))
+    copies = [tmp_path / "C1" / "d.db" / "t.copies" / f"copy-{number}" for number in range(7)]
+    other = types.Table(dbName="d", tableName="u", createTime=1)
+    unreadable, theirs = (
+        damage(registry, Note.of(table, Kind.COPY, f"file:{copy}"), text)
+        for table, copy, text in ((store.table, copies[0], "{"), (other, copies[1], ""))
+    )
+    copies[0].mkdir(parents=True)
+    report = sweep_cluster(store.client, registry, "C1", table="d.t", former_older_than_s=-60.0)
+    assert report.removed == [f"file:{former}"]
+    logged = sorted(record.getMessage().partition(" ")[0] for record in caplog.records)
+    assert logged == sorted([unreadable, theirs])
+    ours = [damage(registry, Note.of(store.table, Kind.COPY, f"file:{copy}"), "") for copy in copies[2:]]
+    note_former(registry, store.table, copies[0])
+    with pytest.raises(StorageError, match="directories of 5 damaged notes, and removed 1 dir") as caught:
+        sweep_cluster(store.client, registry, "C1", table="d.t", former_older_than_s=-60.0)
+    assert all(uri in str(caught.value) for uri in ours)
+    assert ", ..." not in str(caught.value)
+    assert caught.value.path in ours
+    with pytest.raises(StorageError, match=r"directories of 7 damaged notes.*, \.\.\.\.") as caught:
+        sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert "remove the note" in str(caught.value.remedy)
+    assert not copies[0].is_dir()
+    assert all(Path(str(local_path(uri))).is_file() for uri in (unreadable, theirs, *ours))
+
+
+@pytest.mark.parametrize("continues", [False, True])
+@pytest.mark.parametrize("kind", [Kind.COPY, Kind.FORMER_PRIMARY])
+def test_notes_that_a_killed_change_of_the_primary_has_marked_are_settled(
+    tmp_path: Path, registry: ClusterRegistry, kind: Kind, continues: bool
+) -> None:
+    """The directory may have become that of the primary; then no note may let its files be removed."""
+    cluster = registry.cluster("C1")
+    place = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    place.mkdir(parents=True)
+    (place / "data").touch()
+    table = described("C2")
+    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(f"file:{place}")}
+    note = replace(Note.of(table, kind, f"file:{place}", files=files), becomes_primary=True, taken_s=10.0)
+    copied = Secondary(location=f"file:{place}", source=source_mark(table, []))
+    named = write_metadata(table.parameters, ClusterMetadata(primary="C2").with_secondary("C1", copied))
+    if continues:
+        named["hive.cluster.primary.next"] = "C1"
+
+    def swept(store: OneTable) -> tuple[SweepReport, list[bool]]:
+        report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+        return report, [left.becomes_primary for left in notes_of(cluster)]
+
+    take_note(cluster, note)
+    store = OneTable(table)
+    report, marked = swept(store)
+    assert (report.removed, report.used, marked) == ([], 0, [True])
+    assert report.left[note.directory].startswith("a killed change of the primary of d.t may have made it")
+    store.table.parameters = named
+    report, marked = swept(store)
+    assert (report.removed, report.used, report.left, marked) == ([], 1, {}, [continues])
+    # Another table's note is left as it is.
+    take_note(cluster, note)
+    store.table.id = 8
+    assert swept(store)[1] == [True]
+    store.table.id = 7
+    store.table.parameters = {}
+    store.table.sd = types.StorageDescriptor(location=f"file:{place}")
+    report, marked = swept(store)
+    assert (report.removed, report.used, report.left, marked) == ([], 1, {}, [])
+    assert (place / "data").is_file()

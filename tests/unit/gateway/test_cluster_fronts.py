@@ -22,7 +22,7 @@ from tests.support.copied_table import COPY, partition, table
 from tests.support.foreign_clients import HIVES, Client
 from tests.support.gateways import Clients, Peers
 from tests.support.grpc_fronts import refused
-from tests.support.metastore_peers import Thrift
+from tests.support.metastore_peers import DEAD_URI, Thrift
 
 
 def metastore(method: str, args: Any) -> Any:
@@ -61,12 +61,9 @@ def registry(tmp_path: Path) -> Path:
 @pytest.fixture
 def serving(peer: Peers, stack: ExitStack, registry: Path) -> Serving:
     """A gateway for C2, with another metastore that is down."""
-    gone = peer(Thrift(metastore))
-    down = gone.uri
-    gone.close()
     config = {
         "upstream": {"uris": [peer(Thrift(metastore)).uri]},
-        "federated": [{"name": "far", "uris": [down]}],
+        "federated": [{"name": "far", "uris": [DEAD_URI]}],
         "federation": {"on_missing": "partial"},
         "cluster": {"name": "C2", "registry": str(registry), "check_files": False},
         "thrift": {"port": 0},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from typing import Any
 
@@ -25,7 +24,7 @@ from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.metastore.wire import from_bytes
 from tests.support.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome, until
-from tests.support.metastore_peers import HangUp, Thrift
+from tests.support.metastore_peers import DEAD_URI, HangUp, Thrift
 from tests.support.older_expressions import OF_HIVE_4, OF_OLDER_HIVE
 
 TABLE = types.Table(dbName="d", tableName="t", parameters={"a": "b"})
@@ -408,19 +407,15 @@ def test_a_metastore_with_all_connections_in_use_is_named(peer: Peers, gateway: 
 
 
 def test_a_metastore_that_is_down_is_named(gateway: Gateways, raw: Raws) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    run = gateway(f"thrift://127.0.0.1:{port}")
+    run = gateway(DEAD_URI)
     answer = raw(run).ask("get_all_databases")
     assert "Upstream main does not answer" in answer["o1"].message
     assert "Traceback" not in answer["o1"].message
 
 
 def test_the_next_server_is_asked(peer: Peers, gateway: Gateways, raw: Raws) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
     served = Thrift(lambda _method, _args: [])
-    run = gateway(f"thrift://127.0.0.1:{port}", peer(served).uri)
+    run = gateway(DEAD_URI, peer(served).uri)
     for _ in range(5):
         assert raw(run).ask("get_all_databases") == {"success": []}
 

@@ -163,6 +163,9 @@ def test_the_whole_file(
 
 
 def test_the_settings_of_the_design(peer: Peers, serve: Callable[[str], Serving], tmp_path: Path) -> None:
+    upstream = f'[thrift]\nport = 0\n[upstream]\nuris = ["{peer(Thrift(Metastore42())).uri}"]\n'
+    far = serve(upstream + "[grpc]\nport = 0\n").fronts[1].uri
+    # As late as possible: each of those servers has taken a free port, too.
     port = free_port()
     (tmp_path / "accounts").mkdir()
     key_file = service_account(tmp_path, "gateway@example.iam")
@@ -172,12 +175,10 @@ def test_the_settings_of_the_design(peer: Peers, serve: Callable[[str], Serving]
         "/etc/hive-federation/gateway.json": str(key_file),
         "gate.example.org:9084": f"gate.example.org:{port}",
     }
-    upstream = f'[thrift]\nport = 0\n[upstream]\nuris = ["{peer(Thrift(Metastore42())).uri}"]\n'
     with pytest.raises(
         ConfigurationError, match=r"metastore\.grpc\.service\.account\.keyfile.*no URI is grpc"
     ):
         serve(upstream + replaced(example("gateway.md", "[properties]"), **names))
-    far = serve(upstream + "[grpc]\nport = 0\n").fronts[1].uri
     serving = serve(
         f'[thrift]\nport = 0\n[upstream]\nuris = ["{far}"]\n'
         + replaced(example("gateway.md", "[properties]"), **names)

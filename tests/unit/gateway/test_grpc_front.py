@@ -38,7 +38,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from tests.support.gateways import Clients, Peers, call_bytes, until
 from tests.support.grpc_fronts import Fronts, ask, fronted, raw, refused
-from tests.support.metastore_peers import HangUp, Thrift
+from tests.support.metastore_peers import DEAD_URI, HangUp, Thrift
 
 __all__ = ["fronted"]
 
@@ -102,10 +102,7 @@ def test_long_answers_come_in_pieces(peer: Peers, fronted: Fronts, client: Clien
 def test_a_metastore_that_is_down_is_unavailable_and_another_gateway_is_asked(
     peer: Peers, fronted: Fronts
 ) -> None:
-    gone = peer(Thrift(names))
-    dead_uri = gone.uri
-    gone.close()
-    lame, well = fronted(dead_uri), fronted(peer(Thrift(names)).uri)
+    lame, well = fronted(DEAD_URI), fronted(peer(Thrift(names)).uri)
     with lame.channel() as channel:
         error = refused(lambda: ask(channel, "create_database", database=types.Database(name="d")))
     assert (error.code(), dict(error.trailing_metadata())[STATUS_KEY]) == (Code.UNAVAILABLE, "unavailable")

@@ -13,9 +13,11 @@ import pytest
 from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, ONEWAY, REPLY, head_bytes
 from airflow_hive_federation.metastore import TlsSettings
+from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.protocol import encode
 from tests.support.certificate_files import Authority
-from tests.support.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome, until
+from tests.support.gateways import Clients, Gateways, Peers, RawClient, Raws, call_bytes, outcome, until
 from tests.support.metastore_peers import Thrift
 
 NAMES = ["a", "b"]
@@ -34,6 +36,21 @@ def of_kind(kind: int, method: str) -> bytes:
 
 def framed(data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + data
+
+
+class Prepared:
+    """A metastore that has the list of its databases ready, in bytes, and no tables."""
+
+    def __init__(self, databases: list[str]) -> None:
+        _, result, _ = message_types("get_all_databases")
+        self._databases, self._nothing = encode(result(success=databases)), encode(result(success=[]))
+
+    def __call__(self, connection: socket.socket) -> None:
+        stream = RawClient(("", 0), connection)
+        while True:
+            head, _ = stream.message()
+            body = self._databases if head.method == "get_all_databases" else self._nothing
+            connection.sendall(head_bytes(head.method, REPLY, head.sequence_id) + body)
 
 
 FRAMES = pytest.mark.parametrize("wrap", [bytes, framed], ids=["unframed", "framed"])
@@ -75,12 +92,16 @@ def test_a_call_ends_at_its_deadline(
 ) -> None:
     go = threading.Event()
 
-    def wait(_method: str, _args: Any) -> Any:
+    def wait(method: str, _args: Any) -> Any:
+        if method == "get_all_tables":
+            return NAMES
         assert go.wait(60)
         return None if writes else NAMES
 
     run = gateway(peer(Thrift(wait)).uri, front={"call_timeout_s": 0.3})
     connection = raw(run)
+    # The time of a call includes that of a connection to the metastore, which from now on is there.
+    assert connection.ask("get_all_tables", db_name="d") == {"success": NAMES}
     call = (
         call_bytes("create_database", database=types.Database(name="d"))
         if writes
@@ -101,9 +122,11 @@ def test_a_client_that_takes_an_answer_slowly_is_held_to_the_deadline_of_its_cal
     peer: Peers, gateway: Gateways, raw: Raws
 ) -> None:
     """Each piece may take write_timeout_s; all of them together may not take longer than the call."""
-    long = [f"database_{number:0100}" for number in range(100_000)]
-    run = gateway(peer(Thrift(lambda *_: long)).uri, front={"call_timeout_s": 0.5, "write_timeout_s": 600})
+    long = Prepared([f"database_{number:0100}" for number in range(100_000)])
+    run = gateway(peer(long).uri, front={"call_timeout_s": 0.5, "write_timeout_s": 600})
     deaf = raw(run)
+    # The connection to the metastore is there, and its answer is ready: neither is what takes the time.
+    assert deaf.ask("get_all_tables", db_name="d") == {"success": []}
     deaf.sock.sendall(call_bytes("get_all_databases"))
     # The answer has begun, so the front has the connection.
     assert deaf.sock.recv(1)

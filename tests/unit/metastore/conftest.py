@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.metastore_peers import Peer
+from tests.support.metastore_peers import DEAD_URI, Peer
 
 
 @pytest.fixture
@@ -28,5 +28,4 @@ def peers() -> Iterator[Callable[..., Peer]]:
 @pytest.fixture
 def dead_uri() -> str:
     """A URI behind which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"thrift://127.0.0.1:{listener.getsockname()[1]}"
+    return DEAD_URI

@@ -73,7 +73,7 @@ def test_external_tables_of_several_stores_have_no_way_back() -> None:
 
 def test_a_take_over_copies_nothing() -> None:
     with pytest.raises(FailoverError, match=r"that file:/plan lists were copied, and are gone"):
-        take_over._nothing_to_copy("file:/plan", "")
+        take_over.nothing_to_copy("file:/plan", "")
 
 
 def test_a_lock_that_was_released_allows_nothing() -> None:

@@ -8,6 +8,7 @@ from airflow_hive_federation.errors import (
     SparkEnvironmentError,
     SparkJobError,
     StorageFullError,
+    StoragePermissionError,
 )
 from airflow_hive_federation.spark.failures import (
     combined,
@@ -100,3 +101,23 @@ def test_an_executor_without_a_package() -> None:
     assert error.package == "pyarrow"
     other = from_spark(RuntimeError("ModuleNotFoundError: No module named 'pyarrows'"))
     assert isinstance(other, SparkJobError)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "org.apache.hadoop.security.AccessControlException: Client cannot authenticate via:[TOKEN, KERBEROS]",
+        "javax.security.sasl.SaslException: GSS initiate failed [Caused by GSSException: x]",
+        "java.lang.IllegalArgumentException: Failed to specify server's Kerberos principal name",
+    ],
+)
+def test_a_jvm_without_a_login_is_named(words: str) -> None:
+    """Rows that cannot be read for that reason are no damage of a table."""
+    text = (
+        f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file hdfs://n/f.\nCaused by: {words}\n"
+    )
+    error = from_spark(RuntimeError(text))
+    assert isinstance(error, StoragePermissionError)
+    assert words in error.message
+    assert "kerberos_keytab" in error.remedy
+    assert "\n" not in error.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from airflow_hive_federation.clusters.copies.copying import CopyReport, _copied, _dropped
+from airflow_hive_federation.clusters.altering import partitions_by_name
+from airflow_hive_federation.clusters.copies.copying import (
+    CopyReport,
+    _copied,
+    _dropped,
+    _publish,
+    _removed_at_once,
+)
 from airflow_hive_federation.clusters.copies.directories import DropNotes, release
 from airflow_hive_federation.clusters.copies.objects import copy_objects
 from airflow_hive_federation.clusters.metadata import (
@@ -22,6 +30,7 @@ from airflow_hive_federation.clusters.metadata import (
 from airflow_hive_federation.clusters.notes import Kind, Note, forget, note_of, notes_of, take_note
 from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.clusters.sweeping import sweep_cluster
+from airflow_hive_federation.errors import NoSuchLockError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
@@ -47,6 +56,13 @@ def places(tmp_path: Path) -> list[Path]:
     return [tmp_path / "C2" / "d.db" / "t" / name for name in ("copy-1", "copy-2")]
 
 
+def dropped(store: OneTable, cluster: Cluster, *, at_once: bool = True) -> CopyReport:
+    """Drop the copies of the table of a store, as ``drop_copies`` does under its locks."""
+    table = store.get_table("d", str(store.table.tableName))
+    report = _dropped(store.client, cluster, table, None, None, options=None)
+    return _removed_at_once(store.client, cluster, table, report, None) if at_once else report
+
+
 def table_at(location: str, *, copy: str, former: str) -> types.Table:
     storage = types.StorageDescriptor(location=location)
     table = types.Table(dbName="d", tableName="t", sd=storage, createTime=1)
@@ -64,9 +80,7 @@ def test_dropped_copies_are_removed_unless_the_table_is_at_one(
     location = "file:/c1/t" if serving is None else f"file://{both[serving]}/"
     table = table_at(location, copy=f"file:{both[0]}", former=f"file:{both[1]}")
     store = OneTable(table)
-    report = _dropped(
-        store.client, cluster, store.get_table("d", "t"), None, None, at_once=True, options=None
-    )
+    report = dropped(store, cluster)
     assert read_metadata(store.table.parameters, "d.t").secondaries == {}
     left = [place for number, place in enumerate(both) if number == serving]
     assert [place for place in both if (place / "data").is_file()] == left
@@ -103,8 +117,8 @@ def test_copies_that_metadata_stops_naming_wait_for_a_sweep(cluster: Cluster, tm
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "alter_table", killed)
         with pytest.raises(KeyboardInterrupt):
-            _dropped(store.client, cluster, table, None, None, at_once=False, options=None)
-    report = _dropped(store.client, cluster, table, None, None, at_once=False, options=None)
+            dropped(store, cluster, at_once=False)
+    report = dropped(store, cluster, at_once=False)
     assert (report.copied, report.removed) == (["d.t"], [])
     assert report.left == [f"file:{first}", f"file:{second}"]
     assert (first / "data").is_file()
@@ -122,9 +136,7 @@ def test_a_directory_that_no_note_gives_to_the_table_is_left(
             forget(cluster, Kind.COPY, f"file:{place}")
     store = OneTable(table_at("file:/c1/t", copy=f"file:{first}", former=f"file:{second}"))
     store.table.createTime = 1 if noted == "nothing" else 2
-    report = _dropped(
-        store.client, cluster, store.get_table("d", "t"), None, None, at_once=True, options=None
-    )
+    report = dropped(store, cluster)
     assert report.removed == []
     assert [place for place in (first, second) if (place / "data").is_file()] == [first, second]
 
@@ -143,9 +155,7 @@ def test_a_note_without_the_tables_identity_is_of_a_table_that_existed_before_it
     take_note(cluster, Note(kind=kind, directory=f"file:{other}", table="d.u", files=files, taken_s=10.0))
     store = OneTable(table_at("file:/c1/t", copy=f"file:{place}", former=f"file:{other}"))
     store.table.createTime = created_s
-    report = _dropped(
-        store.client, cluster, store.get_table("d", "t"), None, None, at_once=True, options=None
-    )
+    report = dropped(store, cluster)
     assert report.removed == ([f"file:{place}"] if created_s == 9 else [])
     assert (place.is_dir(), other.is_dir()) == (created_s != 9, True)
 
@@ -163,9 +173,7 @@ def test_a_former_primary_is_removed_with_its_copy_unless_others_have_written_th
     if others_wrote:
         (place / "more").write_text("y", encoding="utf-8")
     store = OneTable(table)
-    report = _dropped(
-        store.client, cluster, store.get_table("d", "t"), None, None, at_once=True, options=None
-    )
+    report = dropped(store, cluster)
     assert report.removed == ([] if others_wrote else [f"file:{place}"])
     assert report.left == ([f"file:{place}"] if others_wrote else [])
     assert place.exists() == others_wrote
@@ -182,9 +190,7 @@ def test_directories_elsewhere_are_left(cluster: Cluster, tmp_path: Path, parts:
     (place / "theirs").write_text("x", encoding="utf-8")
     table = table_at("file:/c1/t", copy=f"file:{place}", former="")
     store = OneTable(table)
-    report = _dropped(
-        store.client, cluster, store.get_table("d", "t"), None, None, at_once=True, options=None
-    )
+    report = dropped(store, cluster)
     assert (report.removed, report.left) == ([], [])
     assert (place / "theirs").is_file()
 
@@ -200,8 +206,8 @@ def test_a_note_of_an_earlier_version_gets_the_identity_of_the_table(
     former = Note(kind=Kind.FORMER_PRIMARY, directory=f"file:{place}", table="d.t", files=files, taken_s=10.0)
     take_note(cluster, replace(former, partition="p=a"))
     take_note(cluster, Note(kind=Kind.COPY, directory=f"file:{other}", table="d.u", taken_s=10.0))
-    copy = read_metadata(table.parameters, "d.t").secondaries["C2"]
-    assert DropNotes(cluster, table, None).take(copy) == [f"file:{place}", f"file:{other}"]
+    made = read_metadata(table.parameters, "d.t").secondaries["C2"]
+    assert DropNotes(cluster, table, None).take(made) == [f"file:{place}", f"file:{other}"]
     noted = note_of(cluster, Kind.FORMER_PRIMARY, f"file:{place}")
     assert noted is not None
     assert noted.is_of(table)
@@ -210,6 +216,112 @@ def test_a_note_of_an_earlier_version_gets_the_identity_of_the_table(
     # That of another table stays as it was.
     (theirs,) = (note for note in notes_of(cluster, kind=Kind.COPY) if note.table == "d.u")
     assert (theirs.taken_s, theirs.created_s) == (10.0, 0)
+
+
+@pytest.mark.parametrize("table_id", [7, None])
+def test_a_renamed_table_takes_the_notes_of_its_copies_along(
+    cluster: Cluster, tmp_path: Path, table_id: int | None
+) -> None:
+    """A sweep finds no table of the former name. Before Hive 4, tables have no ids, and directories stay."""
+    first, second = places(tmp_path)
+    table = table_at("file:/c1/t", copy=f"file:{first}", former=f"file:{second}")
+    table.id = table_id
+    for place in (first, second):
+        take_note(cluster, replace(Note.of(table, Kind.COPY, f"file:{place}"), taken_s=10.0))
+    table.tableName = "u"
+    store = OneTable(table)
+    registry = two_clusters(tmp_path / "C1", tmp_path / "C2")
+    report = dropped(store, cluster, at_once=False)
+    assert {note.table for note in notes_of(cluster)} == {"d.u" if table_id else "d.t"}
+    assert report.left == ([f"file:{first}", f"file:{second}"] if table_id else [])
+    if table_id:
+        swept = sweep_cluster(store.client, registry, "C2", former_older_than_s=-60.0)
+        assert sorted(swept.removed) == report.left
+    assert first.exists() == (not table_id)
+
+
+@pytest.mark.parametrize("only_former", [False, True])
+def test_the_notes_of_partitions_are_taken_once_for_what_metadata_stops_naming(
+    cluster: Cluster, tmp_path: Path, only_former: bool
+) -> None:
+    """A long drop has one lock per batch; the time of a note is that before the first one."""
+    uris = {}
+    table = types.Table(
+        dbName="d", tableName="t", createTime=1, partitionKeys=[types.FieldSchema(name="p", type="string")]
+    )
+    partitions = [types.Partition(values=["none"], parameters={}), types.Partition(values=["other"])]
+    elsewhere = Secondary(location="file:/elsewhere/copy-1", source=source_mark(table, []))
+    partitions[1].parameters = write_metadata({}, ClusterMetadata().with_secondary("C3", elsewhere))
+    for value in "ab":
+        names = [f"file:{tmp_path}/C2/d.db/t.copies/p={value}/copy-{number}" for number in range(2)]
+        for uri in names:
+            take_note(cluster, replace(Note.of(table, Kind.COPY, uri), taken_s=10.0))
+        made = Secondary(location=names[0], former=names[1], source=source_mark(table, []))
+        metadata = ClusterMetadata().with_secondary("C2", made)
+        partitions.append(types.Partition(values=[value], parameters=write_metadata({}, metadata)))
+        uris[value] = names
+    notes = DropNotes(cluster, table, None)
+    notes.take_seen(partitions, only_former=only_former)
+    expected = [uri for names in uris.values() for uri in (names[1:] if only_former else names)]
+    assert sorted(notes.taken) == sorted(expected)
+
+    def times() -> dict[str, float]:
+        return {note.directory: note.taken_s for note in notes_of(cluster) if "copies" in note.directory}
+
+    first = times()
+    assert sorted(uri for uri, taken_s in first.items() if taken_s > 10.0) == sorted(expected)
+    copy_of_a = read_metadata(partitions[2].parameters, "d.t").secondaries["C2"]
+    assert notes.take(copy_of_a, keep={copy_of_a.location}) == uris["a"][1:]
+    assert times() == first
+    assert notes.take(copy_of_a) == uris["a"]
+    assert [note.table_id for note in notes_of(cluster, kind=Kind.COPY)] == [0] * len(notes_of(cluster))
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_notes_of_many_partitions_are_taken_before_the_lock(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drops: bool
+) -> None:
+    """Writers of the partitions wait for the lock, and each note is a file of a store."""
+    keys = [types.FieldSchema(name="p", type="string")]
+    storage = types.StorageDescriptor(location="file:/c1/t")
+    table = types.Table(
+        dbName="d", tableName="t", createTime=1, parameters={}, partitionKeys=keys, sd=storage
+    )
+    store = OneTable(table)
+    for value in "ab":
+        home = tmp_path / "C1" / f"p={value}"
+        home.mkdir(parents=True)
+        names = [f"file:{tmp_path}/C2/d.db/t.copies/p={value}/copy-{number}" for number in range(2)]
+        for uri in names:
+            take_note(cluster, replace(Note.of(table, Kind.COPY, uri), taken_s=10.0))
+        made = Secondary(location=names[0], former=names[1], source=source_mark(table, []))
+        metadata = write_metadata({}, ClusterMetadata().with_secondary("C2", made))
+        storage = types.StorageDescriptor(location=f"file:{home}")
+        store.partitions.append(types.Partition(values=[value], sd=storage, parameters=metadata))
+    lock, seen = store.lock, []
+
+    def taken() -> list[str]:
+        notes = notes_of(cluster, kind=Kind.COPY)
+        return sorted(note.directory for note in notes if "copies" in note.directory and note.taken_s > 10.0)
+
+    def locked(components: list[types.LockComponent]) -> types.LockResponse:
+        seen.append(taken())
+        return lock(components)
+
+    monkeypatch.setattr(store, "lock", locked)
+    if drops:
+        _dropped(store.client, cluster, table, None, None, options=None)
+    else:
+        objects = copy_objects(table, partitions_by_name(store.client, table), None)
+        targets = {item.partition: f"file:{tmp_path}/C2/new/{item.partition}/copy-2" for item in objects}
+        _publish(store.client, table, objects, targets, cluster, options=None)
+    expected = [
+        f"file:{tmp_path}/C2/d.db/t.copies/p={value}/copy-{number}"
+        for value in "ab"
+        for number in ((0, 1) if drops else (1,))
+    ]
+    assert seen[0] == expected
+    assert taken() == expected
 
 
 def copied(store: OneTable, cluster: Cluster) -> CopyReport:
@@ -223,7 +335,9 @@ def copied(store: OneTable, cluster: Cluster) -> CopyReport:
     table = store.get_table("d", "t")
     held = cast("Any", SimpleNamespace(prove=lambda client: None))
     objects = copy_objects(table, {}, None)
-    return _copied(store.client, cluster, table, objects, run_copy, at_once=False, options=None, held=held)
+    report, changed = _copied(store.client, cluster, table, objects, run_copy, options=None, held=held)
+    assert changed == set()
+    return report
 
 
 def test_a_copy_is_not_made_in_the_directory_of_a_former_primary(tmp_path: Path) -> None:
@@ -243,15 +357,14 @@ def test_a_copy_is_not_made_in_the_directory_of_a_former_primary(tmp_path: Path)
     forget(cluster, Kind.COPY, former)
     files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(former)}
     take_note(cluster, Note.of(store.table, Kind.FORMER_PRIMARY, former, files=files))
-    dropped = _dropped(store.client, cluster, store.table, None, None, at_once=False, options=None)
-    assert dropped.left == [former]
+    assert dropped(store, cluster, at_once=False).left == [former]
     late = Path(str(local_path(former))) / "late"
     late.write_text("y", encoding="utf-8")
     assert copied(store, cluster).copied == ["d.t"]
     assert present() != former
     # The next run goes on with the same directory.
     again = present()
-    _dropped(store.client, cluster, store.table, None, None, at_once=False, options=None)
+    dropped(store, cluster, at_once=False)
     assert copied(store, cluster).copied == ["d.t"]
     assert present() == again
     report = sweep_cluster(store.client, registry, "C2", former_older_than_s=-60.0)
@@ -259,19 +372,66 @@ def test_a_copy_is_not_made_in_the_directory_of_a_former_primary(tmp_path: Path)
     assert late.is_file()
 
 
-def test_a_dropped_copy_that_another_run_is_making_again_is_left(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("meanwhile", ["a copy is made", "a copy is published", "it becomes the location"])
+def test_a_dropped_copy_that_is_used_again_is_not_removed(
+    cluster: Cluster, tmp_path: Path, meanwhile: str
+) -> None:
     """A run that begins between the drop of the metadata and the removal takes up the same directory."""
     first, second = places(tmp_path)
     store = OneTable(table_at("file:/c1/t", copy=f"file:{first}", former=f"file:{second}"))
-    alter_table = store.alter_table
+    before, lock = copy.deepcopy(store.table), store.lock
 
-    def altered(database: str, name: str, table: types.Table, **settings: Any) -> None:
-        alter_table(database, name, table, **settings)
-        take_note(cluster, Note.of(table, Kind.COPY, f"file:{first}"))
+    def used_again(components: list[types.LockComponent]) -> types.LockResponse:
+        if "copies of d.t" in str(components[0].tablename):
+            if meanwhile == "a copy is made":
+                store.free = False
+            elif meanwhile == "a copy is published":
+                store.table = before
+            else:
+                assert store.table.sd is not None
+                store.table.sd.location = f"file:{first}/"
+        return lock(components)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "alter_table", altered)
-        report = _dropped(store.client, cluster, store.table, None, None, at_once=True, options=None)
-    assert (report.removed, report.left) == ([f"file:{second}"], [f"file:{first}"])
+        patch.setattr(store, "lock", used_again)
+        report = dropped(store, cluster)
+    gone = [f"file:{second}"] if meanwhile == "it becomes the location" else []
+    assert (report.removed, len(report.left)) == (gone, 2 - len(gone))
     assert (first / "data").is_file()
+    assert (second / "data").is_file() == (not gone)
     assert note_of(cluster, Kind.COPY, f"file:{first}") is not None
+
+
+def test_a_removal_at_once_ends_when_its_lock_has_expired(cluster: Cluster, tmp_path: Path) -> None:
+    first, second = places(tmp_path)
+    store = OneTable(table_at("file:/c1/t", copy=f"file:{first}", former=f"file:{second}"), checks=1)
+    with pytest.raises(NoSuchLockError):
+        dropped(store, cluster)
+    assert not first.exists()
+    assert (second / "data").is_file()
+
+
+def test_the_copies_of_partitions_are_removed_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    """Only the partitions that had the copies are read again, whatever number the table has."""
+    first, second = places(tmp_path)
+    store = OneTable(table_at("file:/c1/t", copy="", former=""))
+    store.table.parameters = {}
+    store.table.partitionKeys = [types.FieldSchema(name="p", type="string")]
+    for value, place in (("a", first), ("b", second)):
+        storage = types.StorageDescriptor(location=f"file:/c1/t/p={value}")
+        partition = types.Partition(values=[value], sd=storage)
+        made = Secondary(location=f"file:{place}", source=source_mark(partition, []))
+        partition.parameters = write_metadata({}, ClusterMetadata().with_secondary("C2", made))
+        store.partitions.append(partition)
+    table, before = store.get_table("d", "t"), store.partitions
+    report = _dropped(store.client, cluster, table, ["p=a"], None, options=None)
+    after, store.partitions = store.partitions, before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "iter_partitions", pytest.fail)
+        # A run has published the same copy again.
+        again = _removed_at_once(store.client, cluster, table, report, None)
+        assert (again.removed, again.left) == ([], [f"file:{first}"])
+        store.partitions = after
+        report = _removed_at_once(store.client, cluster, table, report, None)
+    assert (report.copied, report.removed, report.left) == (["p=a"], [f"file:{first}"], [])
+    assert (second / "data").is_file()

@@ -1,0 +1,48 @@
+"""The base of the operators of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.hooks.clusters import find_registry
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.operators.results import ResultOperator
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.clusters.registry import ClusterRegistry
+    from airflow_hive_federation.metastore import MetastoreClient
+
+
+class ClusterOperator(ResultOperator):
+    """Base of the operators of clusters.
+
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param clusters: the registry: the path or URI of a JSON file, the name of an Airflow variable, or
+        ``metastore`` for the metastore's own configuration; see :func:`.hooks.clusters.find_registry`.
+        (templated)
+    """
+
+    template_fields: Sequence[str] = ("metastore_conn_id", "clusters")
+    ui_color = "#e4f0dd"
+
+    def __init__(
+        self,
+        *,
+        metastore_conn_id: str = HiveMetastoreHook.default_conn_name,
+        clusters: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.metastore_conn_id = metastore_conn_id
+        self.clusters = clusters
+
+    @contextmanager
+    def _open(self) -> Iterator[tuple[MetastoreClient, ClusterRegistry, dict[str, Any]]]:
+        """Open the metastore, the registry, and the storage options of the connection."""
+        hook = HiveMetastoreHook(self.metastore_conn_id)
+        with as_airflow_error(), hook.client() as client:
+            options = hook.storage_options
+            yield client, find_registry(self.clusters, client, options), options

@@ -1,0 +1,268 @@
+"""Replicates the databases of a consistency group in Airflow tasks, as of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import TaskGroup
+
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
+from airflow_hive_federation.hooks.group_fields import group_fields, rendered_group
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
+from airflow_hive_federation.hooks.spark import SparkPipelineHook
+from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.replication.group_policy import ReplicationGroup
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_hive_federation.replication.groups.dump import GroupDump
+    from airflow_hive_federation.replication.groups.load import GroupLoadSummary
+    from airflow_hive_federation.replication.groups.status import GroupVerification
+
+#: The number of tables dumped side by side, over a connection each.
+_DUMP_CONNECTIONS = 8
+
+
+class _GroupOperator(ResultOperator):
+    """Base of the operators of a group.
+
+    :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
+        are for all policies. (templated)
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param spark_conn_id: the connection of the apache-spark provider. (templated)
+    :param spark_conf: Spark properties of the jobs. (templated)
+    :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
+    """
+
+    template_fields: Sequence[str] = (
+        "group",
+        "source_conn_id",
+        "target_conn_id",
+        "spark_conn_id",
+        "spark_conf",
+    )
+    template_fields_renderers = {"group": "json", "spark_conf": "json"}
+
+    def __init__(
+        self,
+        *,
+        group: ReplicationGroup | Mapping[str, Any],
+        source_conn_id: str,
+        target_conn_id: str,
+        spark_conn_id: str = "spark_default",
+        spark_conf: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.group = group_fields(group)
+        self.source_conn_id = source_conn_id
+        self.target_conn_id = target_conn_id
+        self.spark_conn_id = spark_conn_id
+        self.spark_conf = dict(spark_conf or {})
+        self._spark: SparkPipelineHook | None = None
+
+    def ends(self) -> tuple[HiveMetastoreHook, HiveMetastoreHook, ReplicationGroup]:
+        """Return the hooks of source and target, and the group with the storage options of both."""
+        source, target = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
+        return source, target, rendered_group(self.group, common_storage_options(source, target))
+
+    def spark(self, group: ReplicationGroup) -> SparkPipelineHook:
+        """Return the Spark hook, whose job :meth:`on_kill` stops."""
+        self._spark = SparkPipelineHook(
+            self.spark_conn_id,
+            storage_options=group.policies[0].storage_options,
+            conf=self.spark_conf,
+        )
+        return self._spark
+
+    def on_kill(self) -> None:
+        """Stop the Spark job."""
+        if self._spark:
+            self._spark.on_kill()
+
+
+class GroupBootstrapOperator(_GroupOperator):
+    """Bootstraps the members of a group that are not published yet, at one cut; otherwise does nothing.
+
+    The task waits for open transactions itself. Returns ``{"group", "event_id", "members", "idle"}``; each of
+    ``members`` is the result of a :class:`~.replication.ReplicationLoadOperator`.
+
+    :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
+        are for all policies. (templated)
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param spark_conn_id: the connection of the apache-spark provider. (templated)
+    :param spark_conf: Spark properties of the copy jobs. (templated)
+    :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
+    """
+
+    ui_color = "#d8e8f0"
+
+    def perform(self, context: Context) -> GroupLoadSummary:
+        from airflow_hive_federation.replication.groups.bootstrap import bootstrap_group
+
+        with as_airflow_error():
+            source, target, group = self.ends()
+            spark = self.spark(group)
+            with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool() as target_pool:
+                return bootstrap_group(
+                    source_pool,
+                    target_pool,
+                    group,
+                    run_copy=spark.copy_runner,
+                    threads=_DUMP_CONNECTIONS,
+                    observer=self.observer,
+                )
+
+
+class GroupDumpOperator(_GroupOperator):
+    """Dumps the increments of all members of a group at one cut.
+
+    Returns ``{"group", "dump", "event_id", "members", "transactions", "idle"}``, which
+    :class:`GroupLoadOperator` takes.
+
+    :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
+        are for all policies. (templated)
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
+    """
+
+    ui_color = "#d8e8f0"
+
+    def perform(self, context: Context) -> GroupDump:
+        from airflow_hive_federation.replication.groups.dump import dump_group
+
+        with as_airflow_error():
+            source, target, group = self.ends()
+            with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool() as target_pool:
+                return dump_group(
+                    source_pool, target_pool, group, threads=_DUMP_CONNECTIONS, observer=self.observer
+                )
+
+
+class GroupLoadOperator(_GroupOperator):
+    """Loads the dumps of a group: rows of each transaction appear in all databases at once.
+
+    If the task is killed at any point, its next run ends in the same state. Returns ``{"group", "event_id",
+    "members", "idle"}``; each of ``members`` is the result of a
+    :class:`~.replication.ReplicationLoadOperator`.
+
+    :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
+        are for all policies. (templated)
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param dump: the result of :class:`GroupDumpOperator`. (templated)
+    :param spark_conn_id: the connection of the apache-spark provider. (templated)
+    :param spark_conf: Spark properties of the copy jobs. (templated)
+    :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
+    """
+
+    template_fields: Sequence[str] = (*_GroupOperator.template_fields, "dump")
+    template_fields_renderers = {**_GroupOperator.template_fields_renderers, "dump": "json"}
+    ui_color = "#d8e8f0"
+
+    def __init__(self, *, dump: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dump = dump
+
+    def perform(self, context: Context) -> GroupLoadSummary:
+        from airflow_hive_federation.replication.groups.dump import GroupDump
+        from airflow_hive_federation.replication.groups.load import load_group
+
+        with as_airflow_error():
+            source, target, group = self.ends()
+            dumped = GroupDump.from_json(self.dump)
+            spark = self.spark(group)
+            with source.pool() as source_pool, target.pool() as target_pool:
+                return load_group(
+                    source_pool,
+                    target_pool,
+                    group,
+                    dumped,
+                    run_copy=spark.copy_runner,
+                    observer=self.observer,
+                )
+
+
+class GroupVerifyOperator(_GroupOperator):
+    """Compares the targets of a group with the dumps from which they were loaded last.
+
+    The task fails with an error that names every difference of the first database that differs. Returns
+    ``{"group", "members"}``; each of ``members`` is the result of a
+    :class:`~.replication.VerifyReplicaOperator`.
+
+    :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
+        are for all policies. (templated)
+    :param source_conn_id: the connection of the source's metastore. (templated)
+    :param target_conn_id: the connection of the target's metastore. (templated)
+    :param spark_conn_id: the connection of the apache-spark provider. (templated)
+    :param spark_conf: Spark properties of the job that reads both sides. (templated)
+    :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
+    """
+
+    ui_color = "#f0e8d8"
+
+    def perform(self, context: Context) -> GroupVerification:
+        from airflow_hive_federation.replication.groups.status import GroupVerification, verify_group
+
+        with as_airflow_error():
+            source, target, group = self.ends()
+            spark = self.spark(group)
+            with source.pool() as source_pool, target.pool() as target_pool:
+                reports = verify_group(
+                    source_pool,
+                    target_pool,
+                    group,
+                    run_verify=spark.verify_runner(),
+                    observer=self.observer,
+                )
+            for report in reports:
+                report.raise_if_different()
+            return GroupVerification(group=group.name, members=[report.result() for report in reports])
+
+
+def replicate_group(
+    group: ReplicationGroup | Mapping[str, Any],
+    *,
+    source_conn_id: str,
+    target_conn_id: str,
+    spark_conn_id: str = "spark_default",
+    spark_conf: Mapping[str, str] | None = None,
+    group_id: str | None = None,
+) -> TaskGroup:
+    """Build the task group that keeps the databases of a consistency group in step with their sources.
+
+    Each run is a cycle: ``bootstrap`` copies the databases that are not published yet, ``dump`` writes the
+    increments of all at one cut, and ``load`` and ``verify`` follow.
+
+    :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
+        are for all policies. Templates are allowed.
+    :param source_conn_id: the connection of the source's metastore; may be a template.
+    :param target_conn_id: the connection of the target's metastore; may be a template.
+    :param spark_conn_id: the connection of the apache-spark provider; may be a template.
+    :param spark_conf: Spark properties of the jobs.
+    :param group_id: the id of the task group; ``replicate_<name of the group>`` by default.
+    :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
+    """
+    fields = group_fields(group)
+    arguments: dict[str, Any] = {
+        "group": fields,
+        "source_conn_id": source_conn_id,
+        "target_conn_id": target_conn_id,
+        "spark_conn_id": spark_conn_id,
+        "spark_conf": spark_conf,
+    }
+    with TaskGroup(
+        group_id or f"replicate_{str(fields['name']).replace('.', '_')}",
+        tooltip=f"Replicates consistency group {fields['name']}",
+    ) as tasks:
+        bootstrap = GroupBootstrapOperator(task_id="bootstrap", **arguments)
+        dump = GroupDumpOperator(task_id="dump", **arguments)
+        load = GroupLoadOperator(task_id="load", dump=dump.output, **arguments)
+        verify = GroupVerifyOperator(task_id="verify", **arguments)
+        bootstrap >> dump >> load >> verify
+    return tasks

@@ -1,0 +1,1 @@
+"""Replicates several databases of one source as of one moment: the cycles of a consistency group."""

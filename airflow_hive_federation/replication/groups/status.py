@@ -1,0 +1,161 @@
+"""Reports the state of a group, its next cycle, and the verification of its members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_hive_federation.progress.observers import LOGGED, LOGGED_QUIETLY, Observer
+from airflow_hive_federation.replication.cycle_plan import CyclePlan, plan_cycle
+from airflow_hive_federation.replication.dump.cut import take_cut
+from airflow_hive_federation.replication.group_policy import ReplicationGroup
+from airflow_hive_federation.replication.groups.membership import joining, read_members
+from airflow_hive_federation.replication.groups.naming import member_named
+from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP
+from airflow_hive_federation.replication.replica.position import loaded_dump
+from airflow_hive_federation.replication.status import ReplicationStatus, read_status
+from airflow_hive_federation.replication.verify.report import VerificationReport, VerificationResult
+from airflow_hive_federation.replication.verify.verify import VerifyRunner, verify_replica
+from airflow_hive_federation.transactions.lease import end_lease, lease_of_a_dump
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastorePool
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupStatus:
+    """The status of a group's targets.
+
+    :param one_moment: all targets are of one moment of the source. False between a bootstrap and the first
+        increment after it, and if a load of the group has published some of its members only.
+    :param event_id: the last event that all targets have; ``None`` if a target is not published.
+    :param members: the statuses of the targets, in the order of publication.
+    """
+
+    group: str
+    one_moment: bool
+    event_id: int | None
+    members: Sequence[ReplicationStatus] = field(default_factory=tuple)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "members": [member.to_json() for member in self.members]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupPlan:
+    """The changes that the next cycle of a group would make, at one cut.
+
+    :param members: the plans of the targets, in the order of publication. If some targets are not published,
+        the cycle bootstraps these first, and continues with an increment of all.
+    """
+
+    group: str
+    members: Sequence[CyclePlan] = field(default_factory=tuple)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"group": self.group, "members": [member.to_json() for member in self.members]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupVerification:
+    """The verifications of a group's targets. XCom-safe by :func:`~.model.results.result_json`.
+
+    :param members: the results, in the order of publication.
+    """
+
+    group: str
+    members: Sequence[VerificationResult] = field(default_factory=tuple)
+
+
+def read_group_status(source: MetastorePool, target: MetastorePool, group: ReplicationGroup) -> GroupStatus:
+    """Read the status of a group from both metastores.
+
+    :param source: connections to the source, which need not answer.
+    :param target: connections to the target.
+    :raises GroupMembershipError: the members are not those of the target.
+    :raises HiveFederationError: as :func:`~.status.read_status`; the message names the member.
+    """
+    with target.client() as client:
+        read_members(client, group)
+    statuses = []
+    for policy in group.policies:
+        with member_named(policy):
+            statuses.append(read_status(source, target, policy))
+    return group_status(group.name, statuses)
+
+
+def group_status(group: str, statuses: Sequence[ReplicationStatus]) -> GroupStatus:
+    """Judge whether the targets of a group are of one moment. Pure."""
+    events = [status.event_id for status in statuses]
+    published = [event_id for event_id in events if event_id is not None]
+    complete = len(published) == len(events)
+    only_bootstrapped = any(status.cycles and status.cycles[-1].kind == BOOTSTRAP for status in statuses)
+    return GroupStatus(
+        group=group,
+        one_moment=complete and len(set(published)) == 1 and not only_bootstrapped,
+        event_id=min(published) if complete else None,
+        members=statuses,
+    )
+
+
+def plan_group(
+    source: MetastorePool,
+    target: MetastorePool,
+    group: ReplicationGroup,
+    *,
+    observer: Observer = LOGGED_QUIETLY,
+) -> GroupPlan:
+    """Plan the next cycle of a group, and change neither side.
+
+    :param source: connections to the source.
+    :param target: connections to the target.
+    :raises GroupMembershipError: the members are not those of the target.
+    :raises HiveFederationError: the error with which the cycle would fail; the message names the member.
+    """
+    with target.client() as client:
+        states = read_members(client, group)
+    joining(group.name, list(states.values()))
+    plans = []
+    with lease_of_a_dump(source, policy=f"group {group.name}") as lease:
+        cut = take_cut(source, group.source_databases, lease.txn_id)
+        for policy in group.policies:
+            with member_named(policy):
+                plans.append(plan_cycle(source, target, policy, cut=cut, observer=observer))
+    end_lease(source, lease.txn_id)
+    return GroupPlan(group=group.name, members=plans)
+
+
+def verify_group(
+    source: MetastorePool,
+    target: MetastorePool,
+    group: ReplicationGroup,
+    *,
+    run_verify: VerifyRunner,
+    row_digests: bool = False,
+    observer: Observer = LOGGED,
+) -> list[VerificationReport]:
+    """Compare the targets of a group with the dumps from which they were loaded last.
+
+    :param source: connections to the source.
+    :param target: connections to the target.
+    :param run_verify: reads files by Spark, see :func:`~.verify.verify_replica`.
+    :param row_digests: compare digests of rows, not only their number.
+    :raises HiveFederationError: as :func:`~.verify.verify_replica`; the message names the member.
+    """
+    reports = []
+    for policy in group.policies:
+        with member_named(policy):
+            with target.client() as client:
+                dump = loaded_dump(client, policy)
+            report = verify_replica(
+                target,
+                policy,
+                dump,
+                run_verify=run_verify,
+                source=source,
+                row_digests=row_digests,
+                observer=observer,
+            )
+            reports.append(report)
+    return reports

@@ -1,0 +1,132 @@
+"""Takes over the targets of a group whose source is lost, at one moment of the source.
+
+A load of the group ends no transaction before all files of all members are copied. So either the load can be
+finished for all members without the source, or no transaction of it has become visible in any database. In
+both cases, the databases show all transactions of the source up to one of them, and each in all databases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.progress.kinds import Step
+from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.group_lines import MEMBERS, GroupMember
+from airflow_hive_federation.replication.format.unfinished import unfinished_loads
+from airflow_hive_federation.replication.group_policy import ReplicationGroup
+from airflow_hive_federation.replication.groups.dump import GroupDump, read_group_dump
+from airflow_hive_federation.replication.groups.load import load_group
+from airflow_hive_federation.replication.groups.together import hold_group
+from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.position import loaded_dump
+from airflow_hive_federation.replication.take_over import (
+    TakeOverReport,
+    is_copied,
+    nothing_to_copy,
+    refuse_living,
+    release,
+    remove_unfinished,
+)
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+
+def take_over_group(
+    source: MetastorePool, target: MetastorePool, group: ReplicationGroup, *, observer: Observer = LOGGED
+) -> list[TakeOverReport]:
+    """Let go of the targets of a group whose source does not answer, in the order of the policies.
+
+    If a run is killed at any point, the next run continues it.
+
+    :param source: connections to the source, which must not answer.
+    :param target: connections to the target.
+    :param observer: receives the events of progress.
+    :return: the reports of the targets that were let go now.
+    :raises FailoverError: the source answers.
+    :raises TargetNotOursError: a target was never published, or belongs to another policy.
+    :raises CycleRunningError: a cycle works on a target.
+    """
+    for policy in group.policies:
+        refuse_living(source, policy)
+    with target.client() as client:
+        kept = [policy for policy in group.policies if not _is_let_go(client, policy)]
+        whole = len(kept) == len(group.policies)
+        dumped = _copied_dump(client, group) if whole else None
+    if dumped is not None:
+        load_group(
+            source,
+            target,
+            group,
+            dumped,
+            run_copy=lambda _: nothing_to_copy,
+            source_lost=True,
+            observer=observer,
+        )
+    reports = []
+    with hold_group(target, group, observer) as held, held.target.client() as client:
+        steps = {policy.name: Steps(observer, policy.target_database, held.check) for policy in kept}
+        removed = {}
+        for policy in kept:
+            unfinished = list(unfinished_loads(policy, loaded_dump(client, policy)))
+            removed[policy.name] = remove_unfinished(
+                client, policy, unfinished, check=held.check, step=steps[policy.name]
+            )
+        # The members share their transactions: no file of any member may wait for them any more.
+        for policy in kept[:1]:
+            steps[policy.name](Step.ABORT)
+            Replay(client, policy).sweep(())
+        for policy in kept:
+            report = release(source, client, policy, removed=removed[policy.name], step=steps[policy.name])
+            observer(report.event)
+            reports.append(report)
+        held.prove()
+    return reports
+
+
+def _is_let_go(client: MetastoreClient, policy: ReplicationPolicy) -> bool:
+    try:
+        parameters = client.get_database(policy.target_database).parameters or {}
+    except NoSuchObjectError:
+        return False  # The take-over reports it.
+    return markers.POLICY not in parameters
+
+
+def _copied_dump(client: MetastoreClient, group: ReplicationGroup) -> GroupDump | None:
+    """Return the latest dump of the group whose files are all copied, and which is not published by all."""
+    loaded = {policy.name: loaded_dump(client, policy) for policy in group.policies}
+    begun = {
+        policy.name: {dump.uri: dump for dump in unfinished_loads(policy, loaded[policy.name])}
+        for policy in group.policies
+    }
+    copied = []
+    for record, members in _records(group, loaded, begun):
+        changed = [member for member in members if not member.idle]
+        waiting = [member for member in changed if member.dump != loaded.get(member.policy)]
+        if waiting and all(
+            member.dump in begun[member.policy] and is_copied(begun[member.policy][member.dump])
+            for member in waiting
+        ):
+            event_id = min(member.event_id for member in members)
+            copied.append(GroupDump(group=group.name, dump=record, event_id=event_id, members=members))
+    return max(copied, key=lambda dump: dump.event_id, default=None)
+
+
+def _records(
+    group: ReplicationGroup,
+    loaded: Mapping[str, str],
+    begun: Mapping[str, Mapping[str, DumpDirectory]],
+) -> Iterator[tuple[str, Sequence[GroupMember]]]:
+    """Yield the records of the group's dumps that lie beside dumps of its members."""
+    for policy in group.policies:
+        for uri in {loaded[policy.name], *begun[policy.name]}:
+            directory = DumpDirectory(uri, policy.storage_options)
+            if directory.exists(MEMBERS):
+                members, _ = read_group_dump(directory)
+                if {member.policy for member in members} == loaded.keys():
+                    yield uri, members

@@ -1,0 +1,57 @@
+"""A JVM's access to HDFS, decided from storage options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.storage.hadoop_access import HadoopAccess, KerberosLogin
+
+ALICE = {"kerberos_principal": "alice@R", "kerberos_keytab": "/k"}
+LOGIN = KerberosLogin(principal="alice@R", keytab="/k")
+SECURED = {"hadoop.security.authentication": "kerberos"}
+
+
+@pytest.mark.parametrize(
+    ("options", "logins"),
+    [
+        (None, ()),
+        ({}, ()),
+        ({"key": "k", "secret": "s"}, ()),
+        ({"dfs.replication": 3}, ()),
+        ({"s3://b": {"key": "k"}, "hdfs://n": {}}, ()),
+        (ALICE, (LOGIN,)),
+        (SECURED, (KerberosLogin(),)),
+        ({"kerberos_cache": "/c"}, (KerberosLogin(cache="/c"),)),
+        ({"hdfs://a": ALICE, "hdfs://b": {**ALICE, **SECURED}}, (LOGIN,)),
+        # A store without Kerberos beside one with it.
+        ({"hdfs://a": ALICE, "hdfs://b": {}, "s3://c": ALICE}, (LOGIN,)),
+    ],
+)
+def test_logins(options: dict[str, Any] | None, logins: tuple[KerberosLogin, ...]) -> None:
+    assert HadoopAccess.of(options).logins == logins
+
+
+def test_settings_are_those_with_a_dot_and_no_secret() -> None:
+    access = HadoopAccess.of(
+        {"hdfs://a:1/x": {**ALICE, "dfs.x": 1, "config_dir": "/conf"}, "s3://b": {"y.z": 2}}
+    )
+    assert access.common_settings() == {"dfs.x": "1"}
+    assert (access.config_dir, access.stores) == ("/conf", ("hdfs://a:1",))
+
+
+def test_one_jvm_has_one_value_and_one_login() -> None:
+    access = HadoopAccess.of(
+        {"hdfs://a": {**ALICE, "dfs.x": "1"}, "hdfs://b": {"dfs.x": "2", "kerberos_principal": "bob@R"}}
+    )
+    with pytest.raises(ConfigurationError, match=r"different values of dfs\.x.*HADOOP_CONF_DIR"):
+        access.common_settings()
+    with pytest.raises(ConfigurationError, match=r"alice@R, bob@R.*spark\.kerberos\.principal"):
+        access.common_login()
+
+
+def test_a_keytab_needs_its_principal() -> None:
+    with pytest.raises(ConfigurationError, match=r"keytab /k and no principal.*kerberos_principal"):
+        HadoopAccess.of({"kerberos_keytab": "/k"}).common_login()
