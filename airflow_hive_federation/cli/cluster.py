@@ -159,7 +159,7 @@ def _move(args: argparse.Namespace) -> int:
             options=end.storage_options,
         )
     _print_waiting(report.left, report.from_cluster)
-    size = f"{report.files:,} files, {report.size_bytes:,} bytes copied"
+    size = f"{_count(report.files, 'file')}, {report.size_bytes:,} bytes copied"
     route = f"from {report.from_cluster} to {report.to_cluster}"
     return _print(args, report, f"{report.table}: {_copies(len(report.moved))} moved {route} ({size})")
 
@@ -177,7 +177,8 @@ def _set_primary(args: argparse.Namespace) -> int:
             options=end.storage_options,
         )
     _print_left(report.left)
-    counts = f"{len(report.moved)} locations changed, {len(report.removed)} directories removed"
+    removed = _count(len(report.removed), "directory", "directories")
+    counts = f"{_count(len(report.moved), 'location')} changed, {removed} removed"
     return _print(args, report, f"{report.table}: primary {report.cluster} ({counts})")
 
 
@@ -207,8 +208,8 @@ def _print_left(left: dict[str, str]) -> None:
 def _print_waiting(left: list[str], cluster: str) -> None:
     if left:
         print(
-            f"{len(left):,} {'directory' if len(left) == 1 else 'directories'} left for statements that were "
-            f"planned before; a day from now, `hive-federation cluster sweep {cluster}` removes them.",
+            f"{_count(len(left), 'directory', 'directories')} left for statements that were planned before; "
+            f"a day from now, `hive-federation cluster sweep {cluster}` removes them.",
             file=sys.stderr,
         )
 
@@ -244,15 +245,20 @@ def _copy(args: argparse.Namespace) -> int:
     _print_waiting(report.left, report.cluster)
     copies = _copies(len(report.copied))
     if args.action == "drop-copy":
-        line = f"{copies} dropped in {report.cluster}, {len(report.removed)} directories removed"
+        removed = _count(len(report.removed), "directory", "directories")
+        line = f"{copies} dropped in {report.cluster}, {removed} removed"
     else:
-        size = f"{report.files:,} files, {report.size_bytes:,} bytes"
+        size = f"{_count(report.files, 'file')}, {report.size_bytes:,} bytes"
         line = f"{copies} made in {report.cluster} ({size}), {len(report.current)} already current"
     return _print(args, report, f"{report.table}: {line}")
 
 
 def _copies(number: int) -> str:
-    return f"{number:,} {'copy' if number == 1 else 'copies'}"
+    return _count(number, "copy", "copies")
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def _assign(args: argparse.Namespace) -> int:
@@ -273,7 +279,11 @@ def _assign(args: argparse.Namespace) -> int:
         return 0
     done = "taken out of" if report.undo else "assigned to"
     would = " would be" if report.dry_run else ""
-    print(f"{len(report.changed)} tables{would} {done} {report.cluster}; {report.unchanged} unchanged")
+    print(
+        f"{_count(len(report.changed), 'table')}{would} {done} {report.cluster}; {report.unchanged} unchanged"
+    )
+    for name in report.changed if report.dry_run else ():
+        print(f"  {name}")
     for name, cluster in sorted(report.elsewhere.items()):
         print(f"{name}: stays in cluster {cluster}", file=sys.stderr)
     for name, reason in sorted(report.skipped.items()):

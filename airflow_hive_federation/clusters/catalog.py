@@ -30,6 +30,7 @@ from airflow_hive_federation.clusters.placement import (
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.statements.grammar import analyse
 from airflow_hive_federation.clusters.statements.statement import Statement
+from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
@@ -149,10 +150,12 @@ class MetastoreFacts:
             if (database.lower(), name.lower()) not in self._tables:
                 by_database[database.lower()][name.lower()] = None
         for database, tables in by_database.items():
-            tables_by_name = {
-                str(table.tableName).lower(): table
-                for table in self._client.get_tables(database, list(tables))
-            }
+            try:
+                described = self._client.get_tables(database, list(tables))
+            except NoSuchObjectError:
+                # A database that does not exist has no tables either.
+                described = []
+            tables_by_name = {str(table.tableName).lower(): table for table in described}
             self._tables.update({(database, name): tables_by_name.get(name) for name in tables})
 
     def table(self, database: str, name: str) -> TableFacts | None:

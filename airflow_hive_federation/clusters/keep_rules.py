@@ -93,17 +93,17 @@ class KeepRule:
             return self.key.lower()
         if len(keys) == 1:
             return keys[0]
+        if not keys:
+            raise ConfigurationError(
+                f"The rule {str(self)!r} does not fit: {self.table} has no partition keys.",
+                remedy=f"Write 'all of {self.table} in {self.cluster}'.",
+            )
         if self.drop_older:
             # A number of a customer, for instance, may look like a day.
             raise self._refused(f"{self.table} has several partition keys")
         keys_with_days = sorted({key for by_key in days for key, day in by_key.items() if day is not None})
-        if len(keys_with_days) > 1 or not keys:
-            have = (
-                f"has several keys with days: {', '.join(keys_with_days)}"
-                if keys_with_days
-                else "has no partition keys"
-            )
-            raise self._refused(f"{self.table} {have}")
+        if len(keys_with_days) > 1:
+            raise self._refused(f"{self.table} has several keys with days: {', '.join(keys_with_days)}")
         return keys_with_days[0] if keys_with_days else keys[0]
 
     def _refused(self, why: str) -> ConfigurationError:

@@ -28,7 +28,12 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
-from airflow_hive_federation.errors import ClusterRegistryError, ConfigurationError, UnknownClusterError
+from airflow_hive_federation.errors import (
+    ClusterRegistryError,
+    ConfigurationError,
+    FileVanishedError,
+    UnknownClusterError,
+)
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.storage.filesystem import canonical, is_below, reading, refuse_hidden
@@ -114,7 +119,8 @@ class ClusterRegistry:
         if self.default is None:
             raise UnknownClusterError(
                 "No cluster is configured.",
-                remedy=f"Set {PROPERTIES} and {DEFAULT_NAME}, or name the place where they are set.",
+                remedy=f"Set {PROPERTIES} and {DEFAULT_NAME}, or name the file or Airflow variable that has "
+                "them (clusters, or --clusters).",
                 cluster=None,
             )
         return self.cluster(self.default)
@@ -160,11 +166,18 @@ def registry_of_file(uri: str, options: Mapping[str, Any] | None = None) -> Clus
 
     :param uri: the URI or path of the JSON file.
     :param options: the storage options.
-    :raises ClusterRegistryError: see :func:`read_registry`.
+    :raises ClusterRegistryError: the file does not exist; see also :func:`read_registry`.
     :raises StorageError: the file cannot be read.
     """
-    with reading(uri, options) as file:
-        text = file.read().decode("utf-8", "replace")
+    try:
+        with reading(uri, options) as file:
+            text = file.read().decode("utf-8", "replace")
+    except FileVanishedError as error:
+        raise ClusterRegistryError(
+            f"The registry of clusters, {uri}, does not exist.",
+            remedy="Correct its path, or create the file.",
+            reason="missing",
+        ) from error
     return read_registry(text, origin=uri)
 
 

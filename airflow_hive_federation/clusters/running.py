@@ -232,10 +232,10 @@ class LiveRouter:
 def statements_of(script: str) -> tuple[str, ...]:
     """Divide a script into its statements.
 
-    :raises UnanalysableError: the script cannot be read.
+    :raises UnanalysableError: the script cannot be read, or has no statement.
     """
     try:
-        return split_script(script)
+        statements = split_script(script)
     except UnreadableError as error:
         position = error.at(script)
         raise UnanalysableError(
@@ -244,6 +244,14 @@ def statements_of(script: str) -> tuple[str, ...]:
             line=position.line,
             column=position.column,
         ) from error
+    if not statements:
+        raise UnanalysableError(
+            "The script has no statement.",
+            remedy="Write one; a template may have been rendered as an empty text.",
+            line=1,
+            column=1,
+        )
+    return statements
 
 
 def _refuse_temporary(text: str, decision: Decision) -> None:

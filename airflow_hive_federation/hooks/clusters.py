@@ -48,6 +48,7 @@ def find_registry(
         if origin is not None:
             raise ConfigurationError(
                 f"There is no Airflow variable {origin!r} with a registry of clusters.",
-                remedy="Define it, write 'metastore', or give the path of a file.",
+                remedy="Define it, write 'metastore', or give the path of a file with a '/', such as "
+                "./clusters.json.",
             )
     return registry_of_metastore(client)

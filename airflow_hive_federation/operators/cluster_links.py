@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -66,6 +67,10 @@ def route_note(decision: Decision, refused: str = "") -> dict[str, Any]:
     """
     from airflow_hive_federation.clusters.routing.explain import in_words
 
+    if (unread := decision.unanalysable) is not None:
+        # Its reason quotes the statement.
+        at = f"It cannot be analysed at line {unread.line}, column {unread.column}; the log has the reason."
+        decision, refused = replace(decision, reason=at), refused and at
     note: dict[str, Any] = {"cluster": None if refused else decision.cluster, "rule": str(decision.rule)}
     if refused:
         note["refused"] = refused

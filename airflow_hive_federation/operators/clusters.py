@@ -81,6 +81,17 @@ class AssignClusterOperator(ClusterOperator):
             )
         for name, reason in report.skipped.items():
             self.log.warning("%s is left as it is, because %s", name, reason)
+        done = "removed from" if report.undo else "assigned to"
+        self.log.info(
+            "%s tables%s %s %s; %s unchanged, %s in other clusters, %s left as they are",
+            len(report.changed),
+            " would be" if report.dry_run else "",
+            done,
+            report.cluster,
+            report.unchanged,
+            len(report.elsewhere),
+            len(report.skipped),
+        )
         return report
 
 
@@ -165,11 +176,13 @@ class CopyToClusterOperator(ClusterOperator):
             report = copy_to_cluster(client, registry, self.table, self.cluster, run_copy, **chosen)
             note = copy_note(report.table, cluster, report.copied, report.current)
             self.log.info(
-                "%s has %s new copies in %s, below %s; %s were current",
+                "%s has %s new copies in %s, below %s (%s files, %s bytes); %s were current",
                 report.table,
                 len(report.copied),
                 cluster.name,
                 note["directory"],
+                report.files,
+                report.size_bytes,
                 len(report.current),
             )
             push(context, COPY, note)
@@ -246,10 +259,12 @@ class KeepCopiesOperator(ClusterOperator):
                 options=options,
             )
             self.log.info(
-                "%s: looked at %s, made %s new copies, dropped %s",
+                "%s: looked at %s, made %s new copies (%s files, %s bytes), dropped %s",
                 rule,
                 report.looked_at,
                 len(report.copied),
+                report.files,
+                report.size_bytes,
                 len(report.dropped),
             )
             push(context, COPY, copy_note(rule.table, cluster, report.copied, None))
@@ -351,6 +366,7 @@ class RoutedSqlOperator(ClusterOperator):
 
     def perform(self, context: Context) -> RoutedScript:
         from airflow_hive_federation.clusters.advice_history import RecordingRouter
+        from airflow_hive_federation.clusters.routing.explain import in_words
         from airflow_hive_federation.clusters.routing.route import Policy
         from airflow_hive_federation.clusters.running import RoutedScript, first_session
 
@@ -375,6 +391,7 @@ class RoutedSqlOperator(ClusterOperator):
                     routes.append({**routed.to_json(), **answer})
             except RoutingError as error:
                 if (decision := error.facts.get("decision")) is not None:
+                    self.log.info("%s", in_words(decision))
                     push(context, ROUTE, [*notes, route_note(decision, refused=error.message)])
                 raise
             return RoutedScript(statements=routes)

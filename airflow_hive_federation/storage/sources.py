@@ -204,9 +204,10 @@ def _refused(uri: str, description: str, roots: tuple[str, ...], real: str = "")
     return SourceNotAllowedError(
         f"{description[:1].upper()}{description[1:]} is {shown}{leads}. It may be copied from {allowed}, "
         "and from nowhere else.",
-        remedy="If it may be copied, add a directory that contains it to allowed_source_roots of the policy, "
-        f"and to {ROOTS_VARIABLE} if an administrator has set that; a copy between clusters has the variable "
-        "only. Else move the data, or leave the table out (exclude_tables).",
+        remedy="If it may be copied, name a directory above it: for a copy between clusters, in the "
+        f"environment variable {ROOTS_VARIABLE} of the workers; for a replication, in allowed_source_roots "
+        "of the policy, and in that variable if an administrator has set it. Else move the data, or leave "
+        "the table out.",
         path=uri,
         leads_to=shown,
         field="allowed_source_roots",

@@ -26,7 +26,7 @@ from airflow_hive_federation.clusters.metadata import (
     visible_files,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.errors import CopyRefusedError
+from airflow_hive_federation.errors import CopyRefusedError, MetastoreServerError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
@@ -140,7 +140,18 @@ def chosen_partitions(
         return {}
     if where is not None:
         keys = [key.name or "" for key in table.partitionKeys]
-        partitions_found = client.find_partitions(table.dbName or "", table.tableName or "", where)
+        try:
+            partitions_found = client.find_partitions(table.dbName or "", table.tableName or "", where)
+        except MetastoreServerError as error:
+            raise CopyRefusedError(
+                f"The metastore cannot choose partitions of {full_name(table)} by the condition {where!r}: "
+                f"{error.message}",
+                remedy=f"Write a condition on the partition keys ({', '.join(keys)}), such as "
+                f"{keys[0]} >= '2026-01-01'.",
+                table=full_name(table),
+                partition=None,
+                cluster=None,
+            ) from error
         by_name = {partition_name(keys, partition.values or []): partition for partition in partitions_found}
         return {
             name: partition for name, partition in by_name.items() if partitions is None or name in partitions

@@ -124,4 +124,6 @@ class Decision:
     attempts: tuple[Attempt, ...] = ()
     wanted: str | None = None
     unanalysable: Unanalysable | None = None
-    remedy: str = "Copy what is missing to the cluster, or see EXPLAIN for the cheapest copies."
+    remedy: str = (
+        "Copy what is missing to the cluster; `hive-federation route --explain` prints the cheapest copies."
+    )

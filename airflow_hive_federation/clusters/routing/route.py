@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from enum import StrEnum
+from typing import NoReturn
 
 from airflow_hive_federation.clusters.placement import CatalogFacts, Clusters, Session
 from airflow_hive_federation.clusters.routing.decision import Attempt, Decision, InputUse, OutputUse, Rule
@@ -27,7 +28,12 @@ from airflow_hive_federation.clusters.statements.statement import (
     UseCluster,
     UseDatabase,
 )
-from airflow_hive_federation.errors import RoutingError, UnanalysableError, UnknownClusterError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    RoutingError,
+    UnanalysableError,
+    UnknownClusterError,
+)
 
 
 class Policy(StrEnum):
@@ -37,6 +43,12 @@ class Policy(StrEnum):
     STRICT = "strict"
     #: Such statements run in the session's cluster, else in the default cluster.
     DEFAULT = "default"
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        raise ConfigurationError(
+            f"{value!r} is no policy of routing.", remedy=f"Choose one of: {', '.join(cls)}."
+        )
 
 
 def route(
@@ -131,7 +143,8 @@ def failure(decision: Decision, clusters: Clusters) -> RoutingError:
         unanalysable = decision.unanalysable
         return UnanalysableError(
             f"The tables of the statement are not known for certain: {unanalysable}.",
-            remedy="Write it in a simpler form, or let such statements run in the default cluster.",
+            remedy="Write it in a simpler form, or let such statements run in the default cluster (the "
+            "policy 'default').",
             line=unanalysable.line,
             column=unanalysable.column,
             decision=decision,
@@ -184,6 +197,11 @@ def _decided(
     rule, candidates = _candidates(inputs, primaries, clusters, session)
     attempts = tuple(_attempt(cluster, inputs, outputs, clusters) for cluster in candidates)
     won = next((attempt for attempt in attempts if not attempt.problems), None)
+    remedy = decision.remedy
+    if rule is Rule.SESSION:
+        remedy = f"USE CLUSTER without a name lets the router choose a cluster. {remedy}"
+    elif missing := [cluster for cluster in candidates if cluster not in clusters]:
+        remedy = f"Add {' and '.join(missing)} to the registry again. {remedy}"
     tried = attempts[: attempts.index(won) + 1] if won else attempts
     return replace(
         decision,
@@ -191,6 +209,7 @@ def _decided(
         rule=rule,
         reason=_reason(rule, won, inputs, outputs) if won else _refusal(rule, attempts),
         attempts=tried,
+        remedy=remedy,
         wanted=session.cluster,
     )
 
@@ -245,4 +264,7 @@ def _refusal(rule: Rule, attempts: Sequence[Attempt]) -> str:
     tried = "; ".join(
         f"not in {attempt.cluster}, {because}: {', '.join(attempt.problems)}" for attempt in attempts
     )
+    if rule is Rule.SESSION:
+        # Other clusters were not tried.
+        return f"The cluster of the session cannot run the statement: {tried}."
     return f"No cluster can run the statement: {tried}."

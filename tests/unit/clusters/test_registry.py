@@ -105,6 +105,10 @@ def test_a_registry_is_read_from_a_file(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(ClusterRegistryError, match=r"clusters\.json"):
         registry_of_file(str(path))
+    path.unlink()
+    with pytest.raises(ClusterRegistryError, match=r"clusters\.json, does not exist") as caught:
+        registry_of_file(str(path))
+    assert caught.value.reason == "missing"
 
 
 def test_a_registry_is_read_from_parameters_of_a_metastore() -> None:

@@ -23,6 +23,7 @@ from airflow_hive_federation.clusters.registry import ClusterRegistry, read_regi
 from airflow_hive_federation.clusters.running import LiveRouter, first_session, statements_of
 from airflow_hive_federation.errors import (
     ConfigurationError,
+    NoSuchObjectError,
     RoutingError,
     UnanalysableError,
     UnknownClusterError,
@@ -49,6 +50,8 @@ class Tables:
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         self.asked += 1
+        if database == "absent":
+            raise NoSuchObjectError("Could not find database hive.absent")
         return [self.tables[name] for name in names if name in self.tables]
 
     def iter_partitions(self, database: str, name: str) -> Iterator[types.Partition]:
@@ -219,6 +222,11 @@ def test_clusters_that_are_not_configured_are_refused(tables: Tables) -> None:
     assert first_session(REGISTRY, database="D", cluster=None) == Session(database="d")
 
 
+def test_a_table_of_a_database_that_does_not_exist_is_refused_by_name(tables: Tables) -> None:
+    with pytest.raises(RoutingError, match=r"absent\.t: the metastore has no such table"):
+        router(tables).route("select * from absent.t, t1", Session())
+
+
 def test_temporary_tables_are_refused(tables: Tables) -> None:
     with pytest.raises(RoutingError, match="Temporary tables"):
         list(router(tables).script("create temporary table x as select * from t1", Session()))
@@ -227,6 +235,10 @@ def test_temporary_tables_are_refused(tables: Tables) -> None:
 def test_a_script_that_cannot_be_divided_is_refused() -> None:
     with pytest.raises(UnanalysableError):
         statements_of("select 'no end")
+    # A template may have been rendered as such a text.
+    for script in ("", " ; -- nothing\n"):
+        with pytest.raises(UnanalysableError, match="has no statement"):
+            statements_of(script)
 
 
 @pytest.fixture

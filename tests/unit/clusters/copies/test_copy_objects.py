@@ -6,13 +6,15 @@ import shutil
 import struct
 from contextlib import nullcontext
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from airflow_hive_federation.clusters import acid_snapshots
-from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects
+from airflow_hive_federation.clusters.copies.objects import CopyObject, chosen_partitions, copy_objects
 from airflow_hive_federation.clusters.metadata import Secondary
-from airflow_hive_federation.errors import CopyRefusedError
+from airflow_hive_federation.errors import CopyRefusedError, MetastoreServerError
+from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.transactions.snapshots import Snapshot
@@ -29,6 +31,21 @@ def partition_at(place: Path, write_ids: str, **parameters: str) -> CopyObject:
     snapshot = Snapshot(write_ids=ValidWriteIds.parse(write_ids), txns=ValidTxns.everything())
     (copied,) = copy_objects(table, {"p=a": types.Partition(values=["a"], sd=storage)}, None, snapshot)
     return copied
+
+
+class Unreadable:
+    """A metastore that cannot read conditions."""
+
+    def find_partitions(self, _database: str, _table: str, _where: str) -> list[types.Partition]:
+        raise MetastoreServerError("Specified key <k> is not a partitioning key for the table")
+
+
+def test_a_condition_that_the_metastore_cannot_read_is_refused_with_the_keys() -> None:
+    keys = [types.FieldSchema(name="day", type="string")]
+    table = types.Table(dbName="d", tableName="t", partitionKeys=keys)
+    with pytest.raises(CopyRefusedError, match=r"d\.t by the condition \"k = '1'\": Specified key") as caught:
+        chosen_partitions(cast("MetastoreClient", Unreadable()), table, None, "k = '1'")
+    assert "(day)" in (caught.value.remedy or "")
 
 
 def test_a_partition_that_was_truncated_by_removing_its_files_is_not_current(tmp_path: Path) -> None:

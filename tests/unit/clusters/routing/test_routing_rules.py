@@ -14,7 +14,7 @@ from airflow_hive_federation.clusters.routing.decision import Rule
 from airflow_hive_federation.clusters.routing.explain import as_json, cheapest_copies, in_words
 from airflow_hive_federation.clusters.routing.route import Policy, decide, next_session, route
 from airflow_hive_federation.clusters.statements import reads
-from airflow_hive_federation.errors import RoutingError, UnanalysableError
+from airflow_hive_federation.errors import ConfigurationError, RoutingError, UnanalysableError
 from tests.support.catalogs import CLUSTERS, Catalog, placed
 
 DS = [("ds", "string")]
@@ -316,6 +316,27 @@ def test_a_table_in_a_form_that_the_walk_does_not_know_is_refused(
 def test_long_unions(catalog: Catalog) -> None:
     decision = decide(" UNION ALL ".join(["SELECT * FROM a"] * 3000), catalog, CLUSTERS)
     assert decision.cluster == "C1" or decision.rule is Rule.UNANALYSABLE
+
+
+def test_a_refusal_in_the_cluster_of_the_session_names_that_cluster_only(catalog: Catalog) -> None:
+    with pytest.raises(
+        RoutingError, match=r"^The cluster of the session cannot run the statement: .*C1"
+    ) as it:
+        route("SELECT * FROM b", catalog, CLUSTERS, Session(cluster="C1"))
+    assert "USE CLUSTER without a name" in (it.value.remedy or "")
+
+
+def test_a_primary_cluster_that_is_not_configured_is_named_in_the_remedy(catalog: Catalog) -> None:
+    catalog.add("lost", placed("C9"))
+    with pytest.raises(RoutingError, match=r"C9, the cluster of default\.lost, is not configured") as caught:
+        route("SELECT * FROM lost", catalog, CLUSTERS)
+    assert "Add C9 to the registry again" in (caught.value.remedy or "")
+
+
+def test_a_policy_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'lax' is no policy") as caught:
+        Policy("lax")
+    assert "strict, default" in (caught.value.remedy or "")
 
 
 # -- EXPLAIN -------------------------------------------------------------------------------------------------
