@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -140,9 +141,15 @@ def test_owner_and_group_are_kept_on_demand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strictly", [True, False])
-def test_an_owner_that_cannot_be_kept(tmp_path: Path, strictly: bool) -> None:
+def test_an_owner_that_cannot_be_kept(strictly: bool) -> None:
     """The source belongs to the superuser, and another user makes the copy."""
-    target = tmp_path / "target"
+    # pytest closes its own directories to other users whenever another run of it begins.
+    with tempfile.TemporaryDirectory() as root:
+        copy_without_the_owner(Path(root), strictly)
+
+
+def copy_without_the_owner(root: Path, strictly: bool) -> None:
+    target = root / "target"
     target.mkdir()
 
     def copy() -> None:
@@ -160,7 +167,7 @@ def test_an_owner_that_cannot_be_kept(tmp_path: Path, strictly: bool) -> None:
             assert not copy_file(item, settings).preserved
             assert mode(target / "f") == mode(Path("/etc/passwd"))
 
-    as_another_user(tmp_path, copy)
+    as_another_user(root, copy)
 
 
 def as_another_user(root: Path, act: Callable[[], None]) -> None:
@@ -168,28 +175,21 @@ def as_another_user(root: Path, act: Callable[[], None]) -> None:
     if not ROOT:
         act()
         return
-    opened = [path for path in (root, *root.parents) if not mode(path) & 0o001]
-    modes = {path: mode(path) for path in opened}
-    for path in opened:
-        path.chmod(modes[path] | 0o011)
+    root.chmod(0o711)
     os.chown(root / "target", NOBODY, NOBODY)
-    try:
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                os.setgroups([])
-                os.setgid(NOBODY)
-                os.setuid(NOBODY)
-                act()
-                code = 0
-            finally:
-                sys.stderr.flush()
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    finally:
-        for path, before in modes.items():
-            path.chmod(before)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            act()
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_directory_that_is_gone_at_the_source_is_closed(tmp_path: Path) -> None:
