@@ -118,10 +118,33 @@ def test_hive_sql_writes_acid_tables(front: Serving, source: EmbeddedMetastore, 
         sql.execute("alter table gateway_sql.a drop partition (p=1)")
         assert sql.execute("select count(*) from gateway_sql.v") == [("2",)]
         assert sql.execute("show locks") is not None
+        partitions_are_repaired(sql, tmp_path / "loose")
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         assert (client.get_table("gateway_sql", "a").parameters or {})["transactional"] == "true"
         assert client.get_valid_write_ids(["gateway_sql.a"])["gateway_sql.a"].writeIdHighWaterMark >= 5
         assert set(open_transactions(client.get_open_txns())) <= set(before)
+
+
+def partitions_are_repaired(sql: HiveSql, location: Path) -> None:
+    """``MSCK`` configures its connection (``setMetaConf``), and names stale partitions as no query does."""
+    sql.execute(
+        "create external table gateway_sql.loose (id int) partitioned by (p string, q int) "
+        f"stored as textfile location '{location.as_uri()}'"
+    )
+    for name in ("p=a/q=1", "p=b/q=2", "p=c d/q=3"):
+        (location / name).mkdir(parents=True)
+    sql.execute("msck repair table gateway_sql.loose")
+    shown = [("p=a/q=1",), ("p=b/q=2",), ("p=c d/q=3",)]
+    assert sorted(sql.execute("show partitions gateway_sql.loose")) == shown
+    shutil.rmtree(location / "p=b")
+    (location / "p=e/q=5").mkdir(parents=True)
+    sql.execute("msck repair table gateway_sql.loose sync partitions")
+    shown = [("p=a/q=1",), ("p=c d/q=3",), ("p=e/q=5",)]
+    assert sorted(sql.execute("show partitions gateway_sql.loose")) == shown
+    # The metastore's own class still reads the expressions of queries, on the connections of others.
+    assert sql.execute("select count(*) from gateway_sql.loose where p = 'a'") == [("0",)]
+    sql.execute("alter table gateway_sql.loose drop partition (p = 'a')")
+    assert len(sql.execute("show partitions gateway_sql.loose")) == 2
 
 
 @pytest.mark.slow
