@@ -73,3 +73,11 @@ def outcome(head: Head, data: bytes) -> dict[str, Any]:
 def until(holds: Callable[[], object]) -> None:
     """Wait for a state that other threads bring about, and fail where it never comes."""
     assert wait_until(lambda: bool(holds()), _SOON)
+
+
+def rested(run: Running) -> None:
+    """Wait until a gateway has taken back its connections, of which another client's call may need one.
+
+    A client may have its answer before that.
+    """
+    until(lambda: len(run.upstream._idle) == run.upstream.open_connections)

@@ -23,7 +23,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.idl.service import METHODS
 from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.metastore.wire import from_bytes
-from tests.support.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome, until
+from tests.support.gateways import Clients, Gateways, Peers, Raws, call_bytes, outcome, rested, until
 from tests.support.metastore_peers import DEAD_URI, HangUp, Thrift
 from tests.support.older_expressions import OF_HIVE_4, OF_OLDER_HIVE
 
@@ -366,6 +366,7 @@ def test_users_are_passed_on_where_the_metastore_trusts_the_gateway(
     trusting = gateway(peer(served).uri, impersonate=True, settings={"user": "gate"})
     for user in ("alice", "bob", "alice"):
         client(trusting.front.uri, user=user, groups=("g",)).call("get_all_databases")
+        rested(trusting)
     assert served.users == ["alice", "bob"]
     assert trusting.upstream.open_connections == 2
     assert raw(trusting).ask("get_all_databases") == {"success": []}

@@ -16,9 +16,9 @@ from airflow_hive_federation.gateway.rules import Rule, Rules
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
-from tests.support.gateways import Gateways, Peers, RawClient, Raws, call_bytes
+from tests.support.gateways import Gateways, Peers, RawClient, Raws, call_bytes, rested
 from tests.support.grpc_fronts import Fronts, ask, fronted
-from tests.support.metastore_peers import Thrift
+from tests.support.metastore_peers import HangUp, Thrift
 
 __all__ = ["fronted"]
 
@@ -67,17 +67,36 @@ def test_a_clients_expressions_are_read_by_its_class(
     assert own.ask("setMetaConf", key=key, value=MSCK) == {}
     # The shared connection of the pool gets no setting.
     assert served.calls == ["drop_partitions_req"]
-    assert (drops(own), drops(own)) == (DROPPED, DROPPED)
+    for _ in range(2):
+        rested(run)
+        assert drops(own) == DROPPED
     assert served.settings == [(KEY, MSCK)]
     assert served.calls[1:] == ["setMetaConf", "drop_partitions_req", "drop_partitions_req"]
     # Two connections: the one with the setting serves nobody else, and only calls with expressions.
     assert run.upstream.open_connections == 2
-    assert (drops(other), own.ask("get_all_databases")) == (DROPPED, {"success": ["a"]})
+    rested(run)
+    assert drops(other) == DROPPED
+    rested(run)
+    assert own.ask("get_all_databases") == {"success": ["a"]}
     assert run.upstream.open_connections == 2
     assert own.ask("setMetaConf", key=key, value=QUERIES) == {}
     assert drops(own) == DROPPED
     assert served.settings == [(KEY, MSCK), (KEY, QUERIES)]
     assert run.upstream.open_connections == 3
+
+
+def test_connections_with_a_setting_count_like_all_others(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    served = Configured()
+    metastore = peer(served)
+    run = gateway(metastore.uri, max_connections=1)
+    own, other = raw(run), raw(run)
+    own.ask("setMetaConf", key=KEY, value=MSCK)
+    for _ in range(2):
+        assert (drops(other), drops(own)) == (DROPPED, DROPPED)
+        assert run.upstream.open_connections == 1
+    # Each of the four calls had a connection of its own, since that of the call before was another client's.
+    assert len(metastore.connections) == 4
+    assert served.settings == [(KEY, MSCK)] * 2
 
 
 def test_a_client_that_may_write_some_databases_may_have_its_setting(
@@ -140,6 +159,23 @@ def test_a_connection_that_ends_at_the_setting_is_made_again(
     assert served.calls == ["setMetaConf", "setMetaConf", "drop_partitions_req"]
 
 
+def test_a_call_that_is_made_again_has_its_setting(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    served = Configured()
+    handled = served.handler
+
+    def once(method: str, args: Any) -> Any:
+        if method == "get_partition_names_req" and served.calls.count(method) == 1:
+            raise HangUp
+        return handled(method, args)
+
+    served.handler = once
+    connection = raw(gateway(peer(served).uri))
+    connection.ask("setMetaConf", key=KEY, value=MSCK)
+    request = types.PartitionsByExprRequest(dbName="d", tblName="t", expr=b"(p='a')")
+    assert connection.ask("get_partition_names_req", req=request) == {"success": ["a"]}
+    assert served.calls == ["setMetaConf", "get_partition_names_req"] * 2
+
+
 def test_a_front_without_lasting_connections_refuses_the_setting(peer: Peers, fronted: Fronts) -> None:
     run = fronted(peer(Configured()).uri)
     with run.channel() as channel:
@@ -147,7 +183,7 @@ def test_a_front_without_lasting_connections_refuses_the_setting(peer: Peers, fr
 
 
 @contextmanager
-def over_grpc(uri: str) -> Iterator[Gateway]:
+def before(uri: str) -> Iterator[Gateway]:
     target = Metastore(Upstream("main", MetastoreSettings(uris=(uri,))))
     try:
         yield Gateway(target)
@@ -155,13 +191,17 @@ def over_grpc(uri: str) -> Iterator[Gateway]:
         target.close()
 
 
-def test_a_metastore_without_lasting_connections_gets_no_setting(peer: Peers, fronted: Fronts) -> None:
+@pytest.mark.parametrize("scheme", ["grpc", "http"])
+def test_a_metastore_without_lasting_connections_gets_no_setting(
+    scheme: str, peer: Peers, fronted: Fronts
+) -> None:
     served = Configured()
-    run = fronted(peer(served).uri)
+    metastore = peer(served, scheme="thrift" if scheme == "grpc" else scheme)
+    uri = fronted(metastore.uri).uri if scheme == "grpc" else metastore.uri
     caller, soon = Caller(), Deadline(60)
-    with over_grpc(f"grpc://127.0.0.1:{run.front.port}") as handler:
+    with before(uri) as handler:
         handler.ask("setMetaConf", call_bytes("setMetaConf", key=KEY, value=MSCK), caller, soon)
-        with pytest.raises(GatewayError, match="no connections that could be configured"):
+        with pytest.raises(GatewayError, match=f"{scheme} has no connections that could be configured"):
             handler.ask(
                 "drop_partitions_req", call_bytes("drop_partitions_req", req=dropping()), caller, soon
             )
