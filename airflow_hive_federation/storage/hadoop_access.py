@@ -42,7 +42,7 @@ class HadoopAccess:
     :param stores: URIs of the NameNodes and name services that have options of their own.
     """
 
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     logins: tuple[KerberosLogin, ...] = ()
     config_dir: str = ""
     stores: tuple[str, ...] = ()

@@ -42,6 +42,15 @@ def test_settings_are_those_with_a_dot_and_no_secret() -> None:
     assert (access.config_dir, access.stores) == ("/conf", ("hdfs://a:1",))
 
 
+def test_no_value_of_a_setting_is_shown() -> None:
+    """Hadoop's settings may hold keys: options for every URI have those of other stores among them."""
+    assert "s3cr3t" not in repr(HadoopAccess.of({**ALICE, "fs.s3a.secret.key": "s3cr3t"}))
+    access = HadoopAccess.of({"hdfs://a": {"a.key": "s3cr3t"}, "hdfs://b": {"a.key": "s3cr3t2"}})
+    with pytest.raises(ConfigurationError, match=r"a\.key") as caught:
+        access.common_settings()
+    assert "s3cr3t" not in f"{caught.value} {caught.value.facts}"
+
+
 def test_one_jvm_has_one_value_and_one_login() -> None:
     access = HadoopAccess.of(
         {"hdfs://a": {**ALICE, "dfs.x": "1"}, "hdfs://b": {"dfs.x": "2", "kerberos_principal": "bob@R"}}
