@@ -35,7 +35,6 @@ class MemberState:
     :param published: the target is published.
     :param marked: the group's name that the target carries; empty without one.
     :param last_id: last event of the target.
-    :param dump: the dump from which the target was last loaded.
     :param open_transactions: transactions of the source that are open on the target.
     :param begun: dumps of a load that has begun and is not published.
     """
@@ -44,7 +43,6 @@ class MemberState:
     published: bool
     marked: str = ""
     last_id: int = 0
-    dump: str = ""
     open_transactions: tuple[int, ...] = ()
     begun: tuple[str, ...] = ()
 
@@ -190,7 +188,6 @@ def _read_member(client: MetastoreClient, policy: ReplicationPolicy) -> MemberSt
         published=True,
         marked=marked,
         last_id=state.last_id,
-        dump=dump,
         open_transactions=tuple(sorted(DumpDirectory(dump, policy.storage_options).manifest().open_writes)),
         begun=tuple(begun.uri for begun in unfinished_loads(policy, dump)),
     )
