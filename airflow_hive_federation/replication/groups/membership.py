@@ -135,6 +135,29 @@ def mark_members(client: MetastoreClient, group: ReplicationGroup, names: Sequen
         _refuse_strangers(client, group)
 
 
+def refuse_part(
+    client: MetastoreClient, group: ReplicationGroup, policies: Sequence[ReplicationPolicy]
+) -> None:
+    """Refuse to abort the transactions of a group if they are not those of these policies.
+
+    :param client: client of the target.
+    :param policies: policies of the group, whose targets are published.
+    :raises GroupMembershipError: the group has a database that no policy has, or the target of a policy has
+        not joined the group, so that its transactions have another name.
+    """
+    _refuse_strangers(client, group)
+    marked = set(_marked(client, group.name))
+    if outside := [policy for policy in policies if policy.target_database not in marked]:
+        raise GroupMembershipError(
+            f"Target databases {', '.join(policy.target_database for policy in outside)} have not joined "
+            f"consistency group {group.name!r} yet.",
+            remedy="Remove their policies from the group, and take over each of them by a policy file of its "
+            "own.",
+            group=group.name,
+            policies=[policy.name for policy in outside],
+        )
+
+
 def leave_group(
     target: MetastorePool, group: ReplicationGroup, names: Sequence[str] = (), *, observer: Observer = LOGGED
 ) -> list[str]:

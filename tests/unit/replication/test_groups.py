@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +20,7 @@ from airflow_hive_federation.errors import (
     GroupBusyError,
     GroupMembershipError,
     HiveFederationError,
+    MetastoreUnreachableError,
     StorageFullError,
 )
 from airflow_hive_federation.hooks.group_fields import group_fields, rendered_group
@@ -37,8 +40,10 @@ from airflow_hive_federation.replication.groups.membership import (
 )
 from airflow_hive_federation.replication.groups.naming import member_named
 from airflow_hive_federation.replication.groups.status import group_status
+from airflow_hive_federation.replication.groups.take_over import take_over_group
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, IDLE, CycleRecord
 from airflow_hive_federation.replication.replica.markers import TargetState, judge_target
 from airflow_hive_federation.replication.status import ReplicationStatus
@@ -189,6 +194,49 @@ def test_two_new_groups_of_one_name_refuse_each_other() -> None:
         mark_members(target, group, ["b"])
     assert "hive.federation.group" not in target.databases["a"].parameters
     assert target.databases["b"].parameters["hive.federation.group"] == "shop"
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"a": "shop", "b": "shop", "c": "shop"}, "databases c belong to consistency group 'shop'"),
+        ({"a": "shop", "b": ""}, "databases b have not joined consistency group 'shop'"),
+        # The first one is let go already.
+        ({"a": None, "b": "shop", "c": "shop"}, "databases c belong to consistency group 'shop'"),
+    ],
+)
+def test_a_take_over_ends_the_transactions_of_whole_groups_only(
+    groups: dict[str, str | None], message: str
+) -> None:
+    class Target:
+        """Databases of a target, by the groups whose names they carry; ``None`` if they are let go."""
+
+        def list_databases(self) -> list[str]:
+            return [*groups]
+
+        def get_database(self, name: str) -> Any:
+            group = groups[name]
+            own = {
+                markers.POLICY: name,
+                markers.LAST_ID: "4",
+                markers.CHECKPOINT: "/dumps/x/1",
+                markers.GROUP: group,
+            }
+            return SimpleNamespace(parameters={} if group is None else own)
+
+        def list_tables(self, _: str) -> list[str]:
+            return ["t"]
+
+    @contextmanager
+    def lost() -> Iterator[Any]:
+        raise MetastoreUnreachableError("The source is lost.")
+        yield
+
+    source: Any = SimpleNamespace(client=lost)
+    target: Any = SimpleNamespace(client=lambda: nullcontext(Target()))
+    group = ReplicationGroup(name="shop", policies=[policy("a"), policy("b")])
+    with pytest.raises(GroupMembershipError, match=message):
+        take_over_group(source, target, group)
 
 
 def test_a_policy_alone_keeps_off_a_member() -> None:
