@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from airflow_hive_federation.cli.replicate import add_parser, run
 from airflow_hive_federation.errors import (
     ConfigurationError,
+    CycleRunningError,
+    DumpCorruptError,
     GroupBusyError,
     GroupMembershipError,
     HiveFederationError,
@@ -27,10 +29,14 @@ from airflow_hive_federation.hooks.group_fields import group_fields, rendered_gr
 from airflow_hive_federation.model.events import TxnEnded
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.operators.replication_group import replicate_group
-from airflow_hive_federation.replication.format.group_lines import GroupMember
+from airflow_hive_federation.replication.cycle import is_published, load_dump, load_idle
+from airflow_hive_federation.replication.failover import start_failover, switch_roles
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.group_lines import ENDS, MEMBERS, GroupMember
 from airflow_hive_federation.replication.group_policy import ReplicationGroup, members_of, refuse_alone
 from airflow_hive_federation.replication.groups.dump import GroupDump
 from airflow_hive_federation.replication.groups.ends import ended_in, ends_of_group
+from airflow_hive_federation.replication.groups.load import load_group
 from airflow_hive_federation.replication.groups.membership import (
     MemberState,
     check_leaving,
@@ -43,10 +49,15 @@ from airflow_hive_federation.replication.groups.status import group_status
 from airflow_hive_federation.replication.groups.take_over import take_over_group
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.repair import repair_replica
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, IDLE, CycleRecord
 from airflow_hive_federation.replication.replica.markers import TargetState, judge_target
 from airflow_hive_federation.replication.status import ReplicationStatus
+from airflow_hive_federation.replication.take_over import take_over
+
+#: Stands for connections and functions that a refusal precedes.
+NOTHING: Any = None
 
 
 def policy(name: str, **fields: Any) -> ReplicationPolicy:
@@ -133,6 +144,39 @@ def test_a_dump_survives_xcom() -> None:
     for bad in (None, {}, {**result_json(dump), "more": 1}, {**result_json(dump), "members": [{}]}):
         with pytest.raises(ConfigurationError, match="not the result of a group's dump"):
             GroupDump.from_json(bad)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"a": {}}, CycleRunningError, "has other policies than the group: a"),
+        ({"a": {}, "b": {}, "c": {}}, CycleRunningError, "has other policies than the group: a, b, c"),
+        ({"a": {}, "b": {"group": "other"}}, CycleRunningError, "has other policies"),
+        ({"a": {}, "b": {"dump": "file:/elsewhere/b/1-2-3"}}, DumpCorruptError, "names file:/elsewhere"),
+    ],
+)
+def test_a_load_refuses_the_record_of_another_group(
+    tmp_path: Path, fields: dict[str, dict[str, str]], error: type[HiveFederationError], message: str
+) -> None:
+    policies = [policy(name, dump_root=f"file:{tmp_path}") for name in ("a", "b")]
+    lines = [
+        {
+            "group": "shop",
+            "policy": name,
+            "dump": f"file:{tmp_path}/{name}/1-2-3",
+            "event_id": 4,
+            "idle": False,
+        }
+        | others
+        for name, others in fields.items()
+    ]
+    directory = DumpDirectory(f"{policies[0].directory}/1-2-3")
+    directory.add_lines(ENDS, [])
+    directory.add_lines(MEMBERS, lines)
+    dump = GroupDump(group="shop", dump=directory.uri, event_id=4, members=())
+    group = ReplicationGroup(name="shop", policies=policies)
+    with pytest.raises(error, match=message):
+        load_group(NOTHING, NOTHING, group, dump, run_copy=NOTHING)
 
 
 # -- members ---------------------------------------------------------------------------------------------
@@ -254,6 +298,26 @@ def test_a_policy_alone_keeps_off_a_member() -> None:
     ):
         refuse_alone(policy("p", group="shop"), "load")
     refuse_alone(policy("p"), "load")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        pytest.param(lambda alone: is_published(NOTHING, alone), id="run a cycle"),
+        pytest.param(lambda alone: load_dump(NOTHING, NOTHING, alone, "/d", run_copy=NOTHING), id="load"),
+        pytest.param(lambda alone: load_idle(NOTHING, alone, 4), id="load nothing"),
+        pytest.param(
+            lambda alone: repair_replica(NOTHING, NOTHING, alone, run_copy=NOTHING, run_verify=NOTHING),
+            id="repair",
+        ),
+        pytest.param(lambda alone: start_failover(NOTHING, NOTHING, alone), id="fail over"),
+        pytest.param(lambda alone: switch_roles(NOTHING, NOTHING, alone), id="switch"),
+        pytest.param(lambda alone: take_over(NOTHING, NOTHING, alone), id="take over"),
+    ],
+)
+def test_a_member_does_nothing_alone(act: Callable[[ReplicationPolicy], object]) -> None:
+    with pytest.raises(GroupMembershipError, match=r"'p' belongs to .* 'shop', and cannot .* alone"):
+        act(policy("p", group="shop"))
 
 
 def test_an_error_names_its_member() -> None:
