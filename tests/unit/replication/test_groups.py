@@ -149,7 +149,7 @@ def test_a_dump_survives_xcom() -> None:
 @pytest.mark.parametrize(
     ("fields", "error", "message"),
     [
-        ({"a": {}}, CycleRunningError, "has other policies than the group: a"),
+        ({"a": {}, "c": {}}, CycleRunningError, "has other policies than the group: a, c"),
         ({"a": {}, "b": {}, "c": {}}, CycleRunningError, "has other policies than the group: a, b, c"),
         ({"a": {}, "b": {"group": "other"}}, CycleRunningError, "has other policies"),
         ({"a": {}, "b": {"dump": "file:/elsewhere/b/1-2-3"}}, DumpCorruptError, "names file:/elsewhere"),
@@ -421,6 +421,7 @@ def act(tmp_path: Path, text: str, *words: str) -> None:
     [
         (["repair"], FILE, GroupMembershipError, "'shop' cannot repair its targets as a whole"),
         (["failover"], FILE, GroupMembershipError, "'shop' cannot fail over as a whole"),
+        (["verify", "file:/dumps/a/1-2-3"], FILE, ConfigurationError, "not with file:/dumps/a/1-2-3"),
         (["leave", "b"], FILE, ConfigurationError, "has no policy 'b'"),
         (["run"], FILE.replace('name = "shop"', ""), ConfigurationError, "name is None"),
         (["run"], FILE.replace('dump_root = "/dumps"', ""), ConfigurationError, "a policy has no dump_root"),
