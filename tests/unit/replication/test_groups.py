@@ -26,17 +26,25 @@ from airflow_hive_federation.errors import (
     StorageFullError,
 )
 from airflow_hive_federation.hooks.group_fields import group_fields, rendered_group
+from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model.events import TxnEnded
 from airflow_hive_federation.model.results import result_json
-from airflow_hive_federation.operators.replication_group import replicate_group
+from airflow_hive_federation.operators.lineage import REPLICATED
+from airflow_hive_federation.operators.replication_group import (
+    GroupBootstrapOperator,
+    GroupLoadOperator,
+    replicate_group,
+)
 from airflow_hive_federation.replication.cycle import is_published, load_dump, load_idle
 from airflow_hive_federation.replication.failover import start_failover, switch_roles
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.group_lines import ENDS, MEMBERS, GroupMember
+from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
+from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.group_policy import ReplicationGroup, members_of, refuse_alone
 from airflow_hive_federation.replication.groups.dump import GroupDump
 from airflow_hive_federation.replication.groups.ends import ended_in, ends_of_group
-from airflow_hive_federation.replication.groups.load import load_group
+from airflow_hive_federation.replication.groups.load import GroupLoadSummary, load_group
 from airflow_hive_federation.replication.groups.membership import (
     MemberState,
     check_leaving,
@@ -48,6 +56,7 @@ from airflow_hive_federation.replication.groups.naming import member_named
 from airflow_hive_federation.replication.groups.status import group_status
 from airflow_hive_federation.replication.groups.take_over import take_over_group
 from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.repair import repair_replica
 from airflow_hive_federation.replication.replica import markers
@@ -55,6 +64,7 @@ from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP,
 from airflow_hive_federation.replication.replica.markers import TargetState, judge_target
 from airflow_hive_federation.replication.status import ReplicationStatus
 from airflow_hive_federation.replication.take_over import take_over
+from tests.support.dumps import manifest
 
 #: Stands for connections and functions that a refusal precedes.
 NOTHING: Any = None
@@ -135,6 +145,57 @@ def test_the_task_group() -> None:
     assert [task.task_id for task in dag.tasks] == order
     for task, following in pairwise(order):
         assert following in dag.get_task(task).downstream_task_ids
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments", "loading"),
+    [
+        (GroupBootstrapOperator, {}, "bootstrap.bootstrap_group"),
+        (
+            GroupLoadOperator,
+            {"dump": {"group": "shop", "dump": "", "event_id": 4, "members": []}},
+            "load.load_group",
+        ),
+    ],
+)
+def test_changed_tables_of_all_members_update_their_assets(
+    operator: Any, arguments: dict[str, Any], loading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = ReplicationGroup(
+        name="shop",
+        policies=[policy("a", target_database="copy", dump_root=f"file:{tmp_path}"), policy("b")],
+    )
+    task = operator(task_id="load", group=group, source_conn_id="s", target_conn_id="t", **arguments)
+    assert task.outlets == [REPLICATED]
+    directory = DumpDirectory(f"{group.policies[0].directory}/1-2-3")
+    changed = TableEntry(name="t", kind=TableKind.MANAGED, work=TableWork.CONTINUE)
+    directory.finish_dump(manifest(changed, kind=DumpKind.INCREMENT))
+    numbers = {"event_id": 4, "tables": 1, "partitions": 0, "functions": 0}
+    loads = [
+        LoadSummary(dump=directory.uri, database="copy", skipped={"v": "it is a view"}, **numbers),
+        LoadSummary(dump="file:/nowhere", database="b", idle=True, **numbers),
+    ]
+    updated: list[tuple[str, Any]] = []
+    alias = SimpleNamespace(add=lambda asset, extra: updated.append((asset.uri, extra)))
+
+    class Events:
+        def __getitem__(self, _: object) -> Any:
+            return alias
+
+    ends = [
+        SimpleNamespace(settings=MetastoreSettings(uris=(uri,)), pool=lambda *_: nullcontext())
+        for uri in ("thrift://one:9083", "thrift://two:9083")
+    ]
+    monkeypatch.setattr(task, "ends", lambda: (*ends, group))
+    summary = GroupLoadSummary(group="shop", event_id=4, members=loads)
+    monkeypatch.setattr(f"airflow_hive_federation.replication.groups.{loading}", lambda *_, **__: summary)
+    assert task.execute({"outlet_events": Events()})["members"][0]["database"] == "copy"
+    assert updated == [
+        ("hive://two:9083/copy/t", {"event_id": 4, "policy": "a", "source": "a"}),
+    ]
+    assert [(dataset.database, dataset.table) for dataset in task.lineage.inputs] == [("a", "t")]
+    assert [(dataset.database, dataset.table) for dataset in task.lineage.outputs] == [("copy", "t")]
+    assert task.lineage.skipped == {"a.v": "it is a view"}
 
 
 def test_a_dump_survives_xcom() -> None:
