@@ -38,8 +38,8 @@ from airflow_hive_federation.clusters.altering import (
 from airflow_hive_federation.clusters.assignment import reason_to_skip
 from airflow_hive_federation.clusters.copies.directories import (
     DropNotes,
-    copies_home,
     home_of,
+    is_among_copies,
     mark_becoming_primary,
     notes_of_copies,
     release,
@@ -473,9 +473,9 @@ class _Change:
         again, its readers would find these rows.
         """
         copies = [item.metadata.secondaries[self.place.name] for item in pending]
-        home = copies_home(self.place, table)
+        formers = [copy.former for copy in copies if copy.former]
         removed, _ = release(
-            [copy.former for copy in copies if copy.former and not is_below(copy.former, home)],
+            [former for former in formers if not is_among_copies(self.place, former)],
             self.place,
             table,
             primaries=[copy.location for copy in copies],

@@ -173,20 +173,24 @@ def test_a_former_primary_before_the_copy_that_becomes_the_primary_is_removed(
     assert done == ([], [], {})
 
 
+@pytest.mark.parametrize("renamed", [False, True])
 def test_the_copy_before_the_one_that_becomes_the_primary_stays_for_its_readers(
-    tmp_path: Path, registry: ClusterRegistry
+    tmp_path: Path, registry: ClusterRegistry, renamed: bool
 ) -> None:
+    """The copies that a table had under another name lie in a directory of that name."""
     pending = placed(tmp_path, "C1", "C2")
     previous = tmp_path / "C2" / "d.db" / "t.copies" / "copy-0"
     previous.mkdir(parents=True)
     table = cast("types.Table", pending.described)
+    table.id = 7
     noted = Note.of(table, Kind.COPY, f"file:{previous}")
     take_note(registry.cluster("C2"), replace(noted, taken_s=10.0))
+    table.tableName = "u" if renamed else "t"
     made = replace(pending.metadata.secondaries["C2"], former=f"file:{previous}")
     table.parameters = write_metadata({}, ClusterMetadata().with_secondary("C2", made))
     store = OneTable(table)
-    done = changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
-    assert done == (["d.t"], [], {})
+    done = changing(registry, "C1", "C2", store).run(store.get_table("d", str(table.tableName)), registry)
+    assert done == ([f"d.{table.tableName}"], [], {})
     reason = "statements that were planned earlier may still read it"
     assert sweep_cluster(store.client, registry, "C2").left == {f"file:{previous}": reason}
     assert previous.is_dir()
