@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -104,7 +104,7 @@ def sweep_cluster(
                     left_with_reasons |= dict.fromkeys(_directories(notes), "a copy of it is being made")
                     continue
                 unused, left, in_use = _unused(
-                    client, registry, swept, name, notes, ages_s=ages_s, options=options
+                    client, registry, swept, name, notes, renew=renew, ages_s=ages_s, options=options
                 )
                 for item in unused:
                     renew()
@@ -212,12 +212,14 @@ def _unused(
     name: str,
     notes: Sequence[Note],
     *,
+    renew: Callable[[], None],
     ages_s: Mapping[Kind, float],
     options: Mapping[str, Any] | None,
 ) -> tuple[list[Note], dict[str, str], int]:
     """Return the notes of unused directories, the directories to leave, with reasons, and the number in use.
 
     :param name: the table of all the notes.
+    :param renew: see :func:`.locking.alone_with_copies`.
     :param ages_s: the ages in seconds, by kind of note, below which directories are left.
     """
     database, _, table_name = name.partition(".")
@@ -234,7 +236,7 @@ def _unused(
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
     objects = [table, *partitions]
     in_use = named_directories(table, objects)
-    _settle_marks(swept, table, objects, notes, options)
+    _settle_marks(swept, table, objects, notes, renew=renew, options=options)
     primary = read_metadata(table.parameters, name).primary or registry.default_cluster().name
 
     def reason_to_keep(note: Note) -> str:
@@ -258,18 +260,28 @@ def _settle_marks(
     table: types.Table,
     objects: Sequence[types.Table | types.Partition],
     notes: Iterable[Note],
+    *,
+    renew: Callable[[], None],
     options: Mapping[str, Any] | None,
 ) -> None:
     """Settle the notes that a killed change of the primary has marked.
 
     The directory of a primary loses its note. That of a copy loses the mark, unless the change continues.
+
+    :param notes: the notes as they were before the lock was taken.
+    :param renew: proves the lock, without which a later change may mark the notes again.
     """
     primaries = {canonical(item.sd.location) for item in objects if item.sd and item.sd.location}
     in_use = named_directories(table, objects)
     continues = read_metadata(table.parameters, object_name(table)).next_primary is not None
-    for note in notes:
-        if not note.becomes_primary or not note.is_of(table):
+    for seen in notes:
+        if not seen.becomes_primary:
             continue
+        # The change may have ended between the reading of the notes and the lock.
+        note = note_of(swept, seen.kind, seen.directory, options)
+        if note is None or not note.becomes_primary or not note.is_of(table):
+            continue
+        renew()
         directory = canonical(note.directory)
         if directory in primaries:
             forget(swept, note.kind, note.directory, options)
