@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import partitions_by_name
-from airflow_hive_federation.clusters.copies.objects import split_name
+from airflow_hive_federation.clusters.altering import partitions_by_name, split_name
 from airflow_hive_federation.clusters.notes import (
     Kind,
     Note,

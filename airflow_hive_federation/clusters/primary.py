@@ -34,6 +34,7 @@ from airflow_hive_federation.clusters.altering import (
     full_name,
     partitions_by_name,
     relocate,
+    split_name,
 )
 from airflow_hive_federation.clusters.assignment import reason_to_skip
 from airflow_hive_federation.clusters.copies.directories import (
@@ -44,7 +45,7 @@ from airflow_hive_federation.clusters.copies.directories import (
     notes_of_copies,
     release,
 )
-from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects, split_name
+from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects
 from airflow_hive_federation.clusters.former import (
     forget_dropped_partitions,
     forget_primaries,
@@ -458,8 +459,7 @@ class _Change:
         object_title = f"{now.dbName}.{now.tableName}/{item.partition}".rstrip("/")
         metadata = read_metadata(now.parameters, object_title).with_secondary(self.place.name, None)
         if self.keep_former:
-            listing = list_many([copy.location], options=self.options)[copy.location]
-            mark = source_mark(now, listing)
+            mark = source_mark(now, list_many([copy.location], options=self.options)[copy.location])
             metadata = metadata.with_secondary(self.former, Secondary(location=former, source=mark))
         self._set(now, metadata)
 

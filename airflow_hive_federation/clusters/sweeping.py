@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import object_name, partitions_by_name
+from airflow_hive_federation.clusters.altering import object_name, partitions_by_name, split_name
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.notes import (
@@ -83,18 +83,20 @@ def sweep_cluster(
         copies that were dropped or replaced, or whose run was killed.
     :param copies_older_than_s: the same age for copies alone; by default that for former primaries.
     :raises UnknownClusterError: the cluster does not exist.
+    :raises CopyRefusedError: ``table`` is no name of a table; nothing was removed.
     :raises StorageError: notes are damaged or cannot be read, or a directory cannot be removed.
     :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
     :raises NoSuchLockError: the lock of a table expired during a removal; sweep again.
     """
     swept = registry.cluster(cluster)
+    # Statements have the empty name.
+    table = None if table is None else ".".join(split_name(table))
     copies_age_s = former_older_than_s if copies_older_than_s is None else copies_older_than_s
     ages_s = {Kind.FORMER_PRIMARY: former_older_than_s, Kind.COPY: copies_age_s}
     removed: list[str] = []
     left_with_reasons: dict[str, str] = {}
     used = 0
     all_notes, damaged = read_notes(swept, options)
-    table = table and table.lower()
     chosen = [item for item in all_notes if table in {None, item.table}]
     for name, notes_of_table in groupby(sorted(chosen, key=_table_of), key=_table_of):
         notes = list(notes_of_table)
