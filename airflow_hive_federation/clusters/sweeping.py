@@ -69,9 +69,10 @@ def sweep_cluster(
 
     It leaves the directories of tables that are being copied for the next run, and those of tables that no
     longer exist, which may have been renamed, and whose name another table may have now. A renamed table
-    takes the notes of its copies along when they are dropped or replaced. In the primary cluster of a table,
-    it leaves the directories that a change of the primary has noted, because that change has not ended. It
-    leaves former primaries in which others have written files.
+    takes the notes of its copies along when they are dropped or replaced; its former primaries go when its
+    primary is set again. In the primary cluster of a table, it leaves the directories that a change of the
+    primary has noted, because that change has not ended. It leaves former primaries in which others have
+    written files.
 
     A damaged note stays, and the sweep goes on with the others before it reports the damage. A sweep of one
     table only logs damaged notes that do not name the table.
@@ -193,7 +194,8 @@ def reason_to_leave(
             )
         return (
             f"its note is of another table that was named {note.table}; if that one was renamed, drop or "
-            "copy it again under its present name, and if it was dropped, remove the directory and its note"
+            "copy it again, or set its primary again, under its present name, and if it was dropped, remove "
+            "the directory and its note"
         )
     if note.becomes_primary:
         return (
@@ -229,8 +231,8 @@ def _unused(
         table = client.get_table(database, table_name)
     except NoSuchObjectError:
         reasons = {
-            item.directory: f"there is no table {name}; if it was renamed, drop or copy it again under its "
-            "present name, and if it was dropped, remove the directory and its note "
+            item.directory: f"there is no table {name}; if it was renamed, drop or copy it again, or set its "
+            "primary again, under its present name, and if it was dropped, remove the directory and its note "
             f"{uri_of_note(swept, item)}"
             for item in notes
         }

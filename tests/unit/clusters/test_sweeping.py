@@ -184,8 +184,9 @@ def test_directories_that_a_sweep_leaves_have_their_reasons(
     report = sweep_cluster(store.client, registry, "C1")
     (of_copy,) = notes_of(cluster, kind=Kind.COPY)
     reason = (
-        "there is no table d.t; if it was renamed, drop or copy it again under its present name, and if it "
-        f"was dropped, remove the directory and its note {uri_of_note(cluster, of_copy)}"
+        "there is no table d.t; if it was renamed, drop or copy it again, or set its primary again, under "
+        "its present name, and if it was dropped, remove the directory and its note "
+        f"{uri_of_note(cluster, of_copy)}"
     )
     assert Path(str(local_path(uri_of_note(cluster, of_copy)))).is_file()
     assert result_json(report) == {
