@@ -15,9 +15,9 @@ import traceback
 from pathlib import Path
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
 from tests.conftest import local_spark
 from tests.support.history_runs import HistoryError, Servers, run_history
+from tests.support.hive_beside_cleaner import HiveBesideCleaner
 
 
 def main(argv: list[str]) -> int:
@@ -46,8 +46,8 @@ def main(argv: list[str]) -> int:
     with (
         EmbeddedMetastore.start("torture-source") as source,
         EmbeddedMetastore.start("torture-target") as target,
-        HiveSql(source) as source_sql,
-        HiveSql(target) as target_sql,
+        HiveBesideCleaner(source) as source_sql,
+        HiveBesideCleaner(target) as target_sql,
         local_spark() as spark,
         tempfile.TemporaryDirectory(prefix="torture-") as root,
     ):

@@ -92,6 +92,12 @@ def run(args: argparse.Namespace, file: GroupFile) -> int:
             group=file.group.name,
             policies=[policy.name for policy in file.group.policies],
         )
+    if dump := getattr(args, "dump", None):
+        raise ConfigurationError(
+            f"The targets of consistency group {file.group.name!r} are compared with the dumps from which "
+            f"they were loaded last, and not with {dump}.",
+            remedy="Leave out the dump.",
+        )
     source, target = end_for(file.source), end_for(file.target)
     group = file.group.with_storage_options(common_storage_options(source, target))
     with ExitStack() as stack:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from airflow_hive_federation.clusters.locking import altering
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, read_metadata, write_metadata
-from airflow_hive_federation.errors import MetastoreServerError
+from airflow_hive_federation.errors import CopyRefusedError, MetastoreServerError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_PER_CALL
@@ -32,6 +32,19 @@ _ENVIRONMENT = {"DO_NOT_UPDATE_STATS": "true"}
 def full_name(table: types.Table) -> str:
     """Return ``database.table``."""
     return f"{table.dbName}.{table.tableName}"
+
+
+def split_name(table: str) -> tuple[str, str]:
+    """Divide ``database.table`` into database and table.
+
+    :raises CopyRefusedError: the text has another form.
+    """
+    database, dot, name = table.partition(".")
+    if not dot or not name or "." in name:
+        raise CopyRefusedError(
+            f"{table!r} is no name of a table.", remedy="Write database.table.", table=table, partition=None
+        )
+    return database.lower(), name.lower()
 
 
 def object_name(table: types.Table, partition: types.Partition | None = None) -> str:

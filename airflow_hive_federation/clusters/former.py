@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache, partial
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import partitions_by_name
-from airflow_hive_federation.clusters.copies.objects import split_name
+from airflow_hive_federation.clusters.altering import partitions_by_name, split_name
 from airflow_hive_federation.clusters.notes import (
     Kind,
     Note,
@@ -18,7 +18,7 @@ from airflow_hive_federation.clusters.notes import (
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import named_directories, reason_to_leave
-from airflow_hive_federation.errors import PrimaryRefusedError
+from airflow_hive_federation.errors import NoSuchObjectError, PrimaryRefusedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical
@@ -43,12 +43,13 @@ def remove_former_primaries(
     :raises PrimaryRefusedError: others have written files to a former primary.
     """
     table = client.get_table(*split_name(name))
-    objects = [table, *(partitions_by_name(client, table).values() if table.partitionKeys else ())]
+    objects = _objects(client, table)
     in_use = named_directories(table, objects)
     locations = [str(item.sd and item.sd.location) for item in objects]
     # A change that was killed after its last move has left the notes of the copies that it moved to.
     forget_primaries(place, locations, options)
     primaries = {canonical(location) for location in locations}
+    named_by = cache(partial(_named_by, client))
     removed: list[str] = []
     left: dict[str, str] = {}
     for cluster in registry:
@@ -56,6 +57,9 @@ def remove_former_primaries(
             directory = canonical(note.directory)
             is_ours = note.is_of(table)
             if directory in primaries or not (is_ours or note.table == name):
+                continue
+            if note.table != name and directory in named_by(note.table):
+                left[note.directory] = f"another table, which has the former name {note.table}, uses it"
                 continue
             if is_ours:
                 _report_foreign(note, place, options)
@@ -66,6 +70,23 @@ def remove_former_primaries(
             elif remove_noted(cluster, note, options):
                 removed.append(note.directory)
     return removed, left
+
+
+def _objects(client: MetastoreClient, table: types.Table) -> list[types.Table | types.Partition]:
+    """Return the table and its partitions."""
+    return [table, *(partitions_by_name(client, table).values() if table.partitionKeys else ())]
+
+
+def _named_by(client: MetastoreClient, name: str) -> frozenset[str]:
+    """Return the directories that the metadata of a table names; none if there is no such table.
+
+    :param name: ``database.table``.
+    """
+    try:
+        table = client.get_table(*split_name(name))
+    except NoSuchObjectError:
+        return frozenset()
+    return named_directories(table, _objects(client, table))
 
 
 def former_directories(

@@ -17,14 +17,20 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from airflow_hive_federation.catalog.hive import identity_of, keeps_events
-from airflow_hive_federation.clusters.altering import alter_table, full_name, object_name, partitions_by_name
+from airflow_hive_federation.clusters.altering import (
+    alter_table,
+    full_name,
+    object_name,
+    partitions_by_name,
+    split_name,
+)
 from airflow_hive_federation.clusters.copies.copying import (
     CopyReport,
     RunCopy,
     copy_to_cluster,
     drop_copies,
 )
-from airflow_hive_federation.clusters.copies.objects import copyable, split_name
+from airflow_hive_federation.clusters.copies.objects import copyable
 from airflow_hive_federation.clusters.keep_rules import KeepRule
 from airflow_hive_federation.clusters.keeping_events import Changes, changes_of
 from airflow_hive_federation.clusters.metadata import read_metadata

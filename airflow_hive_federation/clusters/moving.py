@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import full_name
+from airflow_hive_federation.clusters.altering import full_name, split_name
 from airflow_hive_federation.clusters.copies.copying import RunCopy, copy_to_cluster, drop_copies
-from airflow_hive_federation.clusters.copies.objects import chosen_partitions, split_name
+from airflow_hive_federation.clusters.copies.objects import chosen_partitions
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.errors import CopyRefusedError

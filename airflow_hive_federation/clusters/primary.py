@@ -34,17 +34,18 @@ from airflow_hive_federation.clusters.altering import (
     full_name,
     partitions_by_name,
     relocate,
+    split_name,
 )
 from airflow_hive_federation.clusters.assignment import reason_to_skip
 from airflow_hive_federation.clusters.copies.directories import (
     DropNotes,
-    copies_home,
     home_of,
+    is_among_copies,
     mark_becoming_primary,
     notes_of_copies,
     release,
 )
-from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects, split_name
+from airflow_hive_federation.clusters.copies.objects import CopyObject, copy_objects
 from airflow_hive_federation.clusters.former import (
     forget_dropped_partitions,
     forget_primaries,
@@ -458,8 +459,7 @@ class _Change:
         object_title = f"{now.dbName}.{now.tableName}/{item.partition}".rstrip("/")
         metadata = read_metadata(now.parameters, object_title).with_secondary(self.place.name, None)
         if self.keep_former:
-            listing = list_many([copy.location], options=self.options)[copy.location]
-            mark = source_mark(now, listing)
+            mark = source_mark(now, list_many([copy.location], options=self.options)[copy.location])
             metadata = metadata.with_secondary(self.former, Secondary(location=former, source=mark))
         self._set(now, metadata)
 
@@ -473,9 +473,9 @@ class _Change:
         again, its readers would find these rows.
         """
         copies = [item.metadata.secondaries[self.place.name] for item in pending]
-        home = copies_home(self.place, table)
+        formers = [copy.former for copy in copies if copy.former]
         removed, _ = release(
-            [copy.former for copy in copies if copy.former and not is_below(copy.former, home)],
+            [former for former in formers if not is_among_copies(self.place, former)],
             self.place,
             table,
             primaries=[copy.location for copy in copies],

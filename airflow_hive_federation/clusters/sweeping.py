@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import object_name, partitions_by_name
+from airflow_hive_federation.clusters.altering import object_name, partitions_by_name, split_name
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.notes import (
@@ -69,9 +69,10 @@ def sweep_cluster(
 
     It leaves the directories of tables that are being copied for the next run, and those of tables that no
     longer exist, which may have been renamed, and whose name another table may have now. A renamed table
-    takes the notes of its copies along when they are dropped or replaced. In the primary cluster of a table,
-    it leaves the directories that a change of the primary has noted, because that change has not ended. It
-    leaves former primaries in which others have written files.
+    takes the notes of its copies along when they are dropped or replaced; its former primaries go when its
+    primary is set again. In the primary cluster of a table, it leaves the directories that a change of the
+    primary has noted, because that change has not ended. It leaves former primaries in which others have
+    written files.
 
     A damaged note stays, and the sweep goes on with the others before it reports the damage. A sweep of one
     table only logs damaged notes that do not name the table.
@@ -83,18 +84,20 @@ def sweep_cluster(
         copies that were dropped or replaced, or whose run was killed.
     :param copies_older_than_s: the same age for copies alone; by default that for former primaries.
     :raises UnknownClusterError: the cluster does not exist.
+    :raises CopyRefusedError: ``table`` is no name of a table; nothing was removed.
     :raises StorageError: notes are damaged or cannot be read, or a directory cannot be removed.
     :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
     :raises NoSuchLockError: the lock of a table expired during a removal; sweep again.
     """
     swept = registry.cluster(cluster)
+    # Statements have the empty name.
+    table = None if table is None else ".".join(split_name(table))
     copies_age_s = former_older_than_s if copies_older_than_s is None else copies_older_than_s
     ages_s = {Kind.FORMER_PRIMARY: former_older_than_s, Kind.COPY: copies_age_s}
     removed: list[str] = []
     left_with_reasons: dict[str, str] = {}
     used = 0
     all_notes, damaged = read_notes(swept, options)
-    table = table and table.lower()
     chosen = [item for item in all_notes if table in {None, item.table}]
     for name, notes_of_table in groupby(sorted(chosen, key=_table_of), key=_table_of):
         notes = list(notes_of_table)
@@ -104,7 +107,7 @@ def sweep_cluster(
                     left_with_reasons |= dict.fromkeys(_directories(notes), "a copy of it is being made")
                     continue
                 unused, left, in_use = _unused(
-                    client, registry, swept, name, notes, ages_s=ages_s, options=options
+                    client, registry, swept, name, notes, renew=renew, ages_s=ages_s, options=options
                 )
                 for item in unused:
                     renew()
@@ -191,7 +194,8 @@ def reason_to_leave(
             )
         return (
             f"its note is of another table that was named {note.table}; if that one was renamed, drop or "
-            "copy it again under its present name, and if it was dropped, remove the directory and its note"
+            "copy it again, or set its primary again, under its present name, and if it was dropped, remove "
+            "the directory and its note"
         )
     if note.becomes_primary:
         return (
@@ -212,12 +216,14 @@ def _unused(
     name: str,
     notes: Sequence[Note],
     *,
+    renew: Callable[[], None],
     ages_s: Mapping[Kind, float],
     options: Mapping[str, Any] | None,
 ) -> tuple[list[Note], dict[str, str], int]:
     """Return the notes of unused directories, the directories to leave, with reasons, and the number in use.
 
     :param name: the table of all the notes.
+    :param renew: see :func:`.locking.alone_with_copies`.
     :param ages_s: the ages in seconds, by kind of note, below which directories are left.
     """
     database, _, table_name = name.partition(".")
@@ -225,8 +231,8 @@ def _unused(
         table = client.get_table(database, table_name)
     except NoSuchObjectError:
         reasons = {
-            item.directory: f"there is no table {name}; if it was renamed, drop or copy it again under its "
-            "present name, and if it was dropped, remove the directory and its note "
+            item.directory: f"there is no table {name}; if it was renamed, drop or copy it again, or set its "
+            "primary again, under its present name, and if it was dropped, remove the directory and its note "
             f"{uri_of_note(swept, item)}"
             for item in notes
         }
@@ -234,7 +240,7 @@ def _unused(
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
     objects = [table, *partitions]
     in_use = named_directories(table, objects)
-    _settle_marks(swept, table, objects, notes, options)
+    _settle_marks(swept, table, objects, notes, renew=renew, options=options)
     primary = read_metadata(table.parameters, name).primary or registry.default_cluster().name
 
     def reason_to_keep(note: Note) -> str:
@@ -258,18 +264,28 @@ def _settle_marks(
     table: types.Table,
     objects: Sequence[types.Table | types.Partition],
     notes: Iterable[Note],
+    *,
+    renew: Callable[[], None],
     options: Mapping[str, Any] | None,
 ) -> None:
     """Settle the notes that a killed change of the primary has marked.
 
     The directory of a primary loses its note. That of a copy loses the mark, unless the change continues.
+
+    :param notes: the notes as they were before the lock was taken.
+    :param renew: proves the lock, without which a later change may mark the notes again.
     """
     primaries = {canonical(item.sd.location) for item in objects if item.sd and item.sd.location}
     in_use = named_directories(table, objects)
     continues = read_metadata(table.parameters, object_name(table)).next_primary is not None
-    for note in notes:
-        if not note.becomes_primary or not note.is_of(table):
+    for seen in notes:
+        if not seen.becomes_primary:
             continue
+        # The change may have ended between the reading of the notes and the lock.
+        note = note_of(swept, seen.kind, seen.directory, options)
+        if note is None or not note.becomes_primary or not note.is_of(table):
+            continue
+        renew()
         directory = canonical(note.directory)
         if directory in primaries:
             forget(swept, note.kind, note.directory, options)

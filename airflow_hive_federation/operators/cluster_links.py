@@ -82,7 +82,7 @@ def copy_note(table: str, cluster: Cluster, copied: list[str], current: list[str
 
     :param current: the objects that were up to date; ``None`` if the task did not compare them.
     """
-    from airflow_hive_federation.clusters.copies.objects import split_name
+    from airflow_hive_federation.clusters.altering import split_name
     from airflow_hive_federation.storage.filesystem import join
 
     database, name = split_name(table)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.metastore import MetastoreSettings
+    from airflow_hive_federation.replication.load.summary import LoadSummary
+    from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 #: Asset aliases through which tasks update the assets of tables, which are known only at run time.
 REPLICATED = AssetAlias("hive_replication")
@@ -112,6 +114,33 @@ def announce(
     if "outlet_events" in context:
         for table in tables:
             context["outlet_events"][alias].add(table.asset, extra=dict(extra))
+
+
+def note_load(
+    context: Context,
+    source: MetastoreSettings,
+    target: MetastoreSettings,
+    policy: ReplicationPolicy,
+    summary: LoadSummary,
+) -> Lineage:
+    """Update the assets of the tables that a load of a policy has changed, and return its lineage.
+
+    :param context: the task's context, whose task has the outlet :data:`REPLICATED`.
+    :param source: the settings of the source's metastore.
+    :param target: the settings of the target's metastore.
+    """
+    from airflow_hive_federation.replication.replica.table_index import changed_tables
+
+    tables = sorted(changed_tables(summary.dump, policy.storage_options))
+    source_tables = [policy.source_table(table) for table in tables]
+    lineage = Lineage(
+        inputs=datasets(source, policy.source_database, source_tables),
+        outputs=datasets(target, policy.target_database, tables),
+        skipped=summary.skipped,
+    )
+    extra = {"event_id": summary.event_id, "policy": policy.name, "source": policy.source_database}
+    announce(context, REPLICATED, lineage.outputs, extra)
+    return lineage
 
 
 def _skipped(tables: Mapping[str, str]) -> Any:

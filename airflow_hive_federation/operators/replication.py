@@ -13,13 +13,7 @@ from airflow_hive_federation.hooks.error_translation import airflow_error, as_ai
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.progress import task_observer
-from airflow_hive_federation.operators.lineage import (
-    REPLICATED,
-    Lineage,
-    LineageOperator,
-    announce,
-    datasets,
-)
+from airflow_hive_federation.operators.lineage import REPLICATED, LineageOperator, note_load
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
 from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
 from airflow_hive_federation.operators.results import ResultOperator
@@ -205,7 +199,6 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
 
     def perform(self, context: Context) -> LoadSummary:
         from airflow_hive_federation.replication.cycle import load_dump, load_idle
-        from airflow_hive_federation.replication.replica.table_index import changed_tables
 
         with as_airflow_error():
             source, target, policy = self.ends()
@@ -225,10 +218,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
                     run_copy=spark.copy_runner(policy),
                     observer=self.observer,
                 )
-            changed = sorted(changed_tables(summary.dump, policy.storage_options))
-            self.lineage = _lineage(source, target, policy, changed, summary.skipped)
-            extra = {"event_id": summary.event_id, "policy": policy.name, "source": policy.source_database}
-            announce(context, REPLICATED, self.lineage.outputs, extra)
+            self.lineage = note_load(context, source.settings, target.settings, policy, summary)
             return summary
 
 
@@ -342,21 +332,6 @@ class RepairReplicaOperator(SparkReplicationOperator):
                 )
             repaired.report.raise_if_different()
             return repaired.result()
-
-
-def _lineage(
-    source: HiveMetastoreHook,
-    target: HiveMetastoreHook,
-    policy: ReplicationPolicy,
-    tables: Sequence[str],
-    skipped: Mapping[str, str],
-) -> Lineage:
-    source_tables = [policy.source_table(table) for table in tables]
-    return Lineage(
-        inputs=datasets(source.settings, policy.source_database, source_tables),
-        outputs=datasets(target.settings, policy.target_database, tables),
-        skipped=skipped,
-    )
 
 
 def replicate_database(

@@ -11,15 +11,18 @@ from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.group_fields import group_fields, rendered_group
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
+from airflow_hive_federation.operators.lineage import REPLICATED, Lineage, LineageOperator, note_load
 from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_hive_federation.metastore import MetastoreSettings
     from airflow_hive_federation.replication.groups.dump import GroupDump
     from airflow_hive_federation.replication.groups.load import GroupLoadSummary
     from airflow_hive_federation.replication.groups.status import GroupVerification
+    from airflow_hive_federation.replication.load.summary import LoadSummary
 
 #: The number of tables dumped side by side, over a connection each.
 _DUMP_CONNECTIONS = 8
@@ -84,11 +87,41 @@ class _GroupOperator(ResultOperator):
             self._spark.on_kill()
 
 
-class GroupBootstrapOperator(_GroupOperator):
+class _GroupLoadingOperator(LineageOperator, _GroupOperator):
+    """Base of the operators that load: they update the assets of the tables that they have changed."""
+
+    def __init__(self, *, outlets: Sequence[Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(outlets=[*(outlets or ()), REPLICATED], **kwargs)
+
+    def note(
+        self,
+        context: Context,
+        source: MetastoreSettings,
+        target: MetastoreSettings,
+        group: ReplicationGroup,
+        loads: Sequence[LoadSummary],
+    ) -> None:
+        """Update the assets of the tables that the members' loads have changed, and keep their lineage."""
+        self.lineage = Lineage()
+        policies = {policy.target_database: policy for policy in group.policies}
+        for load in loads:
+            if not load.idle:
+                policy = policies[load.database]
+                lineage = note_load(context, source, target, policy, load)
+                skipped = {f"{policy.source_database}.{name}": why for name, why in lineage.skipped.items()}
+                self.lineage = Lineage(
+                    inputs=[*self.lineage.inputs, *lineage.inputs],
+                    outputs=[*self.lineage.outputs, *lineage.outputs],
+                    skipped={**self.lineage.skipped, **skipped},
+                )
+
+
+class GroupBootstrapOperator(_GroupLoadingOperator):
     """Bootstraps the members of a group that are not published yet, at one cut; otherwise does nothing.
 
-    The task waits for open transactions itself. Returns ``{"group", "event_id", "members", "idle"}``; each of
-    ``members`` is the result of a :class:`~.replication.ReplicationLoadOperator`.
+    The task waits for open transactions itself. Tables that it has loaded update their assets, as those of a
+    :class:`~.replication.ReplicationLoadOperator` do. Returns ``{"group", "event_id", "members", "idle"}``;
+    each of ``members`` is the result of such an operator.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
         are for all policies. (templated)
@@ -108,7 +141,7 @@ class GroupBootstrapOperator(_GroupOperator):
             source, target, group = self.ends()
             spark = self.spark(group)
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool() as target_pool:
-                return bootstrap_group(
+                summary = bootstrap_group(
                     source_pool,
                     target_pool,
                     group,
@@ -116,6 +149,8 @@ class GroupBootstrapOperator(_GroupOperator):
                     threads=_DUMP_CONNECTIONS,
                     observer=self.observer,
                 )
+            self.note(context, source.settings, target.settings, group, summary.members)
+            return summary
 
 
 class GroupDumpOperator(_GroupOperator):
@@ -144,12 +179,12 @@ class GroupDumpOperator(_GroupOperator):
                 )
 
 
-class GroupLoadOperator(_GroupOperator):
+class GroupLoadOperator(_GroupLoadingOperator):
     """Loads the dumps of a group: rows of each transaction appear in all databases at once.
 
-    If the task is killed at any point, its next run ends in the same state. Returns ``{"group", "event_id",
-    "members", "idle"}``; each of ``members`` is the result of a
-    :class:`~.replication.ReplicationLoadOperator`.
+    If the task is killed at any point, its next run ends in the same state. Tables that the cycle changed
+    update their assets, as those of a :class:`~.replication.ReplicationLoadOperator` do. Returns ``{"group",
+    "event_id", "members", "idle"}``; each of ``members`` is the result of such an operator.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
         are for all policies. (templated)
@@ -178,7 +213,7 @@ class GroupLoadOperator(_GroupOperator):
             dumped = GroupDump.from_json(self.dump)
             spark = self.spark(group)
             with source.pool() as source_pool, target.pool() as target_pool:
-                return load_group(
+                summary = load_group(
                     source_pool,
                     target_pool,
                     group,
@@ -186,6 +221,8 @@ class GroupLoadOperator(_GroupOperator):
                     run_copy=spark.copy_runner,
                     observer=self.observer,
                 )
+            self.note(context, source.settings, target.settings, group, summary.members)
+            return summary
 
 
 class GroupVerifyOperator(_GroupOperator):

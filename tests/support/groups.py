@@ -129,8 +129,8 @@ class GroupSite:
 
     def source_visible(self) -> dict[str, tuple[int, ...]]:
         with self.source.client() as client:
-            found = write_ids(client, DATABASES)
-        return {f"{database}_copy": ids for database, ids in found.items()}
+            visible = write_ids(client, DATABASES)
+        return {f"{database}_copy": ids for database, ids in visible.items()}
 
     def events(self) -> list[int]:
         """Return the events of the targets, in the order of publication."""

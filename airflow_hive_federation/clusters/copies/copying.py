@@ -24,6 +24,7 @@ from airflow_hive_federation.clusters.altering import (
     alter_table_metadata,
     full_name,
     partitions_by_name,
+    split_name,
 )
 from airflow_hive_federation.clusters.copies.directories import (
     DropNotes,
@@ -38,7 +39,6 @@ from airflow_hive_federation.clusters.copies.objects import (
     copy_objects,
     copyable,
     pending_objects,
-    split_name,
 )
 from airflow_hive_federation.clusters.locking import copies_lock
 from airflow_hive_federation.clusters.metadata import (

@@ -25,10 +25,11 @@ from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.clusters.sweeping import named_directories
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.storage.filesystem import canonical, join
+from airflow_hive_federation.storage.filesystem import canonical, join, parse_location
 
 log = logging.getLogger(__name__)
 _KINDS = (Kind.FORMER_PRIMARY, Kind.COPY)
+_COPIES = ".copies"
 
 
 def home_of(cluster: Cluster, table: types.Table) -> str:
@@ -42,7 +43,17 @@ def copies_home(cluster: Cluster, table: types.Table) -> str:
     No directory of a primary contains it: readers list such a directory with all directories below it. A
     former primary has such readers for a day, and a partition may be added at its default location again.
     """
-    return f"{home_of(cluster, table)}.copies"
+    return f"{home_of(cluster, table)}{_COPIES}"
+
+
+def is_among_copies(cluster: Cluster, uri: str) -> bool:
+    """Return whether a directory of a cluster lies in the place for copies of a table, of whatever name.
+
+    A renamed table has its earlier copies in the directory of its former name.
+    """
+    root = parse_location(cluster.root).path
+    below_root = parse_location(uri).path.removeprefix(root).strip("/").split("/")
+    return any(part.endswith(_COPIES) for part in below_root[1:2])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from airflow_hive_federation.clusters.acid_snapshots import (
     is_insert_only,
     shows_news,
 )
-from airflow_hive_federation.clusters.altering import full_name, object_name, partitions_by_name
+from airflow_hive_federation.clusters.altering import full_name, object_name, partitions_by_name, split_name
 from airflow_hive_federation.clusters.assignment import reason_to_skip
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
@@ -259,16 +259,3 @@ def pending_objects(
             or content_mark(listings[copy.location]) != copy.source.content
         ):
             yield item
-
-
-def split_name(table: str) -> tuple[str, str]:
-    """Divide ``database.table`` into database and table.
-
-    :raises CopyRefusedError: the text has another form.
-    """
-    database, dot, name = table.partition(".")
-    if not dot or not name or "." in name:
-        raise CopyRefusedError(
-            f"{table!r} is no name of a table.", remedy="Write database.table.", table=table, partition=None
-        )
-    return database.lower(), name.lower()

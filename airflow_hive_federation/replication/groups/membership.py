@@ -35,7 +35,6 @@ class MemberState:
     :param published: the target is published.
     :param marked: the group's name that the target carries; empty without one.
     :param last_id: last event of the target.
-    :param dump: the dump from which the target was last loaded.
     :param open_transactions: transactions of the source that are open on the target.
     :param begun: dumps of a load that has begun and is not published.
     """
@@ -44,7 +43,6 @@ class MemberState:
     published: bool
     marked: str = ""
     last_id: int = 0
-    dump: str = ""
     open_transactions: tuple[int, ...] = ()
     begun: tuple[str, ...] = ()
 
@@ -137,6 +135,29 @@ def mark_members(client: MetastoreClient, group: ReplicationGroup, names: Sequen
         _refuse_strangers(client, group)
 
 
+def refuse_part(
+    client: MetastoreClient, group: ReplicationGroup, policies: Sequence[ReplicationPolicy]
+) -> None:
+    """Refuse to abort the transactions of a group if they are not those of these policies.
+
+    :param client: client of the target.
+    :param policies: policies of the group, whose targets are published.
+    :raises GroupMembershipError: the group has a database that no policy has, or the target of a policy has
+        not joined the group, so that its transactions have another name.
+    """
+    _refuse_strangers(client, group)
+    marked = set(_marked(client, group.name))
+    if outside := [policy for policy in policies if policy.target_database not in marked]:
+        raise GroupMembershipError(
+            f"Target databases {', '.join(policy.target_database for policy in outside)} have not joined "
+            f"consistency group {group.name!r} yet.",
+            remedy="Remove their policies from the group, and take over each of them by a policy file of its "
+            "own.",
+            group=group.name,
+            policies=[policy.name for policy in outside],
+        )
+
+
 def leave_group(
     target: MetastorePool, group: ReplicationGroup, names: Sequence[str] = (), *, observer: Observer = LOGGED
 ) -> list[str]:
@@ -190,7 +211,6 @@ def _read_member(client: MetastoreClient, policy: ReplicationPolicy) -> MemberSt
         published=True,
         marked=marked,
         last_id=state.last_id,
-        dump=dump,
         open_transactions=tuple(sorted(DumpDirectory(dump, policy.storage_options).manifest().open_writes)),
         begun=tuple(begun.uri for begun in unfinished_loads(policy, dump)),
     )

@@ -19,6 +19,7 @@ from airflow_hive_federation.replication.format.unfinished import unfinished_loa
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups.dump import GroupDump, read_group_dump
 from airflow_hive_federation.replication.groups.load import load_group
+from airflow_hive_federation.replication.groups.membership import refuse_part
 from airflow_hive_federation.replication.groups.together import hold_group
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -50,14 +51,18 @@ def take_over_group(
     :return: the reports of the targets that were let go now.
     :raises FailoverError: the source answers.
     :raises TargetNotOursError: a target was never published, or belongs to another policy.
+    :raises GroupMembershipError: the group has a database that no policy has, or a target has not joined it.
     :raises CycleRunningError: a cycle works on a target.
     """
     for policy in group.policies:
         refuse_living(source, policy)
     with target.client() as client:
         kept = [policy for policy in group.policies if not _is_let_go(client, policy)]
+        loaded = {policy.name: loaded_dump(client, policy) for policy in kept}
+        # Files of other databases wait for the group's transactions, too.
+        refuse_part(client, group, kept)
         whole = len(kept) == len(group.policies)
-        dumped = _copied_dump(client, group) if whole else None
+        dumped = _copied_dump(group, loaded) if whole else None
     if dumped is not None:
         load_group(
             source,
@@ -97,9 +102,11 @@ def _is_let_go(client: MetastoreClient, policy: ReplicationPolicy) -> bool:
     return markers.POLICY not in parameters
 
 
-def _copied_dump(client: MetastoreClient, group: ReplicationGroup) -> GroupDump | None:
-    """Return the latest dump of the group whose files are all copied, and which is not published by all."""
-    loaded = {policy.name: loaded_dump(client, policy) for policy in group.policies}
+def _copied_dump(group: ReplicationGroup, loaded: Mapping[str, str]) -> GroupDump | None:
+    """Return the latest dump of the group whose files are all copied, and which is not published by all.
+
+    :param loaded: for each policy, the dump from which its target was last loaded.
+    """
     begun = {
         policy.name: {dump.uri: dump for dump in unfinished_loads(policy, loaded[policy.name])}
         for policy in group.policies

@@ -45,6 +45,7 @@ from airflow_hive_federation.tables.read.reader import read_table
 from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.cycling import Scheduled, rows
+from tests.support.hive_beside_cleaner import HiveBesideCleaner
 from tests.support.processes import is_alive
 
 if TYPE_CHECKING:
@@ -329,7 +330,7 @@ def side(hdfs: EmbeddedHdfs, name: str) -> Iterator[Side]:
     settings = settings_on_hdfs(base)
     with (
         EmbeddedMetastore.start(f"hdfs-{name}", settings=settings) as metastore,
-        HiveSql(metastore, settings=settings) as sql,
+        HiveBesideCleaner(metastore, settings=settings) as sql,
     ):
         yield Side(metastore, base, sql)
 

@@ -19,7 +19,7 @@ from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import days_in_seconds
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, CopyRefusedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.operators.cluster_sweep import SweepCopiesOperator
@@ -99,6 +99,15 @@ def test_an_age_that_is_not_a_number_removes_nothing(tmp_path: Path, days: str) 
     with pytest.raises(ConfigurationError, match=re.escape(repr(days))):
         days_in_seconds(days)
     assert days_in_seconds("0") == 0.0
+
+
+@pytest.mark.parametrize("table", ["", "t", "d.t.p"])
+def test_a_text_that_names_no_table_removes_nothing(tmp_path: Path, table: str) -> None:
+    """A template may have been rendered as an empty text, which is the name in the notes of statements."""
+    statement = aged(tmp_path, Kind.STATEMENT, 7.5)
+    with pytest.raises(CopyRefusedError, match="is no name of a table"):
+        on_one_table(tmp_path, table=table).execute({})
+    assert Path(str(local_path(statement))).is_dir()
 
 
 def test_the_command_sweeps_one_table_and_refuses_such_an_age(

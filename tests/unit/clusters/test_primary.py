@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, take_no
 from airflow_hive_federation.clusters.primary import _Change
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import sweep_cluster
-from airflow_hive_federation.errors import PrimaryRefusedError
+from airflow_hive_federation.errors import NoSuchObjectError, PrimaryRefusedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
@@ -173,20 +174,24 @@ def test_a_former_primary_before_the_copy_that_becomes_the_primary_is_removed(
     assert done == ([], [], {})
 
 
+@pytest.mark.parametrize("renamed", [False, True])
 def test_the_copy_before_the_one_that_becomes_the_primary_stays_for_its_readers(
-    tmp_path: Path, registry: ClusterRegistry
+    tmp_path: Path, registry: ClusterRegistry, renamed: bool
 ) -> None:
+    """The copies that a table had under another name lie in a directory of that name."""
     pending = placed(tmp_path, "C1", "C2")
     previous = tmp_path / "C2" / "d.db" / "t.copies" / "copy-0"
     previous.mkdir(parents=True)
     table = cast("types.Table", pending.described)
+    table.id = 7
     noted = Note.of(table, Kind.COPY, f"file:{previous}")
     take_note(registry.cluster("C2"), replace(noted, taken_s=10.0))
+    table.tableName = "u" if renamed else "t"
     made = replace(pending.metadata.secondaries["C2"], former=f"file:{previous}")
     table.parameters = write_metadata({}, ClusterMetadata().with_secondary("C2", made))
     store = OneTable(table)
-    done = changing(registry, "C1", "C2", store).run(store.get_table("d", "t"), registry)
-    assert done == (["d.t"], [], {})
+    done = changing(registry, "C1", "C2", store).run(store.get_table("d", str(table.tableName)), registry)
+    assert done == ([f"d.{table.tableName}"], [], {})
     reason = "statements that were planned earlier may still read it"
     assert sweep_cluster(store.client, registry, "C2").left == {f"file:{previous}": reason}
     assert previous.is_dir()
@@ -298,6 +303,28 @@ def test_a_former_primary_is_removed_when_its_readers_have_ended(
     assert former_primaries(store, registry, -60.0) == ([], {})
 
 
+class TwoTables(OneTable):
+    """A metastore with a table, and perhaps another one that has its former name, ``d.t``.
+
+    :param other: the other table, with one partition; ``None`` if none has the name.
+    """
+
+    def __init__(self, table: types.Table, other: types.Table | None, partition: types.Partition) -> None:
+        super().__init__(table)
+        self.other = other
+        self.partition = partition
+
+    def get_table(self, database: str, name: str) -> types.Table:
+        if (database, name) != ("d", "t"):
+            return super().get_table(database, name)
+        if self.other is None:
+            raise NoSuchObjectError("d.t")
+        return self.other
+
+    def iter_partitions(self, database: str, name: str) -> Iterator[types.Partition]:
+        yield from [self.partition] if name == "t" else super().iter_partitions(database, name)
+
+
 def test_a_former_primary_of_a_renamed_table_is_removed(tmp_path: Path, registry: ClusterRegistry) -> None:
     """The table keeps its id; before Hive 4, it has none, and its name may be another table's by now."""
     pending = placed(tmp_path, "C1", "C2")
@@ -309,9 +336,41 @@ def test_a_former_primary_of_a_renamed_table_is_removed(tmp_path: Path, registry
     place = registry.cluster("C2")
     for table_id in (0, 8, 7):
         take_note(registry.cluster("C1"), replace(note, table="d.t", table_id=table_id))
-        removed = remove_former_primaries(OneTable(table).client, registry, "d.u", place, -60.0, options=None)
+        store = TwoTables(table, None, types.Partition())
+        removed = remove_former_primaries(store.client, registry, "d.u", place, -60.0, options=None)
         assert removed == (([], {}) if table_id != 7 else ([pending.location], {}))
         assert former.exists() == (table_id != 7)
+
+
+@pytest.mark.parametrize("uses", ["nothing", "the directory", "the directory for a partition", "another one"])
+def test_a_former_primary_of_a_renamed_table_is_left_to_a_table_of_its_former_name(
+    tmp_path: Path, registry: ClusterRegistry, uses: str
+) -> None:
+    """Hive gives a table of that name the directory: its rows are not lost, and need not be moved."""
+    pending = placed(tmp_path, "C1", "C2")
+    former = Path(str(local_path(pending.location)))
+    table = types.Table(dbName="d", tableName="u", createTime=1, id=7)
+    table.sd = types.StorageDescriptor(location=f"file:{tmp_path}/C2/d.db/u")
+    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(pending.location)}
+    note = Note.of(table, Kind.FORMER_PRIMARY, pending.location, files=files)
+    take_note(registry.cluster("C1"), replace(note, table="d.t"))
+    elsewhere = f"file:{tmp_path}/C1/elsewhere"
+    location = pending.location if uses == "the directory" else elsewhere
+    other = types.Table(dbName="d", tableName="t", createTime=2, id=8)
+    other.sd = types.StorageDescriptor(location=location)
+    partition = types.Partition(values=["1"], sd=types.StorageDescriptor(location=elsewhere))
+    if uses == "the directory for a partition":
+        other.partitionKeys = [types.FieldSchema(name="p", type="string")]
+        partition.sd = types.StorageDescriptor(location=pending.location)
+    is_used = uses in {"the directory", "the directory for a partition"}
+    if is_used:
+        (former / "more").write_text("y", encoding="utf-8")
+    store = TwoTables(table, None if uses == "nothing" else other, partition)
+    place = registry.cluster("C2")
+    removed, left = remove_former_primaries(store.client, registry, "d.u", place, -60.0, options=None)
+    reason = "another table, which has the former name d.t, uses it"
+    assert (removed, left) == (([], {pending.location: reason}) if is_used else ([pending.location], {}))
+    assert (former / "data").is_file() == is_used
 
 
 def test_later_copies_below_a_former_primary_are_no_files_of_others(

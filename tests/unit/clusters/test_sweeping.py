@@ -184,8 +184,9 @@ def test_directories_that_a_sweep_leaves_have_their_reasons(
     report = sweep_cluster(store.client, registry, "C1")
     (of_copy,) = notes_of(cluster, kind=Kind.COPY)
     reason = (
-        "there is no table d.t; if it was renamed, drop or copy it again under its present name, and if it "
-        f"was dropped, remove the directory and its note {uri_of_note(cluster, of_copy)}"
+        "there is no table d.t; if it was renamed, drop or copy it again, or set its primary again, under "
+        "its present name, and if it was dropped, remove the directory and its note "
+        f"{uri_of_note(cluster, of_copy)}"
     )
     assert Path(str(local_path(uri_of_note(cluster, of_copy)))).is_file()
     assert result_json(report) == {
@@ -380,3 +381,47 @@ def test_notes_that_a_killed_change_of_the_primary_has_marked_are_settled(
     # A note without the mark is one of a change that has not moved the directory yet.
     take_note(cluster, replace(note, becomes_primary=False))
     assert swept(store)[1] == [False]
+
+
+@pytest.mark.parametrize("meanwhile", ["forgotten", "taken anew", "expired"])
+@pytest.mark.parametrize("is_primary", [False, True])
+def test_marks_are_settled_by_the_notes_under_the_lock(
+    tmp_path: Path,
+    registry: ClusterRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: str,
+    is_primary: bool,
+) -> None:
+    """Between the reading of all notes and the lock of a table, the change may have ended, or been undone."""
+    cluster = registry.cluster("C1")
+    place = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    place.mkdir(parents=True)
+    table = described("C2")
+    copied = Secondary(location=f"file:{place}", source=source_mark(table, []))
+    if is_primary:
+        table.sd = types.StorageDescriptor(location=f"file:{place}")
+    else:
+        metadata = ClusterMetadata(primary="C2").with_secondary("C1", copied)
+        table.parameters = write_metadata(table.parameters, metadata)
+    note = replace(Note.of(table, Kind.COPY, f"file:{place}"), taken_s=10.0)
+    take_note(cluster, replace(note, becomes_primary=True))
+    store = OneTable(table, checks=0 if meanwhile == "expired" else 1)
+    lock = store.lock
+    taken_anew = replace(note, taken_s=20.0)
+
+    def changed_before(components: list[types.LockComponent]) -> types.LockResponse:
+        if meanwhile == "forgotten":
+            forget(cluster, Kind.COPY, f"file:{place}")
+        elif meanwhile == "taken anew":
+            take_note(cluster, taken_anew)
+        return lock(components)
+
+    monkeypatch.setattr(store, "lock", changed_before)
+    if meanwhile == "expired":
+        # A change that has begun since may have marked the note.
+        with pytest.raises(NoSuchLockError):
+            sweep_cluster(store.client, registry, "C1")
+        assert [kept.becomes_primary for kept in notes_of(cluster)] == [True]
+    else:
+        assert sweep_cluster(store.client, registry, "C1").used == 1
+        assert notes_of(cluster) == ([] if meanwhile == "forgotten" else [taken_anew])

@@ -106,7 +106,9 @@ def test_callers_in_a_hurry_do_not_spare_a_metastore_that_connects_slowly(stack:
     stack.callback(target.close)
     member = Member("far", target, timeout_s=60)
     for _ in range(4):
-        with pytest.raises(MetastoreUnreachableError, match=r"no complete answer within 0\.\d+ s"):
+        # On a busy machine, the time may end before the gateway connects.
+        ended = (MetastoreUnreachableError, MetastoreTimeoutError)
+        with pytest.raises(ended, match="no complete answer within"):
             member.ask(call("get_role_names", seconds=0.1))
 
 

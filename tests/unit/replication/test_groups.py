@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,19 +17,34 @@ from hypothesis import strategies as st
 from airflow_hive_federation.cli.replicate import add_parser, run
 from airflow_hive_federation.errors import (
     ConfigurationError,
+    CycleRunningError,
+    DumpCorruptError,
     GroupBusyError,
     GroupMembershipError,
     HiveFederationError,
+    MetastoreUnreachableError,
     StorageFullError,
 )
 from airflow_hive_federation.hooks.group_fields import group_fields, rendered_group
+from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model.events import TxnEnded
 from airflow_hive_federation.model.results import result_json
-from airflow_hive_federation.operators.replication_group import replicate_group
-from airflow_hive_federation.replication.format.group_lines import GroupMember
+from airflow_hive_federation.operators.lineage import REPLICATED
+from airflow_hive_federation.operators.replication_group import (
+    GroupBootstrapOperator,
+    GroupLoadOperator,
+    replicate_group,
+)
+from airflow_hive_federation.replication.cycle import is_published, load_dump, load_idle
+from airflow_hive_federation.replication.failover import start_failover, switch_roles
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.group_lines import ENDS, MEMBERS, GroupMember
+from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
+from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.group_policy import ReplicationGroup, members_of, refuse_alone
 from airflow_hive_federation.replication.groups.dump import GroupDump
 from airflow_hive_federation.replication.groups.ends import ended_in, ends_of_group
+from airflow_hive_federation.replication.groups.load import GroupLoadSummary, load_group
 from airflow_hive_federation.replication.groups.membership import (
     MemberState,
     check_leaving,
@@ -37,11 +54,20 @@ from airflow_hive_federation.replication.groups.membership import (
 )
 from airflow_hive_federation.replication.groups.naming import member_named
 from airflow_hive_federation.replication.groups.status import group_status
+from airflow_hive_federation.replication.groups.take_over import take_over_group
 from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.repair import repair_replica
+from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, IDLE, CycleRecord
 from airflow_hive_federation.replication.replica.markers import TargetState, judge_target
 from airflow_hive_federation.replication.status import ReplicationStatus
+from airflow_hive_federation.replication.take_over import take_over
+from tests.support.dumps import manifest
+
+#: Stands for connections and functions that a refusal precedes.
+NOTHING: Any = None
 
 
 def policy(name: str, **fields: Any) -> ReplicationPolicy:
@@ -121,6 +147,57 @@ def test_the_task_group() -> None:
         assert following in dag.get_task(task).downstream_task_ids
 
 
+@pytest.mark.parametrize(
+    ("operator", "arguments", "loading"),
+    [
+        (GroupBootstrapOperator, {}, "bootstrap.bootstrap_group"),
+        (
+            GroupLoadOperator,
+            {"dump": {"group": "shop", "dump": "", "event_id": 4, "members": []}},
+            "load.load_group",
+        ),
+    ],
+)
+def test_changed_tables_of_all_members_update_their_assets(
+    operator: Any, arguments: dict[str, Any], loading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = ReplicationGroup(
+        name="shop",
+        policies=[policy("a", target_database="copy", dump_root=f"file:{tmp_path}"), policy("b")],
+    )
+    task = operator(task_id="load", group=group, source_conn_id="s", target_conn_id="t", **arguments)
+    assert task.outlets == [REPLICATED]
+    directory = DumpDirectory(f"{group.policies[0].directory}/1-2-3")
+    changed = TableEntry(name="t", kind=TableKind.MANAGED, work=TableWork.CONTINUE)
+    directory.finish_dump(manifest(changed, kind=DumpKind.INCREMENT))
+    numbers = {"event_id": 4, "tables": 1, "partitions": 0, "functions": 0}
+    loads = [
+        LoadSummary(dump=directory.uri, database="copy", skipped={"v": "it is a view"}, **numbers),
+        LoadSummary(dump="file:/nowhere", database="b", idle=True, **numbers),
+    ]
+    updated: list[tuple[str, Any]] = []
+    alias = SimpleNamespace(add=lambda asset, extra: updated.append((asset.uri, extra)))
+
+    class Events:
+        def __getitem__(self, _: object) -> Any:
+            return alias
+
+    ends = [
+        SimpleNamespace(settings=MetastoreSettings(uris=(uri,)), pool=lambda *_: nullcontext())
+        for uri in ("thrift://one:9083", "thrift://two:9083")
+    ]
+    monkeypatch.setattr(task, "ends", lambda: (*ends, group))
+    summary = GroupLoadSummary(group="shop", event_id=4, members=loads)
+    monkeypatch.setattr(f"airflow_hive_federation.replication.groups.{loading}", lambda *_, **__: summary)
+    assert task.execute({"outlet_events": Events()})["members"][0]["database"] == "copy"
+    assert updated == [
+        ("hive://two:9083/copy/t", {"event_id": 4, "policy": "a", "source": "a"}),
+    ]
+    assert [(dataset.database, dataset.table) for dataset in task.lineage.inputs] == [("a", "t")]
+    assert [(dataset.database, dataset.table) for dataset in task.lineage.outputs] == [("copy", "t")]
+    assert task.lineage.skipped == {"a.v": "it is a view"}
+
+
 def test_a_dump_survives_xcom() -> None:
     member = GroupMember(group="shop", policy="a", dump="file:/dumps/a/1", event_id=4, idle=False)
     dump = GroupDump(group="shop", dump="file:/dumps/a/1", event_id=4, members=[member])
@@ -128,6 +205,39 @@ def test_a_dump_survives_xcom() -> None:
     for bad in (None, {}, {**result_json(dump), "more": 1}, {**result_json(dump), "members": [{}]}):
         with pytest.raises(ConfigurationError, match="not the result of a group's dump"):
             GroupDump.from_json(bad)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"a": {}, "c": {}}, CycleRunningError, "has other policies than the group: a, c"),
+        ({"a": {}, "b": {}, "c": {}}, CycleRunningError, "has other policies than the group: a, b, c"),
+        ({"a": {}, "b": {"group": "other"}}, CycleRunningError, "has other policies"),
+        ({"a": {}, "b": {"dump": "file:/elsewhere/b/1-2-3"}}, DumpCorruptError, "names file:/elsewhere"),
+    ],
+)
+def test_a_load_refuses_the_record_of_another_group(
+    tmp_path: Path, fields: dict[str, dict[str, str]], error: type[HiveFederationError], message: str
+) -> None:
+    policies = [policy(name, dump_root=f"file:{tmp_path}") for name in ("a", "b")]
+    lines = [
+        {
+            "group": "shop",
+            "policy": name,
+            "dump": f"file:{tmp_path}/{name}/1-2-3",
+            "event_id": 4,
+            "idle": False,
+        }
+        | others
+        for name, others in fields.items()
+    ]
+    directory = DumpDirectory(f"{policies[0].directory}/1-2-3")
+    directory.add_lines(ENDS, [])
+    directory.add_lines(MEMBERS, lines)
+    dump = GroupDump(group="shop", dump=directory.uri, event_id=4, members=())
+    group = ReplicationGroup(name="shop", policies=policies)
+    with pytest.raises(error, match=message):
+        load_group(NOTHING, NOTHING, group, dump, run_copy=NOTHING)
 
 
 # -- members ---------------------------------------------------------------------------------------------
@@ -191,6 +301,49 @@ def test_two_new_groups_of_one_name_refuse_each_other() -> None:
     assert target.databases["b"].parameters["hive.federation.group"] == "shop"
 
 
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ({"a": "shop", "b": "shop", "c": "shop"}, "databases c belong to consistency group 'shop'"),
+        ({"a": "shop", "b": ""}, "databases b have not joined consistency group 'shop'"),
+        # The first one is let go already.
+        ({"a": None, "b": "shop", "c": "shop"}, "databases c belong to consistency group 'shop'"),
+    ],
+)
+def test_a_take_over_ends_the_transactions_of_whole_groups_only(
+    groups: dict[str, str | None], message: str
+) -> None:
+    class Target:
+        """Databases of a target, by the groups whose names they carry; ``None`` if they are let go."""
+
+        def list_databases(self) -> list[str]:
+            return [*groups]
+
+        def get_database(self, name: str) -> Any:
+            group = groups[name]
+            own = {
+                markers.POLICY: name,
+                markers.LAST_ID: "4",
+                markers.CHECKPOINT: "/dumps/x/1",
+                markers.GROUP: group,
+            }
+            return SimpleNamespace(parameters={} if group is None else own)
+
+        def list_tables(self, _: str) -> list[str]:
+            return ["t"]
+
+    @contextmanager
+    def lost() -> Iterator[Any]:
+        raise MetastoreUnreachableError("The source is lost.")
+        yield
+
+    source: Any = SimpleNamespace(client=lost)
+    target: Any = SimpleNamespace(client=lambda: nullcontext(Target()))
+    group = ReplicationGroup(name="shop", policies=[policy("a"), policy("b")])
+    with pytest.raises(GroupMembershipError, match=message):
+        take_over_group(source, target, group)
+
+
 def test_a_policy_alone_keeps_off_a_member() -> None:
     def judged(parameters: dict[str, str], group: str) -> TargetState:
         return judge_target("db", parameters, policy="p", adopt=False, empty=False, group=group).state
@@ -206,6 +359,26 @@ def test_a_policy_alone_keeps_off_a_member() -> None:
     ):
         refuse_alone(policy("p", group="shop"), "load")
     refuse_alone(policy("p"), "load")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        pytest.param(lambda alone: is_published(NOTHING, alone), id="run a cycle"),
+        pytest.param(lambda alone: load_dump(NOTHING, NOTHING, alone, "/d", run_copy=NOTHING), id="load"),
+        pytest.param(lambda alone: load_idle(NOTHING, alone, 4), id="load nothing"),
+        pytest.param(
+            lambda alone: repair_replica(NOTHING, NOTHING, alone, run_copy=NOTHING, run_verify=NOTHING),
+            id="repair",
+        ),
+        pytest.param(lambda alone: start_failover(NOTHING, NOTHING, alone), id="fail over"),
+        pytest.param(lambda alone: switch_roles(NOTHING, NOTHING, alone), id="switch"),
+        pytest.param(lambda alone: take_over(NOTHING, NOTHING, alone), id="take over"),
+    ],
+)
+def test_a_member_does_nothing_alone(act: Callable[[ReplicationPolicy], object]) -> None:
+    with pytest.raises(GroupMembershipError, match=r"'p' belongs to .* 'shop', and cannot .* alone"):
+        act(policy("p", group="shop"))
 
 
 def test_an_error_names_its_member() -> None:
@@ -309,6 +482,7 @@ def act(tmp_path: Path, text: str, *words: str) -> None:
     [
         (["repair"], FILE, GroupMembershipError, "'shop' cannot repair its targets as a whole"),
         (["failover"], FILE, GroupMembershipError, "'shop' cannot fail over as a whole"),
+        (["verify", "file:/dumps/a/1-2-3"], FILE, ConfigurationError, "not with file:/dumps/a/1-2-3"),
         (["leave", "b"], FILE, ConfigurationError, "has no policy 'b'"),
         (["run"], FILE.replace('name = "shop"', ""), ConfigurationError, "name is None"),
         (["run"], FILE.replace('dump_root = "/dumps"', ""), ConfigurationError, "a policy has no dump_root"),
