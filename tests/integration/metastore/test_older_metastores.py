@@ -69,10 +69,14 @@ def test_hive_3(hive_3: str) -> None:
         name = f"{DATABASE}.acid"
         valid = client.get_valid_write_ids([name])[name]
         assert valid.writeIdHighWaterMark == write_ids[second]
-        assert set(valid.invalidWriteIds or []) == set(write_ids.values())
+        # Hive 3.1 forgets an aborted transaction that wrote nothing whenever its housekeeping comes by.
+        forgettable = {write_ids[second]}
+        assert set(valid.invalidWriteIds or []) | forgettable == set(write_ids.values())
         assert first in (client.get_open_txns().open_txns or [])
         client.commit_txn(first)
-        assert client.get_valid_write_ids([name])[name].invalidWriteIds == [write_ids[second]]
+        left = client.get_valid_write_ids([name])[name]
+        assert left.writeIdHighWaterMark == write_ids[second]
+        assert set(left.invalidWriteIds or []) <= forgettable
 
         client.drop_database(DATABASE, delete_data=True, cascade=True)
         findings = {finding.name: finding for finding in examine(client)}
