@@ -64,3 +64,15 @@ def column_statistics(of: str, partition_name: str | None = None) -> types.Colum
         ],
         engine="hive",
     )
+
+
+def insert_lock(name: str) -> types.LockComponent:
+    """Return the lock of an ``INSERT`` into a table of :data:`DATABASE`."""
+    return types.LockComponent(
+        type=types.LockType.SHARED_WRITE,
+        level=types.LockLevel.TABLE,
+        dbname=DATABASE,
+        tablename=name,
+        operationType=types.DataOperationType.INSERT,
+        isTransactional=True,
+    )

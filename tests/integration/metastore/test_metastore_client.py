@@ -36,7 +36,7 @@ from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, partitio
 from tests.support.http_metastore import metastore_over_http
 from tests.support.tls_metastore import make_identity, secured_settings, settings_for
 from tests.support.transports import over
-from tests.support.wire_structs import DATABASE, column_statistics, partition, table
+from tests.support.wire_structs import DATABASE, column_statistics, insert_lock, partition, table
 
 
 @pytest.fixture(scope="module", params=["tcp", "tls", "http", "ssh", "grpc", "grpc_tls_token", "grpc_ssh"])
@@ -304,14 +304,7 @@ def test_transactions_write_ids_and_locks(client: MetastoreClient) -> None:
     assert {first, second} <= set(client.get_open_txns().open_txns or [])
     write_ids = client.allocate_table_write_ids(DATABASE, "txn", [first, second])
     assert write_ids == client.allocate_table_write_ids(DATABASE, "txn", [first, second])
-    component = types.LockComponent(
-        type=types.LockType.SHARED_WRITE,
-        level=types.LockLevel.TABLE,
-        dbname=DATABASE,
-        tablename="txn",
-        operationType=types.DataOperationType.INSERT,
-        isTransactional=True,
-    )
+    component = insert_lock("txn")
     lock = client.lock([component], txn_id=first)
     assert lock.state == types.LockState.ACQUIRED
     assert client.check_lock(lock.lockid or 0, txn_id=first).state == types.LockState.ACQUIRED
@@ -321,6 +314,8 @@ def test_transactions_write_ids_and_locks(client: MetastoreClient) -> None:
 
     client.commit_txn(first)
     client.commit_txn(first)
+    # Without a table to write to, housekeeping would forget the transaction once it is aborted.
+    client.lock([component], txn_id=second)
     client.abort_txns([second])
     with pytest.raises(TransactionAbortedError):
         client.commit_txn(second)
