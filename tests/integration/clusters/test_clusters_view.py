@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -327,6 +328,7 @@ def test_two_standalone_clusters_read_from_their_own_roots(
     for name in ("C1", "C2"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     with (
         standalone_cluster(tmp_path / "C1", workers=1) as first,
         standalone_cluster(tmp_path / "C2", workers=1) as two,
