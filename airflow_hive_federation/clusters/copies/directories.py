@@ -101,11 +101,13 @@ class DropNotes:
         note = _note_for(uri, self.cluster, self.table, self.options)
         if note is not None:
             # A note of an earlier version lacks the identity, and one of a renamed table its present name:
-            # without them, a sweep leaves the directory.
+            # without them, a sweep leaves the directory. It has to leave a former primary of a renamed table,
+            # where a later table of the former name may lie.
+            name = note.table if note.kind is Kind.FORMER_PRIMARY else full_name(self.table)
             again = replace(
                 note,
                 taken_s=taken_s,
-                table=full_name(self.table),
+                table=name,
                 created_s=self.table.createTime or 0,
                 table_id=self.table.id or 0,
                 becomes_primary=False,
@@ -170,7 +172,7 @@ def release(
                 forget(cluster, kind, uri, options)
         elif (note := _note_for(uri, cluster, table, options)) is None:
             log.warning("%s is left, because it has no note of a copy of %s", uri, full_name(table))
-        elif not at_once or (note.kind is Kind.FORMER_PRIMARY and foreign_files(note, options)):
+        elif not at_once or (note.kind is Kind.FORMER_PRIMARY and _is_of_others(note, table, options)):
             left.append(uri)
         elif remove_noted(cluster, note, options):
             removed.append(uri)
@@ -218,3 +220,8 @@ def _note_for(
     """Return the note by which the directory of a copy or of a former primary belongs to a table."""
     notes = (note_of(cluster, kind, uri, options) for kind in _KINDS)
     return next((note for note in notes if note is not None and note.is_of_namer(table)), None)
+
+
+def _is_of_others(note: Note, table: types.Table, options: Mapping[str, Any] | None) -> bool:
+    """Return whether the directory of a former primary may have files of others, or be another table's."""
+    return note.table != full_name(table) or bool(foreign_files(note, options))

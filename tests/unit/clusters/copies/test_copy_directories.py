@@ -435,3 +435,22 @@ def test_the_copies_of_partitions_are_removed_at_once(cluster: Cluster, tmp_path
         report = _removed_at_once(store.client, cluster, table, report, None)
     assert (report.copied, report.removed, report.left) == (["p=a"], [f"file:{first}"], [])
     assert (second / "data").is_file()
+
+
+def test_a_former_primary_of_a_renamed_table_keeps_its_name_and_its_files(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """A later table of the former name may lie there, with rows in the files of the renamed one."""
+    former, unused = places(tmp_path)
+    forget(cluster, Kind.COPY, f"file:{former}")
+    owner = types.Table(dbName="d", tableName="t", createTime=1, id=7)
+    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(f"file:{former}")}
+    take_note(cluster, Note.of(owner, Kind.FORMER_PRIMARY, f"file:{former}", files=files))
+    renamed = table_at("file:/c1/t", copy=f"file:{former}", former=f"file:{unused}")
+    renamed.tableName, renamed.id = "renamed", 7
+    report = dropped(OneTable(renamed), cluster)
+    assert (former / "data").is_file()
+    assert f"file:{former}" not in report.removed
+    note = note_of(cluster, Kind.FORMER_PRIMARY, f"file:{former}")
+    assert note is not None
+    assert note.table == "d.t"
