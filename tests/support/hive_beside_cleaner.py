@@ -11,10 +11,10 @@ _REPETITIONS = 9
 
 
 class HiveBesideCleaner(HiveSql):
-    """Runs a statement again if directories vanish while Hive lists them, though it needs none of those.
+    """Runs a statement again if directories that it does not read vanish while Hive lists them.
 
-    What it needs is not removed; but Hive also lists obsolete directories, which the cleaner removes. If it
-    lacks what it needs, it lacks that each time.
+    Hive lists obsolete directories, too, and the cleaner removes only those. A statement that lacks a
+    directory that it reads fails each time.
     """
 
     def execute(self, sql: str, **options: Any) -> list[Row]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import CycleRunningError, DumpCorruptError
+from airflow_hive_federation.errors import DumpCorruptError, GroupMembershipError
 from airflow_hive_federation.progress.events import DanglingAborted, UpToDate
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
@@ -97,7 +97,7 @@ def load_group(
     :param observer: receives the events of progress.
     :raises CycleRunningError: another cycle works on a target, or has published since the dump.
     :raises CycleLostError: another process may have taken this one's place.
-    :raises GroupMembershipError: the members are not those of the target.
+    :raises GroupMembershipError: the members are not those of the dump, or of the target.
     :raises DumpCorruptError: the record of the group's dump cannot be used.
     :raises HiveFederationError: as :func:`~.load.load.load_into_target`; the message names the member.
     """
@@ -159,12 +159,12 @@ def _members(group: ReplicationGroup, dumped: GroupDump) -> tuple[dict[str, Grou
     for policy in group.policies:
         line = members.get(policy.name)
         if line is None or line.group != group.name or len(members) != len(group.policies):
-            raise CycleRunningError(
+            raise GroupMembershipError(
                 f"The dump {dumped.dump} of consistency group {group.name!r} has other policies "
                 f"than the group: {', '.join(members)}.",
                 remedy="Begin a new cycle; this dump is not needed any more.",
-                policy=policy.name,
-                holder="",
+                group=group.name,
+                policies=list(members),
             )
         if not line.idle and line.dump.rpartition("/")[0] != policy.directory:
             raise DumpCorruptError(

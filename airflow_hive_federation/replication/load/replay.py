@@ -68,11 +68,11 @@ class _TxnMap(Mapping[int, int]):
         self._sources: array[int] = array("q")
         self._targets: array[int] = array("q")
 
-    def add(self, found: Mapping[int, int]) -> None:
+    def add(self, opened: Mapping[int, int]) -> None:
         """Add transactions above those in the map."""
-        for source in sorted(found):
+        for source in sorted(opened):
             self._sources.append(source)
-            self._targets.append(found[source])
+            self._targets.append(opened[source])
 
     def __getitem__(self, source: int) -> int:
         place = bisect_left(self._sources, source)

@@ -84,6 +84,6 @@ def test_hive_2_3(front: Serving, hive_sql_source: HiveSql, client: MetastoreCli
         # It knows no write ids, and Hive 4's transactions are none that it can read. It hangs then.
         sql.fails("insert into gateway_hive_2_acid.t values (2)", "Error communicating with the metastore")
     assert hive_sql_source.execute("select * from gateway_hive_2_acid.t") == [("1",)]
-    # What the killed engine has left would hold up the cleaner of other tests for minutes.
+    # Transactions of the killed engine would hold up the cleaner of other tests for minutes.
     if left := set(open_transactions(client.get_open_txns())) - before:
         client.abort_txns(sorted(left))

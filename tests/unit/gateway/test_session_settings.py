@@ -141,18 +141,24 @@ def test_a_metastore_without_the_setting_gets_no_call(
     assert run.upstream.open_connections == 0
 
 
-def test_a_connection_that_ends_at_the_setting_is_made_again(
-    peer: Peers, gateway: Gateways, raw: Raws
-) -> None:
+def failing_once(failing: str, error: type[BaseException]) -> Configured:
+    """Return a metastore that fails the first call of a method with an error."""
     served = Configured()
     handled = served.handler
 
-    def once(method: str, args: Any) -> Any:
-        if method == "setMetaConf" and served.calls.count(method) == 1:
-            raise EOFError
+    def answer(method: str, args: Any) -> Any:
+        if method == failing and served.calls.count(method) == 1:
+            raise error
         return handled(method, args)
 
-    served.handler = once
+    served.handler = answer
+    return served
+
+
+def test_a_connection_that_ends_at_the_setting_is_made_again(
+    peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    served = failing_once("setMetaConf", EOFError)
     connection = raw(gateway(peer(served).uri))
     connection.ask("setMetaConf", key=KEY, value=MSCK)
     assert drops(connection) == DROPPED
@@ -160,15 +166,7 @@ def test_a_connection_that_ends_at_the_setting_is_made_again(
 
 
 def test_a_call_that_is_made_again_has_its_setting(peer: Peers, gateway: Gateways, raw: Raws) -> None:
-    served = Configured()
-    handled = served.handler
-
-    def once(method: str, args: Any) -> Any:
-        if method == "get_partition_names_req" and served.calls.count(method) == 1:
-            raise HangUp
-        return handled(method, args)
-
-    served.handler = once
+    served = failing_once("get_partition_names_req", HangUp)
     connection = raw(gateway(peer(served).uri))
     connection.ask("setMetaConf", key=KEY, value=MSCK)
     request = types.PartitionsByExprRequest(dbName="d", tblName="t", expr=b"(p='a')")

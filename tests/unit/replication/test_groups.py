@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from airflow_hive_federation.cli.replicate import add_parser, run
 from airflow_hive_federation.errors import (
     ConfigurationError,
-    CycleRunningError,
     DumpCorruptError,
     GroupBusyError,
     GroupMembershipError,
@@ -210,9 +209,9 @@ def test_a_dump_survives_xcom() -> None:
 @pytest.mark.parametrize(
     ("fields", "error", "message"),
     [
-        ({"a": {}, "c": {}}, CycleRunningError, "has other policies than the group: a, c"),
-        ({"a": {}, "b": {}, "c": {}}, CycleRunningError, "has other policies than the group: a, b, c"),
-        ({"a": {}, "b": {"group": "other"}}, CycleRunningError, "has other policies"),
+        ({"a": {}, "c": {}}, GroupMembershipError, "has other policies than the group: a, c"),
+        ({"a": {}, "b": {}, "c": {}}, GroupMembershipError, "has other policies than the group: a, b, c"),
+        ({"a": {}, "b": {"group": "other"}}, GroupMembershipError, "has other policies"),
         ({"a": {}, "b": {"dump": "file:/elsewhere/b/1-2-3"}}, DumpCorruptError, "names file:/elsewhere"),
     ],
 )
