@@ -7,6 +7,7 @@ both cases, the databases show all transactions of the source up to one of them,
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ from airflow_hive_federation.replication.take_over import (
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
+log = logging.getLogger(__name__)
+
 
 def take_over_group(
     source: MetastorePool, target: MetastorePool, group: ReplicationGroup, *, observer: Observer = LOGGED
@@ -48,9 +51,11 @@ def take_over_group(
     :param source: connections to the source, which must not answer.
     :param target: connections to the target.
     :param observer: receives the events of progress.
-    :return: the reports of the targets that were let go now.
+    :return: the reports of the targets that were let go now. A database that is no target of any policy
+        counts as let go before; a warning names it.
     :raises FailoverError: the source answers.
-    :raises TargetNotOursError: a target was never published, or belongs to another policy.
+    :raises TargetNotOursError: a target database does not exist, was never published, or belongs to another
+        policy.
     :raises GroupMembershipError: the group has a database that no policy has, or a target has not joined it.
     :raises CycleRunningError: a cycle works on a target.
     """
@@ -58,6 +63,12 @@ def take_over_group(
         refuse_living(source, policy)
     with target.client() as client:
         kept = [policy for policy in group.policies if not _is_let_go(client, policy)]
+        for policy in group.policies:
+            if policy not in kept:
+                log.warning(
+                    "Database %s is left as it is: it is no target of a policy (any more)",
+                    policy.target_database,
+                )
         loaded = {policy.name: loaded_dump(client, policy) for policy in kept}
         # Files of other databases wait for the group's transactions, too.
         refuse_part(client, group, kept)

@@ -310,7 +310,7 @@ def test_two_new_groups_of_one_name_refuse_each_other() -> None:
     ],
 )
 def test_a_take_over_ends_the_transactions_of_whole_groups_only(
-    groups: dict[str, str | None], message: str
+    groups: dict[str, str | None], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Target:
         """Databases of a target, by the groups whose names they carry; ``None`` if they are let go."""
@@ -341,6 +341,8 @@ def test_a_take_over_ends_the_transactions_of_whole_groups_only(
     group = ReplicationGroup(name="shop", policies=[policy("a"), policy("b")])
     with pytest.raises(GroupMembershipError, match=message):
         take_over_group(source, target, group)
+    skipped = [name for name, marked in groups.items() if marked is None]
+    assert [record.args for record in caplog.records] == [(name,) for name in skipped]
 
 
 def test_a_policy_alone_keeps_off_a_member() -> None:
