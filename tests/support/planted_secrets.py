@@ -157,8 +157,9 @@ class WatchedProcesses:
             with contextlib.suppress(psutil.Error, ProcessLookupError, FileNotFoundError):
                 command = "\0".join(process.cmdline())
                 key = (process.pid, process.create_time(), command)
-                if command and key not in self._seen:
-                    self._take(command, process.environ(), _parents(process))
+                # While a program is being started, its command line can be read before its environment.
+                if command and key not in self._seen and (environment := process.environ()):
+                    self._take(command, environment, _parents(process))
                     self._seen.add(key)
 
     def _take(self, command: str, environment: Mapping[str, str], parents: Sequence[str]) -> None:

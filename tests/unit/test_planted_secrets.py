@@ -13,9 +13,11 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.support import planted_secrets
 from tests.support.planted_secrets import (
     Planted,
     WatchedProcesses,
@@ -87,19 +89,21 @@ def test_in_parameters(planted: Planted) -> None:
 
 def test_in_command_lines_and_environments(planted: Planted) -> None:
     secret = planted.values["a password"]
-    waits = "import sys; sys.stdin.read()"
+    waits = "import sys; print(flush=True); sys.stdin.read()"
     may = {"entitled": re.compile("OPTIONS")}
     started: list[subprocess.Popen[bytes]] = []
     with WatchedProcesses(planted, may) as watched:
 
         def start(*arguments: str, **variables: str) -> None:
-            started.append(
-                subprocess.Popen(
-                    [sys.executable, "-c", waits, *arguments],
-                    env={**os.environ, **variables},
-                    stdin=subprocess.PIPE,
-                )
+            process = subprocess.Popen(
+                [sys.executable, "-c", waits, *arguments],
+                env={**os.environ, **variables},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
             )
+            started.append(process)
+            assert process.stdout is not None
+            process.stdout.readline()
 
         try:
             start("entitled", OPTIONS=secret)
@@ -131,3 +135,23 @@ def test_spawned_processes_are_noted(planted: Planted, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in noted.read_text(encoding="utf-8").splitlines()]
     seen = {line["command"].replace("\0", " "): "SECRET" in line["environment"] for line in lines}
     assert seen == {"true one": False, "true two": True, "true three": True, "true four": True}
+
+
+def test_an_environment_that_is_not_there_yet(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system shows a program's command line a moment before its environment."""
+    watched = WatchedProcesses(planted, {})
+    secret = {"OTHER": planted.values["a password"]}
+    environments = iter([{}, secret])
+    child = SimpleNamespace(
+        pid=1,
+        create_time=lambda: 1.0,
+        cmdline=lambda: ["program"],
+        environ=lambda: next(environments),
+        parents=list,
+    )
+    mine = SimpleNamespace(children=lambda recursive: [child])
+    monkeypatch.setattr(planted_secrets.psutil, "Process", lambda: mine)
+    watched.look()
+    assert watched.leaks == set()
+    watched.look()
+    assert watched.leaks == {"a password is in the variable OTHER of 'program'"}
