@@ -26,7 +26,12 @@ from airflow_hive_federation.clusters.notes import (
     uri_of_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError, StorageError
+from airflow_hive_federation.errors import (
+    ClusterMetadataError,
+    ConfigurationError,
+    NoSuchObjectError,
+    StorageError,
+)
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical
@@ -74,8 +79,9 @@ def sweep_cluster(
     primary has noted, because that change has not ended. It leaves former primaries in which others have
     written files.
 
-    A damaged note stays, and the sweep goes on with the others before it reports the damage. A sweep of one
-    table only logs damaged notes that do not name the table.
+    A damaged note stays, and so do all directories of a table whose cluster metadata is damaged; the sweep
+    goes on with the others before it reports the damage. A sweep of one table only logs damaged notes that
+    do not name the table.
 
     :param cluster: the name of the cluster.
     :param table: sweep only directories of this table, ``database.table``.
@@ -86,7 +92,7 @@ def sweep_cluster(
     :raises UnknownClusterError: the cluster does not exist.
     :raises CopyRefusedError: ``table`` is no name of a table; nothing was removed.
     :raises StorageError: notes are damaged or cannot be read, or a directory cannot be removed.
-    :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
+    :raises ClusterMetadataError: cluster metadata of tables is damaged; none of their directories is removed.
     :raises NoSuchLockError: the lock of a table expired during a removal; sweep again.
     """
     swept = registry.cluster(cluster)
@@ -97,6 +103,7 @@ def sweep_cluster(
     removed: list[str] = []
     left_with_reasons: dict[str, str] = {}
     used = 0
+    damaged_tables: list[ClusterMetadataError] = []
     all_notes, damaged = read_notes(swept, options)
     chosen = [item for item in all_notes if table in {None, item.table}]
     for name, notes_of_table in groupby(sorted(chosen, key=_table_of), key=_table_of):
@@ -106,9 +113,13 @@ def sweep_cluster(
                 if renew is None:
                     left_with_reasons |= dict.fromkeys(_directories(notes), "a copy of it is being made")
                     continue
-                unused, left, in_use = _unused(
-                    client, registry, swept, name, notes, renew=renew, ages_s=ages_s, options=options
-                )
+                try:
+                    unused, left, in_use = _unused(
+                        client, registry, swept, name, notes, renew=renew, ages_s=ages_s, options=options
+                    )
+                except ClusterMetadataError as error:
+                    damaged_tables.append(error)
+                    continue
                 for item in unused:
                     renew()
                     removed += _remove(swept, [item], options)
@@ -118,7 +129,7 @@ def sweep_cluster(
             old = [item for item in notes if item.taken_s < time.time() - statements_older_than_s]
             removed += _remove(swept, old, options)
             left_with_reasons.update({item.directory: "it is too young" for item in notes if item not in old})
-    _report_damaged(swept, damaged, table, removed)
+    _report_damaged(swept, damaged, damaged_tables, table, removed)
     return SweepReport(cluster=swept.name, removed=removed, used=used, left=left_with_reasons)
 
 
@@ -140,24 +151,43 @@ def days_in_seconds(days: float | str) -> float:
 
 
 def _report_damaged(
-    swept: Cluster, damaged: Iterable[DamagedNote], table: str | None, removed: Sequence[str]
+    swept: Cluster,
+    damaged: Iterable[DamagedNote],
+    tables: Sequence[ClusterMetadataError],
+    table: str | None,
+    removed: Sequence[str],
 ) -> None:
-    """Raise an error that names the damaged notes of the table, or of the cluster; log those of others."""
+    """Raise an error that names the damage; log damaged notes of tables that were not to be swept.
+
+    :param tables: the errors of tables whose metadata is damaged.
+    :param table: see :func:`sweep_cluster`.
+    """
     reported = []
     for note in damaged:
         if table in {None, note.table}:
             reported.append(note)
         else:
             log.warning("%s %s. %s", note.uri, note.reason, note.remedy)
-    if not reported:
-        return
-    names = ", ".join(f"{note.uri} {note.reason}" for note in reported[:5])
-    raise StorageError(
-        f"The sweep of cluster {swept.name} has left the directories of {len(reported)} damaged notes, and "
-        f"removed {len(removed)} directories of other notes: {names}{', ...' if reported[5:] else ''}.",
-        remedy=reported[0].remedy,
-        path=reported[0].uri,
-    )
+    texts = [f"{note.uri} {note.reason}" for note in reported]
+    names = ", ".join(texts[:5]) + (", ..." if texts[5:] else "")
+    notes = f"{len(reported)} damaged note{'' if len(reported) == 1 else 's'}"
+    others = f"and removed {len(removed)} directories of other notes"
+    if tables:
+        messages = [error.message for error in tables[:5]] + (["..."] if tables[5:] else [])
+        messages += [f"Damaged notes: {names}."] if reported else []
+        described = f"{len(tables)} table{'' if len(tables) == 1 else 's'} with damaged metadata"
+        raise ClusterMetadataError(
+            f"The sweep of cluster {swept.name} has left the directories of {described}"
+            f"{f' and of {notes}' if reported else ''}, {others}. {' '.join(messages)}",
+            remedy=" ".join([str(tables[0].remedy), *(note.remedy for note in reported[:1])]),
+            **tables[0].facts,
+        )
+    if reported:
+        raise StorageError(
+            f"The sweep of cluster {swept.name} has left the directories of {notes}, {others}: {names}.",
+            remedy=reported[0].remedy,
+            path=reported[0].uri,
+        )
 
 
 def named_directories(table: types.Table, objects: Iterable[types.Table | types.Partition]) -> frozenset[str]:

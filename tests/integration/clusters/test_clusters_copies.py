@@ -320,7 +320,7 @@ def test_operators_and_commands(
     assert main(["cluster", "drop-copy", f"{DATABASE}.plain", "C2", *common]) == 0
     captured = capsys.readouterr()
     assert "1 copy dropped in C2, 0 directories removed" in captured.out
-    assert "1 directory left for statements that were planned before" in captured.err
+    assert "1 directory in cluster C2 stays for statements that were planned before" in captured.err
     assert main(["cluster", "drop-copy", f"{DATABASE}.plain", "C2", "--at-once", *common]) == 0
     assert capsys.readouterr().err == ""
     assert main(["cluster", "move-copy", f"{DATABASE}.plain", "C2", "C1", *common]) == 0

@@ -338,6 +338,52 @@ def test_a_damaged_note_is_named_after_all_others_have_been_swept(
     assert all(Path(str(local_path(uri))).is_file() for uri in (unreadable, theirs, *ours))
 
 
+def test_damaged_tables_are_named_after_all_others_have_been_swept(
+    tmp_path: Path, registry: ClusterRegistry, former: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables before and behind them in the order of names have nothing to do with the damage."""
+    store = OneTable(described("C2"), checks=99)
+    tables = {name: named(described("C2"), name, number) for number, name in enumerate("abcdefguv", 10)}
+    for name in "bcdefgu":
+        tables[name].parameters = {"hive.cluster.secondary.C1.location": "file:/elsewhere"}
+    tables["t"] = store.table
+    copies = {name: tmp_path / "C1" / "d.db" / f"{name}.copies" / "copy-1" for name in tables}
+    for name, copy in copies.items():
+        copy.mkdir(parents=True)
+        take_note(registry.cluster("C1"), Note.of(tables[name], Kind.COPY, f"file:{copy}"))
+    monkeypatch.setattr(store, "get_table", lambda _, name: tables[name])
+    with pytest.raises(ClusterMetadataError) as caught:
+        sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    begin = (
+        "The sweep of cluster C1 has left the directories of 7 tables with damaged metadata, and removed 4 "
+        "directories of other notes. The cluster metadata of d.b is damaged: "
+    )
+    assert caught.value.message.startswith(begin)
+    assert caught.value.message.endswith(" ...")
+    assert ["d.f is" in caught.value.message, "d.g is" in caught.value.message] == [True, False]
+    assert caught.value.table == "d.b"
+    assert "Unset the parameters" in str(caught.value.remedy)
+    assert {name for name, copy in copies.items() if copy.is_dir()} == set("bcdefgu")
+    # A damaged note is named beside them.
+    unreadable = damage(registry, Note.of(store.table, Kind.COPY, f"file:{copies['a']}-1"), "{")
+    with pytest.raises(ClusterMetadataError) as caught:
+        sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert "of 7 tables with damaged metadata and of 1 damaged note, and removed 0" in caught.value.message
+    assert caught.value.message.endswith(f"... Damaged notes: {unreadable} is not a note of a directory.")
+    assert "remove the note" in str(caught.value.remedy)
+    for name in "bcdefg":
+        tables[name].parameters = {}
+    with pytest.raises(ClusterMetadataError, match="of 1 table with damaged metadata") as caught:
+        sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert "..." not in caught.value.message
+    assert {name for name, copy in copies.items() if copy.is_dir()} == {"u"}
+
+
+def named(table: types.Table, name: str, number: int) -> types.Table:
+    table.tableName, table.id = name, number
+    return table
+
+
 @pytest.mark.parametrize("continues", [False, True])
 @pytest.mark.parametrize("kind", [Kind.COPY, Kind.FORMER_PRIMARY])
 def test_notes_that_a_killed_change_of_the_primary_has_marked_are_settled(
