@@ -211,9 +211,10 @@ def _print_waiting(left: list[str], registry: ClusterRegistry) -> None:
     places = [cluster.name for uri in left if (cluster := registry.cluster_at(uri))]
     for name, number in sorted(Counter(places).items()):
         stays, them = ("stays", "it") if number == 1 else ("stay", "them")
+        directories = _count(number, "directory", "directories")
         print(
-            f"{_count(number, 'directory', 'directories')} in cluster {name} {stays} for statements that were "
-            f"planned before; a day from now, `hive-federation cluster sweep {name}` removes {them}.",
+            f"{directories} in cluster {name} {stays} for statements that were planned before; a "
+            f"day from now, `hive-federation cluster sweep {name}` removes {them}.",
             file=sys.stderr,
         )
 

@@ -19,11 +19,11 @@ def test_directories_that_stay_are_counted_per_cluster_with_its_sweep(
         f"{registry.cluster(name).root}/d.db/t.copies/{number}" for name, number in (("C1", 1), ("C2", 2))
     ]
     _print_waiting([*left, f"{left[1]}2"], registry)
-    assert capsys.readouterr().err.splitlines() == [
+    assert capsys.readouterr().err == (
         "1 directory in cluster C1 stays for statements that were planned before; a day from now, "
-        "`hive-federation cluster sweep C1` removes it.",
+        "`hive-federation cluster sweep C1` removes it.\n"
         "2 directories in cluster C2 stay for statements that were planned before; a day from now, "
-        "`hive-federation cluster sweep C2` removes them.",
-    ]
+        "`hive-federation cluster sweep C2` removes them.\n"
+    )
     _print_waiting([], registry)
     assert capsys.readouterr().err == ""
