@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name, split_name
+from airflow_hive_federation.clusters.dropped import with_drop
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.notes import (
@@ -41,6 +42,7 @@ _WEEK_S = 7 * 24 * 3600.0
 #: Statements that were planned before a change of the primary, or before a copy was dropped or replaced, read
 #: the former directory; most end within a day.
 FORMER_S = 24 * 3600.0
+_MAY_READ = "statements that were planned earlier may still read it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,8 @@ def sweep_cluster(
     """Remove the directories in a cluster that a note names and no metadata names.
 
     It leaves the directories of tables that are being copied for the next run, and those of tables that no
-    longer exist, which may have been renamed, and whose name another table may have now. A renamed table
+    longer exist, which may have been renamed, and whose name another table may have now, unless an event of
+    the metastore says that the table was dropped (:mod:`.clusters.dropped`). A renamed table
     takes the notes of its copies along when they are dropped or replaced; its former primaries go when its
     primary is set again. In the primary cluster of a table, it leaves the directories that a change of the
     primary has noted, because that change has not ended. It leaves former primaries in which others have
@@ -235,7 +238,7 @@ def reason_to_leave(
     if note.kind is Kind.FORMER_PRIMARY and (others := foreign_files(note, options)):
         return f"others have written files there since the change of the primary: {', '.join(others[:5])}"
     if note.kind is not Kind.PLAN and note.taken_s > time.time() - former_older_than_s:
-        return "statements that were planned earlier may still read it"
+        return _MAY_READ
     return ""
 
 
@@ -256,17 +259,11 @@ def _unused(
     :param renew: see :func:`.locking.alone_with_copies`.
     :param ages_s: the ages in seconds, by kind of note, below which directories are left.
     """
-    database, _, table_name = name.partition(".")
     try:
-        table = client.get_table(database, table_name)
+        table = client.get_table(*split_name(name))
     except NoSuchObjectError:
-        reasons = {
-            item.directory: f"there is no table {name}; if it was renamed, drop or copy it again, or set its "
-            "primary again, under its present name, and if it was dropped, remove the directory and its note "
-            f"{uri_of_note(swept, item)}"
-            for item in notes
-        }
-        return [], reasons, 0
+        unused, left = _of_no_table(client, swept, name, notes, ages_s=ages_s, options=options)
+        return unused, left, 0
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
     objects = [table, *partitions]
     in_use = named_directories(table, objects)
@@ -274,6 +271,8 @@ def _unused(
     primary = read_metadata(table.parameters, name).primary or registry.default_cluster().name
 
     def reason_to_keep(note: Note) -> str:
+        if not note.is_of(table) and (note := with_drop(client, swept, note, options)).dropped_s:
+            return _reason_after_drop(note, ages_s)
         if note.kind is Kind.FORMER_PRIMARY and primary == swept.name and note.is_of(table):
             return f"{swept.name} is the primary of {name}, so its files may be in use"
         return reason_to_leave(note, table, ages_s.get(note.kind, 0.0), options)
@@ -287,6 +286,42 @@ def _unused(
         {item.directory: reason for item, reason in judged if reason},
         len(notes) - len(unnamed),
     )
+
+
+def _of_no_table(
+    client: MetastoreClient,
+    swept: Cluster,
+    name: str,
+    notes: Iterable[Note],
+    *,
+    ages_s: Mapping[Kind, float],
+    options: Mapping[str, Any] | None,
+) -> tuple[list[Note], dict[str, str]]:
+    """Return the notes of directories whose table was dropped, and the directories to leave, with reasons."""
+    unused: list[Note] = []
+    left: dict[str, str] = {}
+    for seen in notes:
+        # A drop of the copy that ended just before the lock was taken may have removed the note.
+        if (present := note_of(swept, seen.kind, seen.directory, options)) is None:
+            continue
+        note = with_drop(client, swept, present, options)
+        if not note.dropped_s:
+            left[note.directory] = (
+                f"there is no table {name}; if it was renamed, drop or copy it again, or set its primary "
+                "again, under its present name, and if it was dropped, remove the directory and its note "
+                f"{uri_of_note(swept, note)}"
+            )
+        elif reason := _reason_after_drop(note, ages_s):
+            left[note.directory] = reason
+        else:
+            unused.append(note)
+    return unused, left
+
+
+def _reason_after_drop(note: Note, ages_s: Mapping[Kind, float]) -> str:
+    """Return the reason to leave a directory whose table was dropped; empty if there is none."""
+    young = max(note.taken_s, note.dropped_s) > time.time() - ages_s.get(note.kind, 0.0)
+    return _MAY_READ if young and note.kind is not Kind.PLAN else ""
 
 
 def _settle_marks(

@@ -143,6 +143,34 @@ def test_a_table_is_copied_kept_current_and_dropped(
     assert drop_copies(client, registry, name, "C2").copied == []
 
 
+def test_copies_of_a_dropped_table_are_swept_by_its_event(
+    client: MetastoreClient, registry: ClusterRegistry, run_copy: RunCopy, hive_sql_source: HiveSql
+) -> None:
+    """Of the partitions of an external table, the event says not where they lay."""
+    places = {}
+    for name, keys, values in (("gone", "", "(1)"), ("left", "PARTITIONED BY (p STRING)", "(1, 'a')")):
+        hive_sql_source.execute(f"CREATE EXTERNAL TABLE {DATABASE}.{name} (id INT) {keys}")
+        hive_sql_source.execute(f"INSERT INTO {DATABASE}.{name} VALUES {values}")
+        copy_to_cluster(client, registry, f"{DATABASE}.{name}", "C2", run_copy)
+        copy = copy_in_c2(client, name, "p=a" if keys else "")
+        assert copy is not None
+        places[name] = copy.location
+        hive_sql_source.execute(f"DROP TABLE {DATABASE}.{name}")
+    reasons = {}
+    for name in places:
+        swept = sweep_cluster(client, registry, "C2", table=f"{DATABASE}.{name}")
+        assert swept.removed == []
+        reasons |= swept.left
+    assert reasons[places["gone"]] == "statements that were planned earlier may still read it"
+    assert reasons[places["left"]].startswith(f"there is no table {DATABASE}.left; if it was renamed")
+    removed = []
+    for name in places:
+        table = f"{DATABASE}.{name}"
+        removed += sweep_cluster(client, registry, "C2", table=table, former_older_than_s=-60.0).removed
+    assert removed == [places["gone"]]
+    assert (files(places["gone"]), len(files(places["left"]))) == ({}, 1)
+
+
 def test_partitions_are_copied_by_name_and_by_condition(
     client: MetastoreClient, registry: ClusterRegistry, run_copy: RunCopy
 ) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -471,3 +474,141 @@ def test_marks_are_settled_by_the_notes_under_the_lock(
     else:
         assert sweep_cluster(store.client, registry, "C1").used == 1
         assert notes_of(cluster) == ([] if meanwhile == "forgotten" else [taken_anew])
+
+
+def dropping(
+    *, at_s: int, created_s: int = 1, table_id: int = 7, location: str = "file:/elsewhere", **table: str
+) -> types.NotificationEvent:
+    """Return the event of the drop of ``d.t``, with the fields that the test names."""
+    document = {
+        "1": {"str": "t"},
+        "2": {"str": "d"},
+        "4": {"i32": created_s},
+        "7": {"rec": {"2": {"str": location}}},
+        "8": {"lst": ["rec", 1, {"1": {"str": "p"}}] if table.get("keys") else ["rec", 0]},
+        "9": {"map": ["str", "str", 1, {"external.table.purge": table.get("purge", "false")}]},
+        "12": {"str": table.get("kind", "EXTERNAL_TABLE")},
+        "25": {"i64": table_id},
+    }
+    message = table.get("message", json.dumps({"tableObjJson": json.dumps(document)}))
+    return types.NotificationEvent(
+        eventId=1,
+        eventTime=at_s,
+        eventType=table.get("event", "DROP_TABLE"),
+        dbName="d",
+        tableName="t",
+        message=message,
+        messageFormat="json-0.2",
+    )
+
+
+MANAGED = {"kind": "MANAGED_TABLE", "keys": "p"}
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(
+    ("event", "removed"),
+    [
+        (dropping(at_s=20), True),
+        (dropping(at_s=20, **MANAGED), True),
+        (dropping(at_s=20, keys="p", purge="TRUE"), True),
+        # A partition of an external table may lie where its copy was; Hive leaves its files.
+        (dropping(at_s=20, keys="p"), False),
+        (dropping(at_s=20, location="COPY"), False),
+        (dropping(at_s=20, created_s=2, **MANAGED), False),
+        (dropping(at_s=20, table_id=8, **MANAGED), False),
+        (dropping(at_s=20, event="ALTER_TABLE", **MANAGED), False),
+        (dropping(at_s=20, message="{", **MANAGED), False),
+        (dropping(at_s=20, message="{}", **MANAGED), False),
+        (dropping(at_s=20, message='{"tableObjJson": "[]"}', **MANAGED), False),
+    ],
+)
+def test_the_event_of_a_drop_lets_copies_be_removed(
+    tmp_path: Path,
+    registry: ClusterRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    event: types.NotificationEvent,
+    removed: bool,
+    later: bool,
+) -> None:
+    """Nothing else says that the table is gone: the metastore may list no table, or another one."""
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    note = replace(Note.of(described("C2"), Kind.COPY, f"file:{copy}"), taken_s=10.0)
+    take_note(cluster, note)
+    store = store_after_drop(monkeypatch, later=later)
+    event = replace_message(event, f"file:{copy}")
+    store.events = [dropping(at_s=30, table_id=6), event]
+    report = sweep_cluster(store.client, registry, "C1")
+    assert report.removed == ([f"file:{copy}"] if removed else [])
+    assert list(report.left) == ([] if removed else [f"file:{copy}"])
+    assert copy.is_dir() != removed
+    assert notes_of(cluster) == ([] if removed else [note])
+
+
+def replace_message(event: types.NotificationEvent, copy: str) -> types.NotificationEvent:
+    event = deepcopy(event)
+    event.message = str(event.message).replace("COPY", copy)
+    return event
+
+
+def store_after_drop(monkeypatch: pytest.MonkeyPatch, *, later: bool) -> OneTable:
+    """Return a metastore without a table, or with a later one of its name."""
+
+    def gone(database: str, name: str) -> types.Table:
+        raise NoSuchObjectError(f"{database}.{name}")
+
+    store = OneTable(described("C2"))
+    store.table.id = 9
+    if not later:
+        monkeypatch.setattr(store, "get_table", gone)
+    return store
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_dropped_table_is_remembered_until_its_readers_have_ended(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, later: bool
+) -> None:
+    """Metastores keep their events for a day, and the sweep runs once a day."""
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    plan = tmp_path / "C1" / "_hive_federation" / "1"
+    for place in (copy, plan):
+        place.mkdir(parents=True)
+    table = described("C2")
+    take_note(cluster, replace(Note.of(table, Kind.COPY, f"file:{copy}"), taken_s=10.0))
+    take_note(cluster, replace(Note.of(table, Kind.PLAN, f"file:{plan}"), taken_s=10.0))
+    store = store_after_drop(monkeypatch, later=later)
+    now = int(time.time())
+    store.events = [dropping(at_s=now)]
+    report = sweep_cluster(store.client, registry, "C1")
+    reason = "statements that were planned earlier may still read it"
+    assert (report.removed, report.left) == ([f"file:{plan}"], {f"file:{copy}": reason})
+    assert [note.dropped_s for note in notes_of(cluster)] == [now]
+    store.events = []
+    assert sweep_cluster(store.client, registry, "C1").removed == []
+    assert sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0).removed == [f"file:{copy}"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": Kind.FORMER_PRIMARY, "files": {}},
+        {"becomes_primary": True},
+        {"table_id": 0},
+    ],
+)
+def test_the_event_of_a_drop_lets_no_files_of_a_primary_be_removed(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """Hive leaves the files of external tables where they lie; before Hive 4, no event identifies a table."""
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    note = replace(Note.of(described("C2"), Kind.COPY, f"file:{copy}"), taken_s=10.0)
+    take_note(cluster, replace(note, **change))
+    store = store_after_drop(monkeypatch, later=False)
+    store.events = [dropping(at_s=20, table_id=change.get("table_id", 7))]
+    assert sweep_cluster(store.client, registry, "C1").removed == []
+    assert copy.is_dir()
