@@ -197,7 +197,8 @@ def _sweep(args: argparse.Namespace) -> int:
             options=end.storage_options,
         )
     _print_left(report.left)
-    counts = f"{len(report.removed)} directories removed, {report.used} in use, {len(report.left)} left"
+    removed = _count(len(report.removed), "directory", "directories")
+    counts = f"{removed} removed, {report.used} in use, {len(report.left)} left"
     return _print(args, report, f"{report.cluster}: {counts}")
 
 
