@@ -173,12 +173,12 @@ def _report_damaged(
             log.warning("%s %s. %s", note.uri, note.reason, note.remedy)
     texts = [f"{note.uri} {note.reason}" for note in reported]
     names = ", ".join(texts[:5]) + (", ..." if texts[5:] else "")
-    notes = f"{len(reported)} damaged note{'' if len(reported) == 1 else 's'}"
-    others = f"and removed {len(removed)} directories of other notes"
+    notes = _count(len(reported), "damaged note", "damaged notes")
+    others = f"and removed {_count(len(removed), 'directory', 'directories')} of other notes"
     if tables:
         messages = [error.message for error in tables[:5]] + (["..."] if tables[5:] else [])
         messages += [f"Damaged notes: {names}."] if reported else []
-        described = f"{len(tables)} table{'' if len(tables) == 1 else 's'} with damaged metadata"
+        described = f"{_count(len(tables), 'table', 'tables')} with damaged metadata"
         raise ClusterMetadataError(
             f"The sweep of cluster {swept.name} has left the directories of {described}"
             f"{f' and of {notes}' if reported else ''}, {others}. {' '.join(messages)}",
@@ -356,6 +356,10 @@ def _settle_marks(
             forget(swept, note.kind, note.directory, options)
         elif directory in in_use and not continues:
             take_note(swept, replace(note, becomes_primary=False), options)
+
+
+def _count(number: int, noun: str, plural: str) -> str:
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def _directories(notes: Iterable[Note]) -> list[str]:
