@@ -184,6 +184,40 @@ def test_whatever_a_file_among_the_notes_holds_the_others_are_read(
         foreign_files(note)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"directory": "file://elsewhere/x"},
+        {"directory": None},
+        {"kind": None},
+        {"kind": "other"},
+        {"other": 1},
+        {"table": 1},
+        {"partition": 1},
+        {"taken_s": "x"},
+        {"created_s": "x"},
+        {"table_id": "x"},
+        {"partition_created_s": "x"},
+        {"dropped_s": "x"},
+        {"files": ["a"]},
+        {"files": {"a": "12"}},
+        {"files": {"a": [1, "x"]}},
+        None,
+    ],
+)
+def test_a_note_with_a_field_of_another_type_is_damaged(
+    cluster: Cluster, change: dict[str, Any] | None
+) -> None:
+    note = Note(kind=Kind.FORMER_PRIMARY, directory=f"{cluster.root}/d.db/t", table="d.t", files={})
+    take_note(cluster, note)
+    path = place(cluster, "_hive_federation", "notes", note_name(cluster, note))
+    document = json.loads(path.read_text(encoding="utf-8"))
+    fields = {key: value for key, value in {**document, **(change or {})}.items() if change or key != "kind"}
+    path.write_text(json.dumps(fields), encoding="utf-8")
+    read, damaged = read_notes(cluster)
+    assert (read, [item.uri for item in damaged]) == ([], [f"file:{path}"])
+
+
 def note_name(cluster: Cluster, note: Note) -> str:
     """Return the name of a note's file."""
     before = list_directory(f"{state_of(cluster)}/notes")
