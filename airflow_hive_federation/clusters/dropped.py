@@ -12,29 +12,58 @@ and for tables without partitions whose location was another one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import Cluster
+from airflow_hive_federation.errors import MetastoreServerError, UnsupportedMethodError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import decode_message
 from airflow_hive_federation.model.thrift_json import loads
 from airflow_hive_federation.storage.filesystem import canonical
 
+log = logging.getLogger(__name__)
 _DROP = "DROP_TABLE"
 _KINDS = (Kind.COPY, Kind.PLAN)
 
 
+def drop_events(client: MetastoreClient, table: str) -> Callable[[], Sequence[types.NotificationEvent]]:
+    """Return a function that returns the events of the drops of tables of a name, and asks for them once.
+
+    It returns none if the metastore denies access to them.
+
+    :param table: ``database.table``.
+    """
+    database, _, name = table.partition(".")
+
+    @cache
+    def events() -> Sequence[types.NotificationEvent]:
+        try:
+            shown = list(client.iter_notification_events(0, database=database, table=name, event_type=_DROP))
+        except (MetastoreServerError, UnsupportedMethodError) as error:
+            log.info("Nothing is known of drops of %s: the metastore shows us no events: %s", table, error)
+            return []
+        return [event for event in shown if event.eventType == _DROP]
+
+    return events
+
+
 def with_drop(
-    client: MetastoreClient, cluster: Cluster, note: Note, options: Mapping[str, Any] | None
+    events: Callable[[], Sequence[types.NotificationEvent]],
+    cluster: Cluster,
+    note: Note,
+    options: Mapping[str, Any] | None,
 ) -> Note:
     """Return a note with the time at which its table was dropped, if an event says so.
 
     The note keeps this time, because metastores forget their events, often after a day.
 
+    :param events: see :func:`drop_events`.
     :param cluster: the cluster of the note.
     :raises StorageError: the note cannot be written.
     :raises MetastoreError: the metastore does not answer.
@@ -42,9 +71,8 @@ def with_drop(
     # Before Hive 4, tables have no ids.
     if note.dropped_s or note.kind not in _KINDS or note.becomes_primary or not note.table_id:
         return note
-    database, _, name = note.table.partition(".")
-    for event in client.iter_notification_events(0, database=database, table=name, event_type=_DROP):
-        if event.eventType == _DROP and _leaves_no_owner(event, note):
+    for event in events():
+        if _leaves_no_owner(event, note):
             dropped = replace(note, dropped_s=float(event.eventTime or 0))
             take_note(cluster, dropped, options)
             return dropped

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name, split_name
-from airflow_hive_federation.clusters.dropped import with_drop
+from airflow_hive_federation.clusters.dropped import drop_events, with_drop
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.notes import (
@@ -270,8 +270,10 @@ def _unused(
     _settle_marks(swept, table, objects, notes, renew=renew, options=options)
     primary = read_metadata(table.parameters, name).primary or registry.default_cluster().name
 
+    events = drop_events(client, name)
+
     def reason_to_keep(note: Note) -> str:
-        if not note.is_of(table) and (note := with_drop(client, swept, note, options)).dropped_s:
+        if not note.is_of(table) and (note := with_drop(events, swept, note, options)).dropped_s:
             return _reason_after_drop(note, ages_s)
         if note.kind is Kind.FORMER_PRIMARY and primary == swept.name and note.is_of(table):
             return f"{swept.name} is the primary of {name}, so its files may be in use"
@@ -300,11 +302,12 @@ def _of_no_table(
     """Return the notes of directories whose table was dropped, and the directories to leave, with reasons."""
     unused: list[Note] = []
     left: dict[str, str] = {}
+    events = drop_events(client, name)
     for seen in notes:
         # A drop of the copy that ended just before the lock was taken may have removed the note.
         if (present := note_of(swept, seen.kind, seen.directory, options)) is None:
             continue
-        note = with_drop(client, swept, present, options)
+        note = with_drop(events, swept, present, options)
         if not note.dropped_s:
             left[note.directory] = (
                 f"there is no table {name}; if it was renamed, drop or copy it again, or set its primary "

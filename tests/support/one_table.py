@@ -28,6 +28,8 @@ class OneTable:
         self.free = True
         self.partitions: list[types.Partition] = []
         self.events: list[types.NotificationEvent] = []
+        #: The times that the events were asked for.
+        self.reads = 0
 
     @property
     def client(self) -> MetastoreClient:
@@ -44,6 +46,7 @@ class OneTable:
     def iter_notification_events(self, after: int, **_: str) -> Iterator[types.NotificationEvent]:
         """Yield all events, as metastores do that do not filter."""
         assert after == 0
+        self.reads += 1
         yield from self.events
 
     def get_partitions_of(self, database: str, name: str, names: Sequence[str]) -> list[types.Partition]:

@@ -7,7 +7,7 @@ import time
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -25,9 +25,12 @@ from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
 from airflow_hive_federation.errors import (
     ClusterMetadataError,
+    MetastoreError,
+    MetastoreServerError,
     NoSuchLockError,
     NoSuchObjectError,
     StorageError,
+    UnsupportedMethodError,
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.results import result_json
@@ -586,9 +589,29 @@ def test_a_dropped_table_is_remembered_until_its_readers_have_ended(
     reason = "statements that were planned earlier may still read it"
     assert (report.removed, report.left) == ([f"file:{plan}"], {f"file:{copy}": reason})
     assert [note.dropped_s for note in notes_of(cluster)] == [now]
+    assert store.reads == 1
     store.events = []
     assert sweep_cluster(store.client, registry, "C1").removed == []
     assert sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0).removed == [f"file:{copy}"]
+
+
+@pytest.mark.parametrize("error", [MetastoreServerError, UnsupportedMethodError])
+def test_without_access_to_events_a_sweep_leaves_the_copies_of_a_table_that_is_gone(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, error: type[MetastoreError]
+) -> None:
+    """By default, Hive shows them to the users only who may act for others."""
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    take_note(registry.cluster("C1"), Note.of(described("C2"), Kind.COPY, f"file:{copy}"))
+    store = store_after_drop(monkeypatch, later=False)
+
+    def denied(after: int, **_: str) -> NoReturn:
+        raise error("User u is not allowed to perform this API call")
+
+    monkeypatch.setattr(store, "iter_notification_events", denied)
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert (report.removed, list(report.left)) == ([], [f"file:{copy}"])
+    assert report.left[f"file:{copy}"].startswith("there is no table d.t")
 
 
 @pytest.mark.parametrize(
