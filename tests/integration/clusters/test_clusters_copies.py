@@ -148,7 +148,7 @@ def test_copies_of_a_dropped_table_are_swept_by_its_event(
 ) -> None:
     """Of the partitions of an external table, the event says not where they lay."""
     places = {}
-    for name, keys, values in (("gone", "", "(1)"), ("left", "PARTITIONED BY (p STRING)", "(1, 'a')")):
+    for name, keys, values in (("gone", "", "(1)"), ("stays", "PARTITIONED BY (p STRING)", "(1, 'a')")):
         hive_sql_source.execute(f"CREATE EXTERNAL TABLE {DATABASE}.{name} (id INT) {keys}")
         hive_sql_source.execute(f"INSERT INTO {DATABASE}.{name} VALUES {values}")
         copy_to_cluster(client, registry, f"{DATABASE}.{name}", "C2", run_copy)
@@ -162,13 +162,13 @@ def test_copies_of_a_dropped_table_are_swept_by_its_event(
         assert swept.removed == []
         reasons |= swept.left
     assert reasons[places["gone"]] == "statements that were planned earlier may still read it"
-    assert reasons[places["left"]].startswith(f"there is no table {DATABASE}.left; if it was renamed")
+    assert reasons[places["stays"]].startswith(f"there is no table {DATABASE}.stays; if it was renamed")
     removed = []
     for name in places:
         table = f"{DATABASE}.{name}"
         removed += sweep_cluster(client, registry, "C2", table=table, former_older_than_s=-60.0).removed
     assert removed == [places["gone"]]
-    assert (files(places["gone"]), len(files(places["left"]))) == ({}, 1)
+    assert (files(places["gone"]), len(files(places["stays"]))) == ({}, 1)
 
 
 def test_partitions_are_copied_by_name_and_by_condition(

@@ -506,6 +506,15 @@ def dropping(
 
 
 MANAGED = {"kind": "MANAGED_TABLE", "keys": "p"}
+WITHOUT_PARAMETERS = json.dumps(
+    {
+        "4": {"i32": 1},
+        "7": {"rec": {"2": {"str": "file:/elsewhere"}}},
+        "9": {"map": ["no parameters"]},
+        "12": {"str": "EXTERNAL_TABLE"},
+        "25": {"i64": 7},
+    }
+)
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -524,6 +533,7 @@ MANAGED = {"kind": "MANAGED_TABLE", "keys": "p"}
         (dropping(at_s=20, message="{", **MANAGED), False),
         (dropping(at_s=20, message="{}", **MANAGED), False),
         (dropping(at_s=20, message='{"tableObjJson": "[]"}', **MANAGED), False),
+        (dropping(at_s=20, message=json.dumps({"tableObjJson": WITHOUT_PARAMETERS})), False),
     ],
 )
 def test_the_event_of_a_drop_lets_copies_be_removed(
