@@ -52,7 +52,7 @@ from airflow_hive_federation.replication.dump.removals import (
     partitions_before,
 )
 from airflow_hive_federation.replication.dump.source import ReplicatedSource
-from airflow_hive_federation.replication.dump.source_moment import SourceMoment
+from airflow_hive_federation.replication.dump.source_moment import IncrementStart, SourceMoment
 from airflow_hive_federation.replication.dump.tables import Unsettled
 from airflow_hive_federation.replication.dump.unreadable_events import described
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -111,7 +111,12 @@ def dump_increment(
     :raises HiddenLocationError: Hive would hide external tables of the target.
     """
     source = ReplicatedSource(pool, policy)
-    unfinished = UnfinishedLoads(policy=policy, loaded=position.dump)
+    start = IncrementStart(
+        source=source,
+        position=position,
+        unfinished=UnfinishedLoads(policy=policy, loaded=position.dump),
+        mend=mend or RepairPlan(),
+    )
     # Events go through a file: there may be millions, and the directory of their dump is known only at their
     # end.
     with (
@@ -120,16 +125,7 @@ def dump_increment(
     ):
         lease = held_lease.txn_id
         with source.pool.client() as client:
-            moment = SourceMoment.read(
-                client,
-                source,
-                position,
-                unfinished=unfinished,
-                lease=lease,
-                mend=mend or RepairPlan(),
-                spool=spool,
-                cut=cut,
-            )
+            moment = SourceMoment.read(client, start, lease=lease, spool=spool, cut=cut)
         folded = moment.folded
         moment.report(source.database, observer)
         if moment.idle():
@@ -139,16 +135,7 @@ def dump_increment(
             return _idle_summary(moment, position)
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
         directory = DumpDirectory(uri, policy.storage_options)
-        dump = _Dump(
-            source,
-            policy,
-            position,
-            unfinished=unfinished,
-            moment=moment,
-            events=spool,
-            directory=directory,
-            observer=observer,
-        )
+        dump = _Dump(start, policy, moment=moment, events=spool, directory=directory, observer=observer)
         contents = dump.write(threads)
         manifest = Manifest(
             kind=DumpKind.INCREMENT,
@@ -232,31 +219,29 @@ class _Contents:
 class _Dump:
     def __init__(
         self,
-        source: ReplicatedSource,
+        start: IncrementStart,
         policy: ReplicationPolicy,
-        position: TargetPosition,
         *,
-        unfinished: UnfinishedLoads,
         moment: SourceMoment,
         events: IO[str],
         directory: DumpDirectory,
         observer: Observer,
     ) -> None:
-        self._source = source
+        self._source = start.source
         self._policy = policy
-        self._database = source.database
-        self._unfinished = unfinished
-        self._position = position
+        self._database = start.source.database
+        self._unfinished = start.unfinished
+        self._position = start.position
         self._moment = moment
         self._events = events
         self._directory = directory
-        self._documents = Documents(directory, source, observer)
+        self._documents = Documents(directory, start.source, observer)
         self._observer = observer
         self._reader = PartitionReader(
-            source=source,
+            source=start.source,
             folded=moment.folded,
             transactions=moment.transactions,
-            begun=begun_partitions(unfinished),
+            begun=begun_partitions(start.unfinished),
             kept=moment.kept,
         )
 

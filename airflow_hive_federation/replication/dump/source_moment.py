@@ -39,6 +39,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
+class IncrementStart:
+    """The source and target of an increment, before it is dumped.
+
+    :param position: the target's position.
+    :param unfinished: the loads that were killed after they had begun to bring the target forward.
+    :param mend: the parts of the target to mend.
+    """
+
+    source: ReplicatedSource
+    position: TargetPosition
+    unfinished: UnfinishedLoads
+    mend: RepairPlan
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceMoment:
     """The state of the source at the cycle's moment."""
 
@@ -93,14 +108,11 @@ class SourceMoment:
     def read(
         cls,
         client: MetastoreClient,
-        source: ReplicatedSource,
-        position: TargetPosition,
+        start: IncrementStart,
         *,
-        unfinished: UnfinishedLoads,
         lease: int,
-        mend: RepairPlan,
         spool: IO[str],
-        cut: Cut | None = None,
+        cut: Cut | None,
     ) -> SourceMoment:
         """Read the source's state, and keep the files of its tables for a lease.
 
@@ -110,8 +122,10 @@ class SourceMoment:
         :param spool: receives the events of the moment.
         :param cut: the moment of a group of dumps, whose lease keeps the files.
         """
-        database = source.database
-        a_table = next(iter(position.tables), None)
+        if cut is not None:
+            return cls._read(client, start, spool, cut)  # The group's lease keeps the files of the cut.
+        database = start.source.database
+        a_table = next(iter(start.position.tables), None)
         by_locks = a_table is not None and client.waits_for_locks(f"{database}.{a_table}")
         moment: SourceMoment | None = None
 
@@ -122,42 +136,20 @@ class SourceMoment:
 
         def read() -> SourceMoment:
             nonlocal moment
-            spool.seek(0)
-            spool.truncate()
-            moment = cls._read(
-                client,
-                source,
-                position,
-                unfinished=unfinished,
-                lease=lease,
-                mend=mend,
-                spool=spool,
-                cut=cut,
-            )
+            moment = cls._read(client, start, spool, Cut.now(client, lease))
             return moment
 
-        if cut is not None:
-            return read()  # The group's lease keeps the files of the cut.
         return KeptFiles(client, lease).take(tables, read)
 
     @classmethod
-    def _read(
-        cls,
-        client: MetastoreClient,
-        source: ReplicatedSource,
-        position: TargetPosition,
-        *,
-        unfinished: UnfinishedLoads,
-        lease: int,
-        mend: RepairPlan,
-        spool: IO[str],
-        cut: Cut | None,
-    ) -> SourceMoment:
+    def _read(cls, client: MetastoreClient, start: IncrementStart, spool: IO[str], cut: Cut) -> SourceMoment:
+        spool.seek(0)
+        spool.truncate()
+        source, position, mend = start.source, start.position, start.mend
         last = DumpDirectory(position.dump, source.options)
         previous = last.manifest()
         homes, changes = TableIndex(last), source.changes_since(previous.policy)
         database, from_id = source.database, position.last_id
-        cut = cut or Cut.now(client, lease)
         transactions, source_id = cut.transactions, cut.event_id
         check_source(from_id, source_id)
         check_history(client, previous.last_event)
@@ -193,7 +185,7 @@ class SourceMoment:
         )
         source.settle(client, Unexplained(tables=absent.unexplained), folded.to_id)
         write_ids = readable_write_ids(client, tables, transactions)
-        begun = BegunTables(unfinished, position, homes, previous.event_id)
+        begun = BegunTables(start.unfinished, position, homes, previous.event_id)
 
         def another(table: Any) -> bool:
             """Return whether a table replaced the one dumped under its name without an event."""

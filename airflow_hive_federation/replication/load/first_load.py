@@ -110,6 +110,7 @@ class FirstLoad(TargetLoad):
 
         The outcomes of the copy have the digests of all files.
         """
+        self._step(Step.DIGESTS)
         for entry in filter(lambda entry: is_noted(entry.kind), self._concerned):
             note_placed(self._directory, self._layout, self._document(entry.name))
 
