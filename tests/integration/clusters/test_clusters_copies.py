@@ -14,6 +14,7 @@ from airflow_hive_federation.clusters.altering import partitions_by_name
 from airflow_hive_federation.clusters.catalog import MetastoreFacts
 from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
+from airflow_hive_federation.clusters.notes import notes_of, remove_noted
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.clusters.sweeping import sweep_cluster
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -169,6 +170,10 @@ def test_copies_of_a_dropped_table_are_swept_by_its_event(
         removed += sweep_cluster(client, registry, "C2", table=table, former_older_than_s=-60.0).removed
     assert removed == [places["gone"]]
     assert (files(places["gone"]), len(files(places["stays"]))) == ({}, 1)
+    # As the remedy says; other tests sweep this cluster, too.
+    cluster = registry.cluster("C2")
+    (note,) = (note for note in notes_of(cluster) if note.directory == places["stays"])
+    assert remove_noted(cluster, note)
 
 
 def test_partitions_are_copied_by_name_and_by_condition(

@@ -82,6 +82,7 @@ def test_of_a_former_primary_only_noted_files_go(cluster: Cluster) -> None:
         (Kind.COPY, ("d.db", "t")),
         (Kind.COPY, ("..", "C2", "d.db", "t", "copy-1")),
         (Kind.PLAN, ("d.db", "t")),
+        (Kind.PLAN, ("_hive_federation", "1", "inner")),
         (Kind.STATEMENT, ("_hive_federation", "notes")),
         (Kind.FORMER_PRIMARY, ("d.db", "t")),  # without files
     ],
