@@ -25,11 +25,19 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--metastore",
         default="hive_federation_default",
-        help="URI(s) of the metastore, or the id of an Airflow connection",
+        help="URI(s) of the metastore, or the id of an Airflow connection (default: hive_federation_default)",
     )
-    parser.add_argument("--kind", default="major", choices=["major", "minor"])
     parser.add_argument(
-        "--partition", action="append", metavar="NAME", help="day=2026-01-01/hour=7; several times for more"
+        "--kind",
+        default="major",
+        choices=["major", "minor"],
+        help="major: merge all files; minor: merge deltas (default: major)",
+    )
+    parser.add_argument(
+        "--partition",
+        action="append",
+        metavar="NAME",
+        help="day=2026-01-01/hour=7; several times for more (default: all)",
     )
     parser.add_argument(
         "--compression", help="of ORC files: zlib, zstd, snappy, lz4; each table's own by default"
