@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         **({"allowed_source_roots": list(source.roots)} if source.roots else {}),
         "open_txn_timeout_s": "10m",
     }
-    ReplicationPolicy.from_options(**policy)
+    ReplicationPolicy.from_options(options={}, **policy)
     dag_id = f"replicate_{name}"
     files = {
         directory / "policy.toml": policy_text(policy, source.name, target.name),
@@ -136,13 +135,11 @@ def policy_text(policy: Mapping[str, Any], source: str, target: str) -> str:
     """Return a policy file."""
     lines = [f"{key} = {json.dumps(value)}" for key, value in (("source", source), ("target", target))]
     lines += [f"{key} = {json.dumps(value)}" for key, value in policy.items()]
-    text = (
+    return (
         "# The policy of `hive-federation replicate`; the DAG has the same fields.\n"
         + "\n".join(lines)
         + "\n"
     )
-    tomllib.loads(text)
-    return text
 
 
 def connections_text(*ends: InitialEnd) -> str:
@@ -158,11 +155,18 @@ def dag_text(policy: Mapping[str, Any], source_conn_id: str, target_conn_id: str
         name=policy["name"],
         dag_id=json.dumps(f"replicate_{policy['name']}"),
         fields="\n".join(
-            f"            {json.dumps(key)}: {json.dumps(value)}," for key, value in policy.items()
+            f"            {json.dumps(key)}: {_python(value)}," for key, value in policy.items()
         ),
         source=json.dumps(source_conn_id),
         target=json.dumps(target_conn_id),
     )
+
+
+def _python(value: str | list[str]) -> str:
+    if isinstance(value, str):
+        return json.dumps(value)
+    items = "".join(f"                {json.dumps(item)},\n" for item in value)
+    return f"[\n{items}            ]"
 
 
 def _end(metastore: str, conn_id: str) -> InitialEnd:
@@ -174,11 +178,6 @@ def _end(metastore: str, conn_id: str) -> InitialEnd:
 
     uris = tuple(uri.strip() for uri in metastore.split(",") if uri.strip())
     MetastoreSettings(uris=uris)
-    if any("@" in urlsplit(uri).netloc for uri in uris):
-        raise ConfigurationError(
-            "The URI of a metastore contains a login.",
-            remedy="Define an Airflow connection with login and password, and give conn:ID.",
-        )
     return InitialEnd(conn_id=conn_id, name=metastore, connection=_connection(uris))
 
 
@@ -202,7 +201,8 @@ def _write(files: Mapping[Path, str]) -> None:
     existing = [str(path) for path in files if path.exists()]
     if existing:
         raise ConfigurationError(
-            f"{', '.join(existing)} exists already.", remedy="Remove it, or name another directory."
+            f"Files exist already: {', '.join(existing)}.",
+            remedy="Remove them, or name another directory.",
         )
     for path, text in files.items():
         try:
