@@ -233,8 +233,8 @@ class _OriginOfErrors:
             header = "If the line names the columns, add --header (header=True). " if names_columns else ""
             raise type(error)(
                 f"{uri}, line {line}: {error.message}",
-                remedy=f"{header}Correct it and run again: nothing of its transaction is written. Or have bad "
-                "records put aside (dead_letters, --dead-letters).",
+                remedy=f"{header}Correct it and run again: nothing of its transaction is written. Or have "
+                "bad records put aside (dead_letters, --dead-letters).",
                 **{**error.facts, "uri": uri, "line": line},
             ) from error
 
