@@ -66,13 +66,18 @@ def run(args: argparse.Namespace) -> int:
 def statements_of(script: str) -> list[str]:
     """Return the statements of a script, without the semicolons between them and comments before them.
 
-    :raises ConfigurationError: the script has no statement.
-    :raises UnreadableError: a quotation or comment does not end.
+    :raises ConfigurationError: the script has no statement, or a quotation or comment in it does not end.
     """
+    from airflow_hive_federation.clusters.statements.statement import UnreadableError
     from airflow_hive_federation.clusters.statements.tokens import split_script, tokens_of
 
-    # Hive chooses the processor of a statement by its first word, which must not be a comment.
-    statements = [statement[tokens_of(statement)[0].start :] for statement in split_script(script)]
+    try:
+        # Hive chooses the processor of a statement by its first word, which must not be a comment.
+        statements = [statement[tokens_of(statement)[0].start :] for statement in split_script(script)]
+    except UnreadableError as error:
+        raise ConfigurationError(
+            f"The statements cannot be read: {error}.", remedy="Correct the SQL; no statement was run."
+        ) from error
     if not statements:
         raise ConfigurationError(
             "There is no statement to run.", remedy="Give SQL, or -f FILE, or pass it on standard input."

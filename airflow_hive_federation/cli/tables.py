@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 #: The width of tables without a terminal, which rich would otherwise cut at 80 columns.
 _WIDTH_WITHOUT_TERMINAL = 200
+_WIDEST = 1 << 24
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]], *, whole: bool = False) -> None:
@@ -24,10 +25,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]], *,
         table.add_column(Text(name), no_wrap=True)
     for row in rows:
         table.add_row(*(Text("NULL", style="dim") if cell is None else Text(cell) for cell in row))
-    if sys.stdout.isatty():
-        console = Console(highlight=False)
-    else:
-        console = Console(width=_WIDTH_WITHOUT_TERMINAL, highlight=False)
+    width = None
+    if not sys.stdout.isatty():
+        width = _WIDTH_WITHOUT_TERMINAL
         if whole:
-            console.width = max(console.width, console.measure(table).maximum)
-    console.print(table)
+            width = max(width, Console(width=_WIDEST).measure(table).maximum)
+    Console(width=width, highlight=False).print(table)

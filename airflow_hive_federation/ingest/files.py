@@ -175,7 +175,7 @@ class _Origins:
     :param may_have_header: the first line of a file may name columns, although the request has no header.
     """
 
-    def __init__(self, *, may_have_header: bool) -> None:
+    def __init__(self, *, may_have_header: bool = False) -> None:
         self.may_have_header = may_have_header
         self._firsts: list[int] = []
         self._places: list[tuple[str, int]] = []
