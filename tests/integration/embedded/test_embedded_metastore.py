@@ -188,7 +188,7 @@ def test_the_command_line_starts_lists_and_stops(tmp_path: Path, capsys: pytest.
         script = "CREATE TABLE t (i INT, s STRING); SHOW TABLES; DESCRIBE t; SELECT * FROM t; SELECT * FROM u"
         assert main(["metastore", "sql", "by-hand", script]) == 1
         printed = capsys.readouterr()
-        assert [row in printed.out for row in ("│ t ", "│ i        │ int ", "│ t.i │ t.s │")] == [True] * 3
+        assert [row in printed.out for row in ("│ t ", "│ i        │ int ", "┃ t.i ┃ t.s ┃")] == [True] * 3
         assert "HiveSqlError" in printed.err
         assert "Table not found 'u'" in printed.err
         assert main(["metastore", "list", "--json"]) == 0
