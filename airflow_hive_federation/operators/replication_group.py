@@ -276,6 +276,7 @@ def replicate_group(
     target_conn_id: str,
     spark_conn_id: str = "spark_default",
     spark_conf: Mapping[str, str] | None = None,
+    verify_whole: bool = False,
     group_id: str | None = None,
 ) -> TaskGroup:
     """Build the task group that keeps the databases of a consistency group in step with their sources.
@@ -289,6 +290,7 @@ def replicate_group(
     :param target_conn_id: the connection of the target's metastore; may be a template.
     :param spark_conn_id: the connection of the apache-spark provider; may be a template.
     :param spark_conf: Spark properties of the jobs.
+    :param verify_whole: compare files and rows of all tables in each cycle, not only of those that changed.
     :param group_id: the id of the task group; ``replicate_<name of the group>`` by default.
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
     """
@@ -307,6 +309,6 @@ def replicate_group(
         bootstrap = GroupBootstrapOperator(task_id="bootstrap", **arguments)
         dump = GroupDumpOperator(task_id="dump", **arguments)
         load = GroupLoadOperator(task_id="load", dump=dump.output, **arguments)
-        verify = GroupVerifyOperator(task_id="verify", **arguments)
+        verify = GroupVerifyOperator(task_id="verify", whole=verify_whole, **arguments)
         bootstrap >> dump >> load >> verify
     return tasks

@@ -43,7 +43,7 @@ ORDERS, ITEMS = DATABASES
 
 @pytest.fixture
 def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -> Iterator[GroupSite]:
-    with grouped(source, target, tmp_path) as made:
+    with grouped(source.uri, target.uri, tmp_path) as made:
         yield made
 
 

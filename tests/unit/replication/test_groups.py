@@ -146,9 +146,10 @@ def test_the_task_group() -> None:
 
     group = {"name": "web.shop", "dump_root": "/dumps", "policies": [{"source_database": "a"}]}
     with DAG(dag_id="d", schedule=None) as dag:
-        replicate_group(group, source_conn_id="s", target_conn_id="t")
+        replicate_group(group, source_conn_id="s", target_conn_id="t", verify_whole=True)
     order = [f"replicate_web_shop.{task}" for task in ("bootstrap", "dump", "load", "verify")]
     assert [task.task_id for task in dag.tasks] == order
+    assert dag.get_task(order[-1]).whole
     for task, following in pairwise(order):
         assert following in dag.get_task(task).downstream_task_ids
 
