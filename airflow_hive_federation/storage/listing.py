@@ -244,21 +244,26 @@ def _list_keys(uri: str, options: Mapping[str, Any] | None) -> list[FileEntry]:
     filesystem, path = open_filesystem(uri, options)
     with storage_errors(uri):
         filesystem.invalidate_cache(path)
-        details = filesystem.find(path, detail=True)
+        # Hadoop marks a directory by an empty object: its name ends with a slash on S3, and other drivers
+        # list it as a directory.
+        details = filesystem.find(path, detail=True, withdirs=parse_location(uri).scheme != "s3")
         if not details and not filesystem.exists(path):
             raise FileNotFoundError(path)
-    if set(details) == {path}:
+    if set(details) == {path} and details[path]["type"] == "file":
         raise StorageError(f"{uri} is a file, not a directory.", path=uri)
-    # Hadoop marks a directory by an empty object whose name ends with a slash.
     files = [
         replace(_entry(info, name[len(path) :].lstrip("/")), modified_ns=_version_ns(info))
         for name, info in details.items()
         if info["type"] == "file" and not name.endswith("/") and _is_listed(_name(name))
     ]
-    marked = {name[len(path) :].lstrip("/") for name in details if name.endswith("/")}
+    marked = {
+        f"{name[len(path) :].strip('/')}/"
+        for name, info in details.items()
+        if info["type"] == "directory" or name.endswith("/")
+    }
     # A base without rows may be a mark alone, and hides all earlier files.
     filled = {parent for path in (*(file.path for file in files), *marked) for parent in _parents(path)}
-    return files + [FileEntry(path=mark, size_bytes=0) for mark in marked - filled if mark]
+    return files + [FileEntry(path=mark, size_bytes=0) for mark in marked - filled - {"/"}]
 
 
 def _parents(path: str) -> Iterator[str]:

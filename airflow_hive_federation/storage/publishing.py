@@ -186,7 +186,8 @@ def _move_objects(filesystem: Any, source: str, target: str) -> None:
         raise FileNotFoundError(errno.ENOENT, "nothing lies there", source)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="move") as pool:
         list(pool.map(lambda key: filesystem.cp_file(key, f"{target}{key[len(source) :]}"), keys))
-        list(pool.map(filesystem.rm_file, keys))
+    for key in keys:
+        filesystem.rm_file(key)
 
 
 def replace_local(source: str, target: str, *, sync: bool = True) -> None:

@@ -1,25 +1,16 @@
-"""S3Proxy, an S3 server that keeps real files, and the jars by which Hive and Spark reach it (hadoop-aws)."""
+"""A double of S3 for metastores and Hive's SQL, and the jars by which they reach it (hadoop-aws)."""
 
 from __future__ import annotations
 
-import subprocess
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from moto.server import ThreadedMotoServer
 
-from airflow_hive_federation.embedded.jvm import clean_environment, free_port, java_command
-from airflow_hive_federation.runtime.java import find_java
-from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.plain_metastore import fetched
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 AWS_SDK = """
 test software.amazon.awssdk:annotations:2.35.4@jar \
@@ -115,16 +106,6 @@ HIVES = """
 test org.apache.hadoop:hadoop-aws:3.4.1@jar \
 01334a07e179cae2b7e251f24857f11e3759108c9d6a79dcbe362a4295227da2 865554
 """
-SPARKS = """
-test org.apache.hadoop:hadoop-aws:3.5.0@jar \
-66bd9eefb938b1a1657487324b63c13df2d8b17164a1dd24e0ef37b905bc5baa 938071
-test software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1@jar \
-4959a9747cbb479c73c3ffbcd479bee5b014f8b2880994585a8693fb9d24675e 2473459
-"""
-S3PROXY = """
-test org.gaul:s3proxy:4.1.0:jar-with-dependencies@jar \
-a4d025969aaf796616ed4b1e2491d87d455ce84bb28cb9db086b2e6aaa68b48d 54955934
-"""
 REGION = "us-east-1"
 
 
@@ -181,68 +162,6 @@ def moto_store() -> Iterator[S3Store]:
         server.stop()
 
 
-@contextmanager
-def s3proxy(home: Path) -> Iterator[S3Store]:
-    """Run S3Proxy with its files below a directory."""
-    store = S3Store(endpoint=f"http://127.0.0.1:{free_port()}")
-    (home / "buckets").mkdir()
-    properties = {
-        "s3proxy.endpoint": store.endpoint,
-        "s3proxy.authorization": "aws-v2-or-v4",
-        "s3proxy.identity": store.key,
-        "s3proxy.credential": store.secret,
-        "jclouds.provider": "filesystem",
-        "jclouds.filesystem.basedir": f"{home}/buckets",
-    }
-    (home / "s3proxy.conf").write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    command = java_command(
-        find_java(),
-        "org.gaul.s3proxy.Main",
-        ["--properties", str(home / "s3proxy.conf")],
-        class_path=fetched(S3PROXY),
-        argument_file=home / "java.args",
-    )
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=home, env=clean_environment(), stdout=log, stderr=log)
-    try:
-        policy = PollPolicy(first_s=0.1, factor=1, timeout_s=60)
-        ready = wait_until(lambda: process.poll() is not None or _answers(store.endpoint), policy)
-        assert ready, (home / "log").read_text(errors="replace")[-3000:]
-        assert process.poll() is None, (home / "log").read_text(errors="replace")[-3000:]
-        yield store
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _answers(endpoint: str) -> bool:
-    try:
-        with urllib.request.urlopen(endpoint, timeout=5):
-            return True
-    except urllib.error.HTTPError:
-        # It refuses a request without a signature.
-        return True
-    except OSError:
-        return False
-
-
 def hives_jars() -> list[Path]:
     """The jars by which the embedded Hive reaches S3."""
     return fetched(AWS_SDK + HIVES)
-
-
-def let_spark_reach(spark: SparkSession, bucket: str, settings: Mapping[str, str]) -> None:
-    """Give a running local Spark the driver of S3, for one bucket."""
-    jvm, java_context = spark._jvm, spark.sparkContext._jsc
-    assert jvm is not None
-    jars = fetched(AWS_SDK + SPARKS)
-    configuration = java_context.hadoopConfiguration()
-    if configuration.get("hive.federation.tests.s3") is None:
-        urls = spark.sparkContext._gateway.new_array(jvm.java.net.URL, len(jars))
-        for index, jar in enumerate(jars):
-            urls[index] = jvm.java.net.URL(f"file:{jar}")
-            spark.sparkContext._jsc.addJar(str(jar))
-        configuration.setClassLoader(jvm.java.net.URLClassLoader(urls, configuration.getClassLoader()))
-        configuration.set("hive.federation.tests.s3", "true")
-    for name, value in settings.items():
-        configuration.set(name.replace("fs.s3a.", f"fs.s3a.bucket.{bucket}.", 1), value)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_hive_federation.storage import listing
 from airflow_hive_federation.storage.fence import read_fence
 from airflow_hive_federation.storage.listing import list_directory, list_files
 
@@ -67,3 +68,26 @@ def test_an_object_that_is_replaced_within_a_second(options: dict[str, Any]) -> 
     assert (before.path, before.size_bytes) == (after.path, after.size_bytes)
     assert before.modified_ns != after.modified_ns
     assert before.modified_ns // 10**9 == after.modified_ns // 10**9 == 1_767_225_600
+
+
+def test_empty_directories_that_a_driver_lists_as_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver is a double of those of Azure and Google, whose servers do not run here."""
+
+    class Driver:
+        def find(self, path: str, *, detail: bool, withdirs: bool) -> dict[str, Any]:
+            assert (path, detail, withdirs) == ("c/t", True, True)
+            directories = ("c/t", "c/t/base_1", "c/t/base_2", "c/t/p=1")
+            made = {name: {"name": name, "type": "directory", "size": 0} for name in directories}
+            return {**made, "c/t/base_1/f": {"name": "c/t/base_1/f", "type": "file", "size": 7, "etag": "x"}}
+
+        def invalidate_cache(self, _path: str) -> None:
+            pass
+
+    monkeypatch.setattr(listing, "open_filesystem", lambda uri, _options: (Driver(), uri[len("gs://") :]))
+    entries = list_files("gs://c/t", empty_directories=True)
+    assert [(entry.path, entry.size_bytes) for entry in entries] == [
+        ("base_1/f", 7),
+        ("base_2/", 0),
+        ("p=1/", 0),
+    ]
+    assert [entry.path for entry in list_files("gs://c/t")] == ["base_1/f"]
