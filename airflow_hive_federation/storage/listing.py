@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
-from hashlib import blake2b
 from functools import partial
+from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
