@@ -50,7 +50,8 @@ def publish(
     filesystem, path = open_filesystem(location, options)
     for directory in plan.directories:
         made = join(location, plan.staging, directory)
-        if file_format is FileFormat.ACID:
+        # An object store keeps no directory without a file, and Hive's readers ignore this one.
+        if file_format is FileFormat.ACID or not plan.staging:
             write_atomically(join(made, VERSION_FILE), [_ACID_VERSION], options)
         make_directory(made, options)
         with storage_errors(made):

@@ -58,7 +58,7 @@ from airflow_hive_federation.replication.replica.database import find_layout, re
 from airflow_hive_federation.replication.replica.differences import metadata_differences
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.replica.table_index import TableIndex
-from airflow_hive_federation.storage.filesystem import parse_location
+from airflow_hive_federation.storage.filesystem import canonical, parse_location
 from airflow_hive_federation.transactions.lease import end_lease
 
 if TYPE_CHECKING:
@@ -294,20 +294,22 @@ def reverse_policy(source: MetastorePool, policy: ReplicationPolicy) -> Replicat
     """
     with source.client() as client:
         tables = client.get_tables(policy.source_database, client.list_tables(policy.source_database))
-        roots = {
-            _root(str(data_location(table)))
+        external = [
+            str(data_location(table))
             for table in tables
             if table.tableType == "EXTERNAL_TABLE"
             and table.sd
             and policy.replicates(policy.target_table(str(table.tableName)))
-        }
+        ]
+    # Tables may spell the scheme of one store in several ways.
+    roots = {canonical(root): root for root in map(_root, external)}
     if len(roots) > 1 and not policy.external_prefix:
         raise FailoverError(
             f"External tables of {policy.source_database} lie in several stores: "
             f"{', '.join(sorted(roots))}. A policy of the way back has room for one.",
             remedy="Replicate those of each store by a policy of its own (include_tables).",
         )
-    return policy.reversed(next(iter(roots), None))
+    return policy.reversed(next(iter(roots.values()), None))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -487,4 +489,7 @@ def _alter(client: MetastoreClient, database: str, parameters: Mapping[str, str 
 
 def _root(location: str) -> str:
     place = parse_location(location)
-    return f"{place.scheme}://{place.authority}/" if place.authority else f"{place.scheme}:/"
+    if not place.authority:
+        return f"{place.scheme}:/"
+    # Tables get locations below it: with another spelling, as ``s3:`` for ``s3a:``, Hadoop finds no driver.
+    return f"{location.partition(':')[0]}://{place.authority}/"

@@ -39,6 +39,7 @@ from airflow_hive_federation.storage.filesystem import (
 from airflow_hive_federation.storage.listing import file_size, list_directory
 from airflow_hive_federation.storage.permissions import Preserve, creation_mode, make_directories, settle
 from airflow_hive_federation.storage.publishing import (
+    make_directory,
     publishing,
     remove_quietly,
     rename,
@@ -279,7 +280,7 @@ def _reserve(uri: str, mode: int, options: Mapping[str, Any] | None) -> None:
             durable.make_directories(Path(local).parent)
             os.close(_create(local, mode))
             return
-        filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+        make_directory(uri.rpartition("/")[0], options)
         if "hdfs" in protocols(filesystem):
             filesystem.open(path, "xb", permission=mode).close()
 

@@ -10,10 +10,12 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "created")
 #: Number of attempts at listing a directory in which other processes remove files.
 _TRIES = 20
 _PAUSE_S = 0.02
+_SECOND_NS = 1_000_000_000
 
 #: Result of scanning one directory: (files, paths of subdirectories); both relative to the listing's root.
 _Scan = tuple[list[FileEntry], list[str]]
@@ -61,7 +64,8 @@ def list_files(
     :param options: storage options, see :func:`.filesystem.options_for`.
     :param threads: number of directories that are listed in parallel, on stores other than the local one.
     :param missing_ok: return no files if the directory does not exist, instead of raising an error.
-    :param empty_directories: list empty directories too, with a ``/`` at the end, if the store has any.
+    :param empty_directories: list empty directories too, with a ``/`` at the end: in an object store, those
+        that an empty object marks.
     :raises FileVanishedError: if the directory does not exist, or files vanished during every attempt.
     :raises StorageError: if it cannot be listed, or is a file.
     """
@@ -251,17 +255,45 @@ def _list_keys(uri: str, options: Mapping[str, Any] | None) -> list[FileEntry]:
     filesystem, path = open_filesystem(uri, options)
     with storage_errors(uri):
         filesystem.invalidate_cache(path)
-        details = filesystem.find(path, detail=True)
+        # Hadoop marks a directory by an empty object: its name ends with a slash on S3, and other drivers
+        # list it as a directory.
+        details = filesystem.find(path, detail=True, withdirs=parse_location(uri).scheme != "s3")
         if not details and not filesystem.exists(path):
             raise FileNotFoundError(path)
-    if set(details) == {path}:
+    if set(details) == {path} and details[path]["type"] == "file":
         raise StorageError(f"{uri} is a file, not a directory.", path=uri)
-    return [
-        _entry(info, name[len(path) :].lstrip("/"))
+    files = [
+        replace(_entry(info, name[len(path) :].lstrip("/")), modified_ns=_version_ns(info))
         for name, info in details.items()
-        # Hadoop marks a directory by an empty object whose name ends with a slash.
         if info["type"] == "file" and not name.endswith("/") and _is_listed(_name(name))
     ]
+    marked = {
+        f"{name[len(path) :].strip('/')}/"
+        for name, info in details.items()
+        if info["type"] == "directory" or name.endswith("/")
+    }
+    # A base without rows may be a mark alone, and hides all earlier files.
+    filled = {parent for path in (*(file.path for file in files), *marked) for parent in _parents(path)}
+    return files + [FileEntry(path=mark, size_bytes=0) for mark in marked - filled - {"/"}]
+
+
+def _parents(path: str) -> Iterator[str]:
+    """Yield the directories above a path, each with a slash at its end."""
+    names = path.rstrip("/").split("/")[:-1]
+    return ("/".join(names[:depth]) + "/" for depth in range(1, len(names) + 1))
+
+
+def _version_ns(info: Mapping[str, Any]) -> int:
+    """Return the time of an object, with a digest of its ETag as the fraction of the second.
+
+    Stores give whole seconds, within which another object of the same length may replace it.
+    """
+    modified_ns = _modified_ns(info)
+    etag = info.get("ETag") or info.get("etag")
+    if not etag:
+        return modified_ns
+    digest = int.from_bytes(blake2b(str(etag).encode(), digest_size=8).digest())
+    return modified_ns - modified_ns % _SECOND_NS + digest % _SECOND_NS
 
 
 # -- other stores: threads walk the tree -----------------------------------------------------------------
@@ -334,7 +366,7 @@ def _modified_ns(info: Mapping[str, Any]) -> int:
     value = next((info[key] for key in _TIME_KEYS if info.get(key) is not None), 0)
     if isinstance(value, datetime):
         value = value.timestamp()
-    return int(value * 1_000_000_000) if isinstance(value, (int, float)) else 0
+    return int(value * _SECOND_NS) if isinstance(value, (int, float)) else 0
 
 
 def _name(path: str) -> str:

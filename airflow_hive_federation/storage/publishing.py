@@ -11,6 +11,7 @@ import os
 import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 #: Prefix of the names of unfinished files: Hive and Spark ignore names that begin with ``.`` or ``_``
 #: (org.apache.hadoop.hive.common.FileUtils.HIDDEN_FILES_PATH_FILTER).
 TEMPORARY_PREFIX = "._copy_"
+_THREADS = 8
 
 
 def write_atomically(
@@ -164,10 +166,28 @@ def rename(filesystem: Any, source: str, target: str) -> None:
         # The NameNode replaces the file in one step, so that the name exists for readers at any time.
         filesystem.mv(source, target, overwrite=True)
         return
+    if not OBJECT_STORES.isdisjoint(protocols(filesystem)):
+        _move_objects(filesystem, source, target)
+        return
     # fsspec's memory file system would merge with an existing directory.
     if filesystem.exists(target):
         filesystem.rm_file(target)
     filesystem.mv(source, target)
+
+
+def _move_objects(filesystem: Any, source: str, target: str) -> None:
+    """Copy an object, or all objects below a directory, to the new name, and then remove the old ones.
+
+    A copy replaces an existing object in one step. ``mv`` of such a driver would copy nothing of a directory,
+    and report no error.
+    """
+    keys = [str(key) for key in filesystem.find(source) if not str(key).endswith("/")]
+    if not keys:
+        raise FileNotFoundError(errno.ENOENT, "nothing lies there", source)
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="move") as pool:
+        list(pool.map(lambda key: filesystem.cp_file(key, f"{target}{key[len(source) :]}"), keys))
+    for key in keys:
+        filesystem.rm_file(key)
 
 
 def replace_local(source: str, target: str, *, sync: bool = True) -> None:

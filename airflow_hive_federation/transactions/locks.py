@@ -124,6 +124,17 @@ def read_components(tables: Iterable[str]) -> list[types.LockComponent]:
     ]
 
 
+def excluding_components(tables: Iterable[str]) -> list[types.LockComponent]:
+    """Build the lock request that keeps all readers and writers from tables, and records no write.
+
+    :param tables: ``database.table`` names.
+    """
+    components = unnoted(read_components(tables))
+    for component in components:
+        component.type = types.LockType.EXCLUSIVE
+    return components
+
+
 def operation_type(kind: WriteKind) -> types.DataOperationType:
     """Return the metastore's type of a write; an overwrite has the type and the conflicts of an update."""
     return _OPERATIONS[kind]

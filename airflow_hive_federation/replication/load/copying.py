@@ -4,13 +4,14 @@ New deltas are invisible to readers until the target has committed their write i
 straight to their places. Results of compactions on the source are not: a base or a merged delta that begins
 at or below the write ids that readers of the target already see would count as complete while half of it has
 arrived, and hide the directories that it replaces. Such a directory is copied to a hidden place beside, and
-moved when it is whole.
+moved when it is whole. In an object store the move copies file by file, while a lock keeps readers out.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,7 @@ from airflow_hive_federation.acid.names import (
     is_acid_directory,
     parse_directory,
 )
+from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
@@ -27,9 +29,17 @@ from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
 from airflow_hive_federation.replication.replica.external_claims import is_external_claim
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
-from airflow_hive_federation.storage.filesystem import canonical, join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import (
+    OBJECT_STORES,
+    canonical,
+    join,
+    open_filesystem,
+    parse_location,
+    storage_errors,
+)
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.publishing import remove_file, rename
+from airflow_hive_federation.transactions.transaction import Transaction
 
 
 @dataclass(kw_only=True)
@@ -162,6 +172,25 @@ def plan_copy(
     # A transactional table keeps directories that a compaction replaced: its own readers pass over them.
     copy.extraneous = sorted(surplus.intersection(mended) if transactional else surplus)
     return copy
+
+
+@contextmanager
+def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> Iterator[None]:
+    """Keep the readers of a table in an object store out while its hidden directories are placed.
+
+    There a directory appears file by file, and half of a base would count as the whole.
+
+    :param client: client of the target.
+    :param table: ``database.table``.
+    :raises LockTimeoutError: readers of the table do not end.
+    """
+    stores = {parse_location(home).scheme for home in copy.staged.values()}
+    if stores.isdisjoint(OBJECT_STORES):
+        yield
+        return
+    with Transaction(client, read_only=True) as transaction:
+        transaction.lock_out([table])
+        yield
 
 
 def place_staged(

@@ -27,6 +27,7 @@ from airflow_hive_federation.replication.load.copying import (
     partition_files_there,
     place_staged,
     plan_copy,
+    readers_kept_out,
     remove_extraneous,
 )
 from airflow_hive_federation.replication.load.creating import seed_write_ids
@@ -192,7 +193,8 @@ class TargetLoad:
         for name, copy in self._copies.items():
             if copy.staged:
                 self._step(Step.PLACE, name)
-                place_staged(copy, self._policy.storage_options, check=self._check)
+                with readers_kept_out(self._client, f"{self._database}.{name}", copy):
+                    place_staged(copy, self._policy.storage_options, check=self._check)
         self._observer(FilesCopied(database=self._database, files=count))
 
     def shape(self) -> None:

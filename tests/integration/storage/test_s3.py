@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from moto.server import ThreadedMotoServer
 
+from airflow_hive_federation.compaction.files import publish
+from airflow_hive_federation.compaction.plan import CompactionPlan, Decision, FileFormat
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
     BucketMissingError,
@@ -45,7 +47,7 @@ from airflow_hive_federation.storage.plan_files import (
     write_plan,
     write_records,
 )
-from airflow_hive_federation.storage.publishing import publishing, write_atomically
+from airflow_hive_federation.storage.publishing import publishing, rename, write_atomically
 from airflow_hive_federation.storage.unfinished_uploads import RECORD, finish, upload
 from airflow_hive_federation.tables.write.staging import sweep
 from tests.support.kills import Case
@@ -185,10 +187,57 @@ def test_marks_of_directories_are_no_files(bucket: str, options: Options) -> Non
         filesystem.call_s3("put_object", Bucket=path, Key=key)
     assert list_files(f"{bucket}/t", options=options) == []
     assert not has_entries(f"{bucket}/t/p=1", options=options)
+    # A base without rows is one, and hides what was before.
+    assert paths_with_directories(f"{bucket}/t", options) == ["p=1/"]
     put(f"{bucket}/t/p=1/f", b"1", options)
     assert [entry.path for entry in list_files(f"{bucket}/t", options=options)] == ["p=1/f"]
     assert list_directory(f"{bucket}/t/p=1", options=options) == {"f": 1}
     assert list_directory(f"{bucket}/t", options=options) == {}
+    assert paths_with_directories(f"{bucket}/t", options) == ["p=1/f"]
+
+
+def paths_with_directories(uri: str, options: Options) -> list[str]:
+    return [entry.path for entry in list_files(uri, options=options, empty_directories=True)]
+
+
+def test_a_directory_is_moved_with_all_its_files(bucket: str, options: Options) -> None:
+    """A move of s3fs would leave a directory where it is, without an error."""
+    filesystem, path = open_filesystem(f"{bucket}/t", options)
+    names = ["bucket_00000", "bucket_00001", "p=x y+z#?/é"]
+    for name in names:
+        put(f"{bucket}/t/.stage/base_5/{name}", name.encode(), options)
+    put(f"{bucket}/t/.stage/base_50/other", b"", options)
+    put(f"{bucket}/t/base_5/bucket_00001", b"of a run that was killed", options)
+    rename(filesystem, f"{path}/.stage/base_5", f"{path}/base_5")
+    assert [entry.path for entry in list_files(f"{bucket}/t/base_5", options=options)] == names
+    assert content_of(f"{bucket}/t/base_5/bucket_00001", options) == b"bucket_00001"
+    assert [entry.path for entry in list_files(f"{bucket}/t/.stage", options=options)] == ["base_50/other"]
+    with pytest.raises(FileNotFoundError):
+        rename(filesystem, f"{path}/.stage/base_5", f"{path}/base_5")
+
+
+def test_a_file_that_loses_rows_on_its_way_replaces_the_former_one(
+    bucket: str, options: Options, tmp_path: Path
+) -> None:
+    (tmp_path / "s").write_bytes(b"1234")
+
+    def rewrite(source: str, uri: str, _write_ids: str, options: Any) -> None:
+        with reading(source, options) as file:
+            put(uri, file.read()[:2], options)
+
+    item = CopyItem(source=f"file:{tmp_path}/s", target=f"{bucket}/t/f", size_bytes=4, visible_write_ids="x")
+    settings = CopySettings(options=options, rewrite=rewrite)
+    put(item.target, b"former", options)
+    assert copy_file(item, settings).copied
+    assert content_of(item.target, options) == b"12"
+    assert not copy_file(item, settings).copied
+    assert list(list_directory(f"{bucket}/t", options=options)) == ["f"]
+
+
+def test_a_compaction_without_rows_leaves_a_base(bucket: str, options: Options) -> None:
+    plan = CompactionPlan(decision=Decision.COMPACT, directories=("base_0000005_v0000007",))
+    publish(plan, f"{bucket}/t", FileFormat.ORC, options)
+    assert list_directory(f"{bucket}/t/base_0000005_v0000007", options=options) == {"_orc_acid_version": 1}
 
 
 def uploads(bucket: str, options: Options) -> list[Any]:

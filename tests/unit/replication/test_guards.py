@@ -67,8 +67,11 @@ def test_external_tables_of_several_stores_have_no_way_back() -> None:
     pool: Any = SimpleNamespace(client=connected)
     with pytest.raises(FailoverError, match="lie in several stores: s3://one/, s3://two/"):
         reverse_policy(pool, POLICY)
+    # Hadoop has a driver for the spelling of the tables, and perhaps none for another one of the same store.
+    tables[1] = table("b", "s3n://one/b")
+    assert reverse_policy(pool, POLICY).external_base in {"s3a://one/", "s3n://one/"}
     del tables[1]
-    assert reverse_policy(pool, POLICY).external_base == "s3://one/"
+    assert reverse_policy(pool, POLICY).external_base == "s3a://one/"
 
 
 def test_a_take_over_copies_nothing() -> None:

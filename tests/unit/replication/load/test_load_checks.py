@@ -56,7 +56,7 @@ def file(tmp_path: Path) -> Path:
 def increments(policy: ReplicationPolicy, copy: TableCopy) -> Any:
     """A load of an increment at the point where its copies are planned; it is about nothing else."""
     load: Any = object.__new__(TargetLoad)
-    load._policy, load._database = policy, "d"
+    load._client, load._policy, load._database = None, policy, "d"
     load._directory = DumpDirectory(f"{policy.directory}/7-8-9")
     load._manifest = manifest(kind=DumpKind.INCREMENT)
     load._concerned = []

@@ -1,0 +1,170 @@
+"""Tables on S3 behind a metastore: bootstrap, streaming ingest, compaction and an increment, judged by Hive.
+
+The store is moto's server, a double of S3; Hive and its metastore reach it by hadoop-aws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.compaction.plan import CompactionKind
+from airflow_hive_federation.compaction.requests import compact_table
+from airflow_hive_federation.compaction.runners import in_threads
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.load.copying import TableCopy, readers_kept_out
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.copying import CopySettings, copy_file
+from airflow_hive_federation.storage.filesystem import open_filesystem
+from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.storage.plan_files import read_plan
+from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.transactions.locks import read_components
+from tests.support.cycling import rows
+from tests.support.s3_site import S3Store, hives_jars, moto_store
+
+pytestmark = pytest.mark.slow
+
+BASE = "s3a://lake/site"
+#: Hive reads these without a Tez job.
+QUERIES = ("select id, name, ROW__ID.writeId, ROW__ID.rowId from {}.orders", "select a from {}.outside")
+
+
+class KilledError(Exception):
+    """The copy job was killed."""
+
+
+@dataclass
+class Site:
+    """A metastore whose tables lie on S3, with a database and its replica."""
+
+    store: S3Store
+    settings: MetastoreSettings
+    sql: HiveSql
+    pool: MetastorePool
+    policy: ReplicationPolicy
+    copies_before_kill: int | None = None
+
+    def bootstrap(self) -> str:
+        with self.pool.client() as client:
+            start = begin_drain(client, "shop")
+        return dump_bootstrap(self.pool, self.policy, start).dump
+
+    def load(self, dump: str) -> None:
+        load_dump(self.pool, self.pool, self.policy, dump, run_copy=self._copy)
+
+    def increment(self) -> None:
+        self.load(dump_next_increment(self.pool, self.pool, self.policy).dump)
+
+    def _copy(self, plan: str, _outcomes: str) -> None:
+        settings = CopySettings(options=self.store.options)
+        items = list(read_plan(plan, options=self.store.options))
+        for item in items[: self.copies_before_kill]:
+            copy_file(item, settings)
+        if self.copies_before_kill is not None:
+            self.copies_before_kill = None
+            raise KilledError
+
+    def files(self, path: str) -> list[str]:
+        return [file.path for file in list_files(f"{BASE}/{path}", options=self.store.options)]
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with moto_store() as store:
+        filesystem, _ = open_filesystem("s3://lake", store.options)
+        filesystem.call_s3("create_bucket", Bucket="lake")
+        settings, jars = store.warehouse_settings(BASE), hives_jars()
+        policy = ReplicationPolicy(
+            name="shop",
+            source_database="shop",
+            target_database="shop_copy",
+            dump_root="s3a://lake/dumps",
+            external_base=f"{BASE}/copies",
+            storage_options=store.options,
+        )
+        with (
+            EmbeddedMetastore.start("s3", settings=settings, jars=jars) as metastore,
+            HiveSql(metastore, settings=settings, jars=jars) as sql,
+            MetastorePool(MetastoreSettings(uris=(metastore.uri,)), 4) as pool,
+        ):
+            yield Site(store, MetastoreSettings(uris=(metastore.uri,)), sql, pool, policy)
+
+
+def test_tables_on_s3(site: Site) -> None:
+    options = site.store.options
+    site.sql.execute("create database shop")
+    site.sql.execute(
+        "create table shop.orders (id int, name string) clustered by (id) into 2 buckets stored as orc "
+        "tblproperties ('transactional'='true')"
+    )
+    stream(site, b"1,a\n2,b\n3,c\n4,d")
+    site.sql.execute(f"create external table shop.outside (a string) location '{BASE}/lake/outside'")
+    write_atomically(f"{BASE}/lake/outside/first", [b"7\n"], options)
+
+    dump = site.bootstrap()
+    site.copies_before_kill = 1
+    with pytest.raises(KilledError):
+        site.load(dump)
+    site.load(dump)
+
+    stream(site, b"5,e", b"6,f")
+    report = compact_table(
+        site.settings,
+        "shop.orders",
+        CompactionKind.MINOR,
+        in_threads(1, options=options),
+        storage_options=options,
+    )
+    assert [item.state for item in report] == ["compacted"]
+    # Of the same length, and perhaps within the same second.
+    write_atomically(f"{BASE}/lake/outside/first", [b"8\n"], options)
+    site.increment()
+    # It begins at a write id that readers of the replica saw already, so it was moved there as a whole.
+    merged = [path for path in site.files("warehouse/shop_copy.db/orders") if "delta_0000001_0000003" in path]
+    assert sorted({path.rpartition("/")[2] for path in merged}) == ["bucket_00000", "bucket_00001"]
+    orders, outside = (rows(site.sql, query.format("shop_copy")) for query in QUERIES)
+    assert [orders, outside] == [rows(site.sql, query.format("shop")) for query in QUERIES]
+    assert [row[:2] for row in orders] == [(str(n), "?abcdef"[n]) for n in range(1, 7)]
+    assert outside == [("8",)]
+    check_that_readers_wait(site)
+
+
+def stream(site: Site, *records: bytes) -> None:
+    writer = StrictDelimitedInputWriter.new_builder().with_field_delimiter(",").build()
+    builder = (
+        HiveStreamingConnection.new_builder()
+        .with_database("shop")
+        .with_table("orders")
+        .with_record_writer(writer)
+        .with_conf(site.settings)
+        .with_transaction_batch_size(len(records))
+        .with_storage_options(site.store.options)
+    )
+    with builder.connect() as connection:
+        for record in records:
+            connection.begin_transaction()
+            for line in record.splitlines():
+                connection.write(line)
+            connection.commit_transaction()
+
+
+def check_that_readers_wait(site: Site) -> None:
+    """Half of a directory would count as the whole."""
+    copy = TableCopy(staged={f"{BASE}/hidden": f"{BASE}/warehouse/shop_copy.db/orders/base_9"})
+    with MetastoreClient(site.settings) as reader, site.pool.client() as client:
+        with readers_kept_out(client, "shop_copy.orders", copy):
+            answer: Any = reader.lock(read_components(["shop_copy.orders"]))
+            assert answer.state == types.LockState.WAITING
+        assert reader.check_lock(answer.lockid).state == types.LockState.ACQUIRED
+        reader.unlock(answer.lockid)
