@@ -324,7 +324,7 @@ def _refuse_nul(path: str) -> None:
 
 def _clean(path: str) -> str:
     _refuse_dots(path)
-    collapsed = re.sub(r"/{2,}", "/", path)
+    collapsed = re.sub(r"/{2,}", "/", path) if "//" in path else path
     return collapsed.rstrip("/") or "/"
 
 

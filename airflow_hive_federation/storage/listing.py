@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -64,13 +65,21 @@ def list_files(
     :raises FileVanishedError: if the directory does not exist, or files vanished during every attempt.
     :raises StorageError: if it cannot be listed, or is a file.
     """
+    entries = _settled(uri, lambda: _listed(uri, options, threads), options=options, missing_ok=missing_ok)
+    return _in_order(entries, empty_directories)
+
+
+def _in_order(entries: list[FileEntry], empty_directories: bool) -> list[FileEntry]:
+    kept = entries if empty_directories else [entry for entry in entries if not entry.path.endswith("/")]
+    return sorted(kept, key=attrgetter("path"))
+
+
+def _settled(
+    uri: str, list_once: Callable[[], list[FileEntry]], *, options: Mapping[str, Any] | None, missing_ok: bool
+) -> list[FileEntry]:
     for tries_left in reversed(range(_TRIES)):
         try:
-            entries = _listed(uri, options, threads)
-            listed = (
-                entries if empty_directories else (entry for entry in entries if not entry.path.endswith("/"))
-            )
-            return sorted(listed, key=attrgetter("path"))
+            return list_once()
         except FileVanishedError as error:
             # The error also has the directory's URI if a file directly in the directory vanished.
             is_gone = error.facts.get("path") == uri and not is_there(uri, options=options)
@@ -95,10 +104,12 @@ def list_many(
     :raises FileVanishedError: as :func:`list_files`.
     """
     directories = list(dict.fromkeys(uris))
-    if all(local_path(uri) is not None for uri in directories):
+    roots = [root for uri in directories if (root := local_path(uri)) is not None]
+    if len(roots) == len(directories):
+        settle = partial(_settled, options=None, missing_ok=missing_ok)
         return {
-            uri: list_files(uri, missing_ok=missing_ok, empty_directories=empty_directories)
-            for uri in directories
+            uri: _in_order(settle(uri, partial(_list_local, uri, root)), empty_directories)
+            for uri, root in zip(directories, roots, strict=True)
         }
 
     def listed(uri: str) -> list[FileEntry]:
@@ -191,7 +202,7 @@ def has_entries(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
 
 def _listed(uri: str, options: Mapping[str, Any] | None, threads: int) -> list[FileEntry]:
     if (root := local_path(uri)) is not None:
-        return _list_local(uri, root or "/")
+        return _list_local(uri, root)
     if parse_location(uri).scheme in OBJECT_STORES:
         return _list_keys(uri, options)
     return _list_tree(uri, options, threads)
