@@ -263,6 +263,8 @@ class Walk:
                         position += 7 + size
                     elif length := lengths[ttype]:
                         position += 3 + length
+                    elif ttype == STRUCT:
+                        position = self.struct(position + 3, depth + 1)
                     else:
                         position = self.value(position + 3, ttype, depth + 1)
                 return position + 1
@@ -290,20 +292,25 @@ class Walk:
         raise MalformedMessage(f"a value of the unknown type {ttype}")
 
     def _size(self, position: int, before: int) -> tuple[int, int]:
-        position = self.need(position, before + 4)
-        size: int = _i32(self.buffer, position + before)[0]
+        try:
+            size: int = _i32(self.buffer, position + before)[0]
+        except packing.error:
+            position = self.need(position, before + 4)
+            size = _i32(self.buffer, position + before)[0]
         # Each element takes at least one byte.
         if not 0 <= size <= self.max_bytes:
             raise MalformedMessage(f"a length of {size}")
         return position, size
 
     def _values(self, position: int, size: int, ttypes: tuple[int, ...], depth: int) -> int:
-        if all(_LENGTHS[ttype] for ttype in ttypes):
-            return position + size * sum(_LENGTHS[ttype] for ttype in ttypes)
+        if not size:
+            return position
         if ttypes == (STRUCT,):
             for _ in range(size):
                 position = self.struct(position, depth + 1)
             return position
+        if all(_LENGTHS[ttype] for ttype in ttypes):
+            return position + size * sum(_LENGTHS[ttype] for ttype in ttypes)
         buffer, limit = self.buffer, self.max_bytes
         for _ in range(size):
             for ttype in ttypes:

@@ -186,7 +186,8 @@ def _plan_increment(
     if dumped.idle:
         return plan
     with LeaseKeeper(source, dumped.lease):
-        comparison = _Comparison(client, policy, DumpDirectory(dumped.dump, policy.storage_options))
+        directory = DumpDirectory(dumped.dump, policy.storage_options)
+        comparison = _Comparison(client, policy, directory, position)
         tables = [*comparison.tables(), *comparison.dropped()]
     if cut is None:
         end_lease(source, dumped.lease)
@@ -196,14 +197,20 @@ def _plan_increment(
 class _Comparison:
     """Compares an increment's dump with the target."""
 
-    def __init__(self, client: MetastoreClient, policy: ReplicationPolicy, directory: DumpDirectory) -> None:
+    def __init__(
+        self,
+        client: MetastoreClient,
+        policy: ReplicationPolicy,
+        directory: DumpDirectory,
+        position: TargetPosition,
+    ) -> None:
         self._client = client
         self._policy = policy
         self._directory = directory
         self._manifest = directory.manifest()
         self._layout = find_layout(client, policy)
         TargetPlaces(directory, self._layout).check_others(client)
-        self._position: TargetPosition = read_position(client, policy)
+        self._position = position
         self._before = TableIndex(DumpDirectory(self._manifest.previous, policy.storage_options))
 
     def tables(self) -> Iterator[PlannedTable]:

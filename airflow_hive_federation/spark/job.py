@@ -110,8 +110,8 @@ def _run_in_new_context(
     context = SparkContext.getOrCreate()
     try:
         check_needs(context, job)
-        if NEEDS[job].internals:
-            # Its rows are read by the JVM, which has no login of the package's own clients.
+        if NEEDS[job].reads_by_jvm:
+            # The JVM does not share the login of the package's own clients.
             from airflow_hive_federation.spark.hadoop_login import log_in
 
             log_in(context, options)

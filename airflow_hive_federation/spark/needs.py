@@ -35,11 +35,12 @@ _LAST_WITH_DISTUTILS = (3, 11)
 class JobNeeds:
     """The conditions under which a job runs.
 
-    :param internals: the job reads tables by internals of Spark, which are known of some versions only.
+    :param reads_by_jvm: the JVM reads the rows of tables for the job. It needs a login of its own, and it
+        is reached by internals of Spark, which are known of some versions only.
     :param arrow: its tasks need pyarrow and numpy.
     """
 
-    internals: bool = False
+    reads_by_jvm: bool = False
     arrow: bool = False
 
 
@@ -48,8 +49,8 @@ NEEDS: Mapping[str, JobNeeds] = MappingProxyType(
         # It has no packages but Python's own, and rewrites files with aborted rows by pyarrow.
         "copy-files": JobNeeds(),
         "merge-buckets": JobNeeds(arrow=True),
-        "run-sql": JobNeeds(internals=True, arrow=True),
-        "verify-replica": JobNeeds(internals=True, arrow=True),
+        "run-sql": JobNeeds(reads_by_jvm=True, arrow=True),
+        "verify-replica": JobNeeds(reads_by_jvm=True, arrow=True),
     }
 )
 
@@ -99,7 +100,7 @@ def check_spark(job: str, version: str) -> None:
             job=job,
             version=version,
         )
-    if NEEDS[job].internals:
+    if NEEDS[job].reads_by_jvm:
         from airflow_hive_federation.tables.spark_internals import check_version
 
         check_version(version)

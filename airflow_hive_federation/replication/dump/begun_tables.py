@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from airflow_hive_federation.replication.format.kinds import TableWork
-from airflow_hive_federation.replication.format.unfinished import unfinished_loads
-from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.format.unfinished import UnfinishedLoads
 from airflow_hive_federation.replication.replica.position import TargetPosition
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 
@@ -24,9 +23,9 @@ class BegunTables:
     """
 
     def __init__(
-        self, policy: ReplicationPolicy, position: TargetPosition, homes: TableIndex, event_id: int
+        self, unfinished: UnfinishedLoads, position: TargetPosition, homes: TableIndex, event_id: int
     ) -> None:
-        self._policy = policy
+        self._unfinished = unfinished
         self._position = position
         self._homes = homes
         self._event_id = event_id
@@ -46,7 +45,7 @@ class BegunTables:
         """Return the tables that killed loads were about to make, from the beginning or anew."""
         return frozenset(
             entry.name
-            for dump in unfinished_loads(self._policy, self._position.dump)
+            for dump in self._unfinished.dumps
             for entry in dump.manifest().changed_tables
             if entry.work is not TableWork.CONTINUE
         )

@@ -28,8 +28,8 @@ from airflow_hive_federation.replication.dump.contents import cut_below_open
 from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.drain import DrainStart
-from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.removals import refuse_missing
+from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_directories import new_directories_missing
 from airflow_hive_federation.replication.dump.source_history import note_event
 from airflow_hive_federation.replication.dump.tables import Unsettled
@@ -42,7 +42,7 @@ from airflow_hive_federation.replication.metadata import external_tables, statis
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
-from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source
+from airflow_hive_federation.replication.metadata.table_names import asked_for
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
@@ -98,16 +98,16 @@ def dump_bootstrap(
     :raises SourceNotAllowedError: tables, links in them, or jars of functions lie outside of the directories
         from which the policy may copy.
     """
-    pool = named_source(pool, policy)
+    source = ReplicatedSource(pool, policy)
     directory = DumpDirectory(f"{policy.directory}/{start.dump_name}", policy.storage_options)
     if directory.dump_finished:
         return _finished(directory, observer, earlier=True)
-    with lease_of_a_dump(pool, policy=policy.name, given=cut.lease if cut else None) as held_lease:
+    with lease_of_a_dump(source.pool, policy=policy.name, given=cut.lease if cut else None) as held_lease:
         lease = held_lease.txn_id
         directory.write_json("_begun.json", {"policy": policy.to_json(), **start.to_json()})
-        with pool.client() as client:
+        with source.pool.client() as client:
             last_event = note_event(client, start.event_id)
-        tables, skipped = _Dump(pool, policy, directory, observer=observer, lease=lease, cut=cut).write(
+        tables, skipped = _Dump(source, policy, directory, observer=observer, lease=lease, cut=cut).write(
             threads
         )
         held_lease.check()
@@ -175,7 +175,7 @@ class _Dump:
 
     def __init__(
         self,
-        pool: MetastorePool,
+        source: ReplicatedSource,
         policy: ReplicationPolicy,
         directory: DumpDirectory,
         *,
@@ -183,13 +183,13 @@ class _Dump:
         lease: int,
         cut: Cut | None,
     ) -> None:
-        self._pool = pool
+        self._source = source
         self._lease = lease
         self._cut = cut
         self._policy = policy
-        self._database = policy.source_database
+        self._database = source.database
         self._directory = directory
-        self._documents = Documents(directory, policy, observer)
+        self._documents = Documents(directory, source, observer)
         self._observer = observer
         self._kept: Mapping[str, str] = {}
 
@@ -198,7 +198,7 @@ class _Dump:
 
         :return: the entries of the tables, and for each of the others the reason for which it is left out.
         """
-        with self._pool.client() as client:
+        with self._source.pool.client() as client:
             self._documents.write_database(client)
             tables, skipped = self._tables(client)
             if (cut := self._cut) is None:
@@ -218,7 +218,7 @@ class _Dump:
                 for table in tables
             ]
             dumped = [table for job in jobs if (table := job.result())]
-        refuse_missing(self._policy, {table.entry.name: table.missing for table in dumped if table.missing})
+        refuse_missing(self._database, {table.entry.name: table.missing for table in dumped if table.missing})
         external = [entry for table in dumped for entry in table.external]
         if self._policy.external_base:
             check_external(self._policy, external)
@@ -227,11 +227,10 @@ class _Dump:
 
     def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
         """Return the tables to dump, and for each of the others the reason for which it is left out."""
-        tables: list[Any] = list(client.get_tables(self._database, client.list_tables(self._database)))
-        skipped = left_out(self._policy, tables)
+        tables, skipped = self._source.tables(client)
         for name, why in sorted(asked_for(skipped).items()):
             self._observer(TableLeftOut(table=f"{self._database}.{name}", reason=why))
-        return [table for table in tables if table.tableName not in skipped], skipped
+        return tables, skipped
 
     def _write_table(
         self, named: Any, write_ids: ValidWriteIds | None, transactions: ValidTxns
@@ -239,7 +238,7 @@ class _Dump:
         name = named.tableName
         kind = table_kind(named)
         try:
-            with self._pool.client() as client:
+            with self._source.pool.client() as client:
                 table = self._documents.read_table(client, name, write_ids)
                 constraints = client.get_table_constraints(self._database, name)
                 partitioned = table.partitionKeys and kind.has_files
@@ -288,9 +287,7 @@ class _Dump:
                 unsettled=unsettled.names,
             ),
             missing=(
-                new_directories_missing(sightings.bare(self._policy.storage_options), kind)
-                if kind.has_files
-                else []
+                new_directories_missing(sightings.bare(self._source.options), kind) if kind.has_files else []
             ),
             external=external_tables.entries(name, places) if kind is TableKind.EXTERNAL else [],
         )

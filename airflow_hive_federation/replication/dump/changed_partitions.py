@@ -22,6 +22,7 @@ from airflow_hive_federation.replication.dump.directory_digests import Directory
 from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan
 from airflow_hive_federation.replication.dump.removals import Losses
+from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.tables import Unsettled, partition_totals
 from airflow_hive_federation.replication.dump.written_partitions import partitions_with_other_files
@@ -29,10 +30,9 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import PartitionLine, PartitionTotals
-from airflow_hive_federation.replication.format.unfinished import unfinished_loads
+from airflow_hive_federation.replication.format.unfinished import UnfinishedLoads
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
-from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -115,7 +115,7 @@ class PartitionReader:
     :param kept: the places of removed files, see :func:`~.change_manager.kept_by_source`.
     """
 
-    policy: ReplicationPolicy
+    source: ReplicatedSource
     folded: EventFold
     transactions: ValidTxns
     begun: Mapping[str, frozenset[str] | None]
@@ -153,9 +153,7 @@ class PartitionReader:
             return None
         if not self.folded.committed_writers(changed.name):
             return named
-        return named | partitions_with_other_files(
-            changed.table, changed.before, named, self.policy.storage_options
-        )
+        return named | partitions_with_other_files(changed.table, changed.before, named, self.source.options)
 
     def _described(
         self,
@@ -175,7 +173,7 @@ class PartitionReader:
         if any(places.elsewhere()):
             # It may share a directory with any other partition.
             return None
-        check_places(self.policy.sources, self.policy.source_database, table, places)
+        check_places(self.source.roots, self.source.database, table, places)
         digests = DirectoryDigests(plan.write_ids, self.transactions) if plan.write_ids else None
         files, bare = self._files(table, places, plan, unsettled, digests)
         known = [before[partition] for partition in concerned if partition in before]
@@ -211,7 +209,7 @@ class PartitionReader:
             return iter(())
         write_ids = changed.plan.write_ids
         return client.iter_partitions(
-            self.policy.source_database,
+            self.source.database,
             changed.name,
             names=sorted(concerned),
             with_column_stats=True,
@@ -228,7 +226,7 @@ class PartitionReader:
     ) -> tuple[list[VisibleFile], Sequence[Any]]:
         if not places.partitions:
             return [], ()
-        options, sources = self.policy.storage_options, self.policy.sources
+        options, sources = self.source.options, self.source.roots
         sightings = Sightings(places)
         listed: Iterator[VisibleFile] = visible_files(
             table,
@@ -240,19 +238,18 @@ class PartitionReader:
             digests=digests,
             singly=True,
         )
-        listed = sources.watch(listed, f"a file of table {self.policy.source_database}.{table.tableName}")
+        listed = sources.watch(listed, f"a file of table {self.source.database}.{table.tableName}")
         files = list(unsettled.watch_files(with_kept(listed, self.kept)))
         return files, sightings.bare(options)
 
 
-def begun_partitions(policy: ReplicationPolicy, loaded: str) -> Mapping[str, frozenset[str] | None]:
+def begun_partitions(unfinished: UnfinishedLoads) -> Mapping[str, frozenset[str] | None]:
     """Return the partitions of each table that loads may have changed before they were killed.
 
-    :param loaded: URI of the dump from which the target was last loaded.
     :return: ``None`` stands for all partitions of a table.
     """
     begun: dict[str, frozenset[str] | None] = {}
-    for dump in unfinished_loads(policy, loaded):
+    for dump in unfinished.dumps:
         for entry in dump.manifest().changed_tables:
             before, concerned = begun.get(entry.name, frozenset()), entry.changes.concerned
             begun[entry.name] = None if before is None or concerned is None else before.union(concerned)

@@ -13,6 +13,7 @@ from airflow_hive_federation.replication.dump.allowed_sources import check_funct
 from airflow_hive_federation.replication.dump.change_manager import with_kept
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.directory_digests import DirectoryDigests
+from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.tables import (
     FileTotals,
@@ -28,7 +29,6 @@ from airflow_hive_federation.replication.metadata.directories import check_parti
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.spark_tables import at_its_data
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
-from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -40,10 +40,9 @@ class Documents:
     :param directory: a dump that is being written.
     """
 
-    def __init__(self, directory: DumpDirectory, policy: ReplicationPolicy, observer: Observer) -> None:
+    def __init__(self, directory: DumpDirectory, source: ReplicatedSource, observer: Observer) -> None:
         self._directory = directory
-        self._database = policy.source_database
-        self._options, self._sources = policy.storage_options, policy.sources
+        self._database, self._options, self._sources = source.database, source.options, source.roots
         self._observer = observer
 
     def write_database(self, client: MetastoreClient) -> list[types.Function]:

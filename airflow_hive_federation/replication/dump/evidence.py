@@ -9,12 +9,11 @@ has to exclude the table.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from airflow_hive_federation.model import events as ev
-from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 #: This name stands for the table itself among names of partitions.
 WHOLE_TABLE = ""
@@ -126,7 +125,7 @@ def judge_tables(
     *,
     replicated: Collection[str],
     skipped: Mapping[str, str],
-    policy: ReplicationPolicy,
+    selects: Callable[[str], bool],
     evidence: Evidence,
     unwanted: Collection[str] = (),
 ) -> AbsentTables:
@@ -135,11 +134,12 @@ def judge_tables(
     :param there: names of the target's tables.
     :param replicated: names of the source's tables that are replicated, as the target names them.
     :param skipped: the other tables that the source lists, with the reason.
+    :param selects: returns whether the policy replicates a table.
     :param unwanted: names that stand for another object since the policy has changed, or for an object that
         no cycle of this policy has made.
     """
     absent = frozenset(there) - frozenset(replicated)
-    by_policy = {name for name in absent if not policy.replicates(name) or name in unwanted}
+    by_policy = {name for name in absent if not selects(name) or name in unwanted}
     kept = {name: skipped[name] for name in sorted(absent - by_policy) if name in skipped}
     by_event = {name for name in absent - kept.keys() if evidence.of_table(name)}
     return AbsentTables(

@@ -40,7 +40,7 @@ from airflow_hive_federation.replication.dump.changed_partitions import (
 )
 from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.documents import Documents
-from airflow_hive_federation.replication.dump.ends import ends_of
+from airflow_hive_federation.replication.dump.ends import merged_ends, separate_ends
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, lost_ends
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary, summary_of
@@ -50,12 +50,10 @@ from airflow_hive_federation.replication.dump.removals import (
     Unexplained,
     losses_of,
     partitions_before,
-    settle,
 )
-from airflow_hive_federation.replication.dump.source_moment import SourceMoment
-from airflow_hive_federation.replication.dump.tables import (
-    Unsettled,
-)
+from airflow_hive_federation.replication.dump.source import ReplicatedSource
+from airflow_hive_federation.replication.dump.source_moment import IncrementStart, SourceMoment
+from airflow_hive_federation.replication.dump.tables import Unsettled
 from airflow_hive_federation.replication.dump.unreadable_events import described
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
@@ -68,12 +66,13 @@ from airflow_hive_federation.replication.format.manifest import (
     TableEntry,
 )
 from airflow_hive_federation.replication.format.tables import EndedTransaction, TableDocument
+from airflow_hive_federation.replication.format.unfinished import UnfinishedLoads
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
-from airflow_hive_federation.replication.metadata.table_names import asked_for, named_source
+from airflow_hive_federation.replication.metadata.table_names import asked_for
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
 from airflow_hive_federation.replication.replica.position import TargetPosition
@@ -111,30 +110,32 @@ def dump_increment(
     :raises LocationConflictError: tables would share or nest directories of the target.
     :raises HiddenLocationError: Hive would hide external tables of the target.
     """
-    pool = named_source(pool, policy)
+    source = ReplicatedSource(pool, policy)
+    start = IncrementStart(
+        source=source,
+        position=position,
+        unfinished=UnfinishedLoads(policy=policy, loaded=position.dump),
+        mend=mend or RepairPlan(),
+    )
     # Events go through a file: there may be millions, and the directory of their dump is known only at their
     # end.
     with (
-        lease_of_a_dump(pool, policy=policy.name, given=cut.lease if cut else None) as held_lease,
+        lease_of_a_dump(source.pool, policy=policy.name, given=cut.lease if cut else None) as held_lease,
         TemporaryFile("w+", encoding="utf-8") as spool,
     ):
         lease = held_lease.txn_id
-        with pool.client() as client:
-            moment = SourceMoment.read(
-                client, policy, position, lease=lease, mend=mend or RepairPlan(), spool=spool, cut=cut
-            )
+        with source.pool.client() as client:
+            moment = SourceMoment.read(client, start, lease=lease, spool=spool, cut=cut)
         folded = moment.folded
-        moment.report(policy, observer)
+        moment.report(source.database, observer)
         if moment.idle():
             if cut is None:
-                end_lease(pool, lease)
+                end_lease(source.pool, lease)
             observer(NothingChanged(database=policy.source_database, event_id=folded.to_id))
             return _idle_summary(moment, position)
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
         directory = DumpDirectory(uri, policy.storage_options)
-        dump = _Dump(
-            pool, policy, position, moment=moment, events=spool, directory=directory, observer=observer
-        )
+        dump = _Dump(start, policy, moment=moment, events=spool, directory=directory, observer=observer)
         contents = dump.write(threads)
         manifest = Manifest(
             kind=DumpKind.INCREMENT,
@@ -218,29 +219,29 @@ class _Contents:
 class _Dump:
     def __init__(
         self,
-        pool: MetastorePool,
+        start: IncrementStart,
         policy: ReplicationPolicy,
-        position: TargetPosition,
         *,
         moment: SourceMoment,
         events: IO[str],
         directory: DumpDirectory,
         observer: Observer,
     ) -> None:
-        self._pool = pool
+        self._source = start.source
         self._policy = policy
-        self._database = policy.source_database
-        self._position = position
+        self._database = start.source.database
+        self._unfinished = start.unfinished
+        self._position = start.position
         self._moment = moment
         self._events = events
         self._directory = directory
-        self._documents = Documents(directory, policy, observer)
+        self._documents = Documents(directory, start.source, observer)
         self._observer = observer
         self._reader = PartitionReader(
-            policy=policy,
+            source=start.source,
             folded=moment.folded,
             transactions=moment.transactions,
-            begun=begun_partitions(policy, position.dump),
+            begun=begun_partitions(start.unfinished),
             kept=moment.kept,
         )
 
@@ -248,7 +249,7 @@ class _Dump:
         moment = self._moment
         self._events.seek(0)
         self._directory.write_text("events.jsonl", self._events)
-        with self._pool.client() as client:
+        with self._source.pool.client() as client:
             functions = self._documents.write_database(client)
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
             jobs = [workers.submit(self._table, table) for table in moment.tables]
@@ -264,9 +265,9 @@ class _Dump:
             if wire_table.tableName in self._position.tables
         } - names
         losses = {table.entry.name: table.losses for table in dumped if table.losses}
-        with self._pool.client() as client:
+        with self._source.pool.client() as client:
             unexplained = Unexplained(tables=vanished, losses=losses)
-            settle(client, self._policy, unexplained, moment.folded.to_id)
+            self._source.settle(client, unexplained, moment.folded.to_id)
         return _Contents(
             tables=tables,
             dropped=sorted(moment.absent.dropped | vanished),
@@ -283,13 +284,16 @@ class _Dump:
             for entry in tables
             if entry.kind is TableKind.EXTERNAL and entry.name not in dumped_here
         }
-        check_external(self._policy, [*external, *dumped_entries(homes, self._policy.storage_options)])
+        check_external(self._policy, [*external, *dumped_entries(homes, self._source.options)])
 
     def write_ends(self) -> int:
         """Write the transactions that ended, in their order, with their leaders; return their number."""
         moment = self._moment
         lost = (EndedTransaction(txn, True, txn) for txn, _ in lost_ends(moment.plans.values()))
-        ends = ends_of(self._policy, self._position.dump, moment.folded, moment.open_before.keys())
+        if self._policy.group:
+            ends = separate_ends(moment.folded)
+        else:
+            ends = merged_ends(moment.folded, self._unfinished, moment.open_before.keys())
         return self._directory.write_ends(chain(lost, ends))
 
     def _table(self, named: Any) -> _DumpedTable | None:
@@ -308,7 +312,7 @@ class _Dump:
             return None
 
     def _write_table(self, name: str, plan: TablePlan) -> _DumpedTable:
-        with self._pool.client() as client:
+        with self._source.pool.client() as client:
             table = self._documents.read_table(client, name, plan.write_ids)
             kind = table_kind(table)
             constraints = client.get_table_constraints(self._database, name)
@@ -394,7 +398,7 @@ class _Dump:
             unsettled=unsettled,
         )
         before, evidence = partitions_before(home, name), self._moment.folded.evidence
-        bare = sightings.bare(self._policy.storage_options) if kind.has_files else []
+        bare = sightings.bare(self._source.options) if kind.has_files else []
         losses = losses_of(name, places, bare=bare, home=home, before=before, evidence=evidence, kind=kind)
         changes = TableChanges(
             seed=plan.seed,

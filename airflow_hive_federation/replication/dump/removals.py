@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import SourceDirectoryMissingError, UnexplainedRemovalError
-from airflow_hive_federation.model.events import read_event
 from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.dump.source_directories import (
     BareDirectory,
@@ -23,11 +21,7 @@ from airflow_hive_federation.replication.dump.source_directories import (
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
-from airflow_hive_federation.replication.metadata.table_names import named_event
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-
-if TYPE_CHECKING:
-    from airflow_hive_federation.metastore import MetastoreClient
 
 _NAMES_SHOWN = 20
 
@@ -78,6 +72,13 @@ class Unexplained:
     tables: Collection[str] = ()
     losses: Mapping[str, Losses] = field(default_factory=dict)
 
+    def without(self, evidence: Evidence) -> Unexplained:
+        """Return the same losses, except for those that events record."""
+        return Unexplained(
+            tables=[name for name in self.tables if not evidence.of_table(name)],
+            losses={name: losses.without(evidence, name) for name, losses in self.losses.items()},
+        )
+
 
 def partitions_before(home: DumpDirectory | None, table: str) -> Sequence[str]:
     """Return the names of the partitions that a table had when it was last dumped.
@@ -123,45 +124,14 @@ def losses_of(
     )
 
 
-def settle(client: MetastoreClient, policy: ReplicationPolicy, found: Unexplained, event_id: int) -> None:
-    """Return if later events account for all losses of the target, or the policy allows them.
-
-    :param client: client of the source.
-    :param event_id: the cycle's last event.
-    :raises SourceDirectoryMissingError: directories of tables do not exist, and no file came from them.
-    :raises UnexplainedRemovalError: nothing allows the losses.
-    """
-    if found.tables or any(losses.partitions for losses in found.losses.values()):
-        later = later_evidence(client, policy, event_id)
-        found = Unexplained(
-            tables=[name for name in found.tables if not later.of_table(name)],
-            losses={name: losses.without(later, name) for name, losses in found.losses.items()},
-        )
-    refuse_unexplained(policy, found)
-
-
-def later_evidence(client: MetastoreClient, policy: ReplicationPolicy, event_id: int) -> Evidence:
-    """Return the evidence of the events after a cycle's last one.
-
-    A source is listed after the cycle's events were read, so a missing object may have been removed in
-    between.
-
-    :param client: client of the source.
-    :param event_id: the cycle's last event.
-    """
-    evidence = Evidence(policy.source_database)
-    for raw in client.iter_notification_events(event_id):
-        evidence.add(named_event(policy, read_event(raw)))
-    return evidence
-
-
 def refuse_unexplained(policy: ReplicationPolicy, found: Unexplained) -> None:
     """Stop a cycle that would remove objects without an explanation, unless the policy allows as much.
 
     :raises SourceDirectoryMissingError: directories of tables do not exist, and no file came from them.
     :raises UnexplainedRemovalError: more would go than the policy allows.
     """
-    refuse_missing(policy, {name: entry.missing for name, entry in found.losses.items() if entry.missing})
+    missing = {name: entry.missing for name, entry in found.losses.items() if entry.missing}
+    refuse_missing(policy.source_database, missing)
     losses = {
         name: entry for name, entry in found.losses.items() if entry.percent > policy.max_unexplained_percent
     }
@@ -188,7 +158,7 @@ def refuse_unexplained(policy: ReplicationPolicy, found: Unexplained) -> None:
     )
 
 
-def refuse_missing(policy: ReplicationPolicy, directories: Mapping[str, Sequence[str]]) -> None:
+def refuse_missing(database: str, directories: Mapping[str, Sequence[str]]) -> None:
     """Stop if directories of tables to copy do not exist.
 
     :param directories: URIs of the directories, by table.
@@ -198,8 +168,7 @@ def refuse_missing(policy: ReplicationPolicy, directories: Mapping[str, Sequence
         return
     lines = (f"{table}: {_several(uris)}" for table, uris in sorted(directories.items()))
     raise SourceDirectoryMissingError(
-        f"Directories of tables of source database {policy.source_database} are not there:\n  "
-        + "\n  ".join(lines),
+        f"Directories of tables of source database {database} are not there:\n  " + "\n  ".join(lines),
         remedy="Mount the store. If the directories are gone for good, make them anew, drop the partitions "
         "(ALTER TABLE … DROP PARTITION), or leave the tables out (exclude_tables).",
         directories={table: list(uris) for table, uris in directories.items()},

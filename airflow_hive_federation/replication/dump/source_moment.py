@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
-from airflow_hive_federation.model.events import Event, TableEvent, read_event
+from airflow_hive_federation.model.events import Event, TableEvent
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.progress.events import TableLeftOut
 from airflow_hive_federation.progress.observers import Observer
@@ -18,25 +18,39 @@ from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.event_fold import EventFold, EventReading, check_source, fold
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, plan_table
-from airflow_hive_federation.replication.dump.left_out import left_out
-from airflow_hive_federation.replication.dump.removals import Unexplained, settle
+from airflow_hive_federation.replication.dump.removals import Unexplained
+from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
 from airflow_hive_federation.replication.dump.unreadable_events import warn_of_unreadable
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import RepairPlan, SourceEvent
+from airflow_hive_federation.replication.format.unfinished import UnfinishedLoads
 from airflow_hive_federation.replication.metadata.database_properties import database_claims
 from airflow_hive_federation.replication.metadata.definitions import table_kind
-from airflow_hive_federation.replication.metadata.table_names import asked_for, named_event
+from airflow_hive_federation.replication.metadata.table_names import asked_for
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids
-from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.policy_changes import policy_changes
 from airflow_hive_federation.replication.replica.position import TargetPosition
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.transactions.keeping import KeptFiles
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncrementStart:
+    """The source and target of an increment, before it is dumped.
+
+    :param position: the target's position.
+    :param unfinished: the loads that were killed after they had begun to bring the target forward.
+    :param mend: the parts of the target to mend.
+    """
+
+    source: ReplicatedSource
+    position: TargetPosition
+    unfinished: UnfinishedLoads
+    mend: RepairPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +71,12 @@ class SourceMoment:
     adopted: tuple[str, ...]
     kept: Mapping[str, str]
 
-    def report(self, policy: ReplicationPolicy, observer: Observer) -> None:
+    def report(self, database: str, observer: Observer) -> None:
         """Report the tables that the policy selects but that are not replicated."""
         for name, why in sorted(asked_for(self.skipped).items()):
             observer(
                 TableLeftOut(
-                    table=f"{policy.source_database}.{name}",
+                    table=f"{database}.{name}",
                     reason=why,
                     replica_stays=name in self.absent.kept,
                 )
@@ -94,13 +108,11 @@ class SourceMoment:
     def read(
         cls,
         client: MetastoreClient,
-        policy: ReplicationPolicy,
-        position: TargetPosition,
+        start: IncrementStart,
         *,
         lease: int,
-        mend: RepairPlan,
         spool: IO[str],
-        cut: Cut | None = None,
+        cut: Cut | None,
     ) -> SourceMoment:
         """Read the source's state, and keep the files of its tables for a lease.
 
@@ -110,8 +122,10 @@ class SourceMoment:
         :param spool: receives the events of the moment.
         :param cut: the moment of a group of dumps, whose lease keeps the files.
         """
-        database = policy.source_database
-        a_table = next(iter(position.tables), None)
+        if cut is not None:
+            return cls._read(client, start, spool, cut)  # The group's lease keeps the files of the cut.
+        database = start.source.database
+        a_table = next(iter(start.position.tables), None)
         by_locks = a_table is not None and client.waits_for_locks(f"{database}.{a_table}")
         moment: SourceMoment | None = None
 
@@ -122,39 +136,24 @@ class SourceMoment:
 
         def read() -> SourceMoment:
             nonlocal moment
-            spool.seek(0)
-            spool.truncate()
-            moment = cls._read(client, policy, position, lease=lease, mend=mend, spool=spool, cut=cut)
+            moment = cls._read(client, start, spool, Cut.now(client, lease))
             return moment
 
-        if cut is not None:
-            return read()  # The group's lease keeps the files of the cut.
         return KeptFiles(client, lease).take(tables, read)
 
     @classmethod
-    def _read(
-        cls,
-        client: MetastoreClient,
-        policy: ReplicationPolicy,
-        position: TargetPosition,
-        *,
-        lease: int,
-        mend: RepairPlan,
-        spool: IO[str],
-        cut: Cut | None,
-    ) -> SourceMoment:
-        last = DumpDirectory(position.dump, policy.storage_options)
+    def _read(cls, client: MetastoreClient, start: IncrementStart, spool: IO[str], cut: Cut) -> SourceMoment:
+        spool.seek(0)
+        spool.truncate()
+        source, position, mend = start.source, start.position, start.mend
+        last = DumpDirectory(position.dump, source.options)
         previous = last.manifest()
-        homes, changes = TableIndex(last), policy_changes(previous.policy, policy)
-        database, from_id = policy.source_database, position.last_id
-        cut = cut or Cut.now(client, lease)
+        homes, changes = TableIndex(last), source.changes_since(previous.policy)
+        database, from_id = source.database, position.last_id
         transactions, source_id = cut.transactions, cut.event_id
         check_source(from_id, source_id)
         check_history(client, previous.last_event)
-        events = (
-            named_event(policy, read_event(raw))
-            for raw in client.iter_notification_events(from_id, up_to=source_id)
-        )
+        events = source.events(client, from_id, up_to=source_id)
         reading = EventReading(events, from_id, transactions, lambda event: spool.write(_event_line(event)))
         open_before = previous.open_writes
         folded = fold(
@@ -174,21 +173,19 @@ class SourceMoment:
             # A source that is itself a replica is altered by each of its own cycles.
             database_changed=folded.database_changed and properties != before,
         )
-        source_tables: list[Any] = list(client.get_tables(database, client.list_tables(database)))
-        skipped = left_out(policy, source_tables)
-        tables = [wire_table for wire_table in source_tables if wire_table.tableName not in skipped]
+        tables, skipped = source.tables(client)
         absent = judge_tables(
             position.tables,
             replicated={wire_table.tableName for wire_table in tables},
             skipped=skipped,
-            policy=policy,
+            selects=source.selects,
             evidence=folded.evidence,
             # This policy has not made the tables that no dump describes; a repair is about to remove them.
             unwanted=changes.renamed | (mend.tables - set(homes)),
         )
-        settle(client, policy, Unexplained(tables=absent.unexplained), folded.to_id)
+        source.settle(client, Unexplained(tables=absent.unexplained), folded.to_id)
         write_ids = readable_write_ids(client, tables, transactions)
-        begun = BegunTables(policy, position, homes, previous.event_id)
+        begun = BegunTables(start.unfinished, position, homes, previous.event_id)
 
         def another(table: Any) -> bool:
             """Return whether a table replaced the one dumped under its name without an event."""
@@ -201,7 +198,7 @@ class SourceMoment:
             if table_kind(table) is not TableKind.EXTERNAL or name not in homes:
                 return False
             return changes.external_base or external_changes.files_changed(
-                homes.of(name), name, policy.storage_options
+                homes.of(name), name, source.options
             )
 
         return cls(

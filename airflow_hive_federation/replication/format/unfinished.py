@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -27,3 +29,15 @@ def unfinished_loads(policy: ReplicationPolicy, loaded: str) -> Iterator[DumpDir
     :param loaded: URI of the dump from which the target was last loaded.
     """
     return (dump for dump in begun_loads(policy) if dump.manifest().previous == loaded)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnfinishedLoads:
+    """The result of :func:`unfinished_loads`, which is read when it is needed first, and only then."""
+
+    policy: ReplicationPolicy
+    loaded: str
+
+    @cached_property
+    def dumps(self) -> tuple[DumpDirectory, ...]:
+        return tuple(unfinished_loads(self.policy, self.loaded))

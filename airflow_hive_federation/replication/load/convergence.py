@@ -202,11 +202,8 @@ class TableConvergence:
         self._client.alter_table(self._database, self._name, altered, environment=statistics.KEEP_STATISTICS)
 
     def _describe_table(self, wanted: Any, valid: str | None) -> None:
-        column_statistics, wanted.colStats = wanted.colStats, None
         write_id = _write_id(wanted) if valid else None
-        written = [column_statistics] if column_statistics is not None else []
-        if written:
-            self._client.set_column_statistics(written, write_id=write_id, valid_write_ids=valid)
+        self._move_column_statistics([wanted], write_id, valid)
         self._client.alter_table(
             self._database,
             self._name,
@@ -344,11 +341,7 @@ class TableConvergence:
                 self._write_partitions(partitions, write_id, valid)
 
     def _write_partitions(self, partitions: Sequence[Any], write_id: int | None, valid: str | None) -> None:
-        column_statistics = [partition.colStats for partition in partitions if partition.colStats is not None]
-        for partition in partitions:
-            partition.colStats = None
-        if column_statistics:
-            self._client.set_column_statistics(column_statistics, write_id=write_id, valid_write_ids=valid)
+        self._move_column_statistics(partitions, write_id, valid)
         self._client.alter_partitions(
             self._database,
             self._name,
@@ -357,6 +350,14 @@ class TableConvergence:
             valid_write_ids=valid if write_id else None,
             write_id=write_id,
         )
+
+    def _move_column_statistics(self, owners: Sequence[Any], write_id: int | None, valid: str | None) -> None:
+        """Write the column statistics of the table or of partitions by a call of their own."""
+        column_statistics = [owner.colStats for owner in owners if owner.colStats is not None]
+        for owner in owners:
+            owner.colStats = None
+        if column_statistics:
+            self._client.set_column_statistics(column_statistics, write_id=write_id, valid_write_ids=valid)
 
     def _make_place(self, wanted: Any, current: Any) -> None:
         """Make the directory to which a table or partition moves.

@@ -110,6 +110,7 @@ class FirstLoad(TargetLoad):
 
         The outcomes of the copy have the digests of all files.
         """
+        self._step(Step.DIGESTS)
         for entry in filter(lambda entry: is_noted(entry.kind), self._concerned):
             note_placed(self._directory, self._layout, self._document(entry.name))
 
@@ -178,7 +179,9 @@ class FirstLoad(TargetLoad):
                 self._referring.append(name)
             self._observer(TableCreated(table=f"{self._database}.{name}", partitions=partitions))
 
-        with ThreadPoolExecutor(max_workers=self._threads, thread_name_prefix="load") as workers:
+        # The pool lends this thread's client already, so a further worker would wait for it in vain.
+        threads = min(self._threads, self._pool.size)
+        with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="load") as workers:
             for has_files in (True, False):
                 names = [entry.name for entry in self._concerned if entry.kind.has_files is has_files]
                 for job in [workers.submit(create, name) for name in names]:

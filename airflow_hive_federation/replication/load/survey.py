@@ -8,7 +8,6 @@ if that dump does not account for everything.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.model.files import FileEntry
@@ -16,7 +15,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import PlacedTime
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import TableDocument
-from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_loads, unfinished_loads
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads, begun_loads
 from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.metadata.definitions import name_of
 from airflow_hive_federation.replication.replica import markers
@@ -57,7 +56,7 @@ class Survey:
         self._policy = layout.policy
         self._options = layout.policy.storage_options
         self._directory = directory
-        self._loaded = before
+        self._unfinished = UnfinishedLoads(policy=layout.policy, loaded=str(before))
         self._before = TableIndex(DumpDirectory(before, self._options)) if before else None
 
     def partitions(self, table: str) -> list[ForeignWrite]:
@@ -79,11 +78,12 @@ class Survey:
         if not suspects:
             return []
         partitions = self._client.iter_partitions(self._policy.target_database, table, names=suspects)
+        begun = {dump.uri for dump in self._unfinished.dumps}
         return [
             foreign_partition(table, name_of(wire_tables[0], partition), partition.parameters)
             for partition in partitions
             # A load that was killed, perhaps of this dump, has made it.
-            if (partition.parameters or {}).get(markers.CHECKPOINT) not in self._unfinished
+            if (partition.parameters or {}).get(markers.CHECKPOINT) not in begun
         ]
 
     def files(self, document: TableDocument, there: Mapping[str, FileEntry]) -> list[ForeignWrite]:
@@ -132,9 +132,7 @@ class Survey:
         names = list(there)
         known = [self._before.directory, self._directory]
         unknown = foreign_functions(names, _function_names(known))
-        return unknown and foreign_functions(
-            names, _function_names([*known, *unfinished_loads(self._policy, str(self._loaded))])
-        )
+        return unknown and foreign_functions(names, _function_names([*known, *self._unfinished.dumps]))
 
     # -- inside ----------------------------------------------------------------------------------------
 
@@ -164,10 +162,6 @@ class Survey:
 
     # -- records of the dumps --------------------------------------------------------------------------
 
-    @cached_property
-    def _unfinished(self) -> set[str]:
-        return {dump.uri for dump in unfinished_loads(self._policy, str(self._loaded))}
-
     def _placed_before(self, table: str) -> dict[str, PlacedFile]:
         if self._before is None or table not in self._before:
             return {}
@@ -188,7 +182,7 @@ class Survey:
 
     def _being_placed(self) -> Iterator[tuple[str, PlacedFile]]:
         """Yield files that killed loads were about to copy."""
-        for dump in unfinished_loads(self._policy, str(self._loaded)):
+        for dump in self._unfinished.dumps:
             for item in read_plan(f"{dump.uri}/{COPY_PLAN}", options=self._options):
                 size_bytes = None if item.visible_write_ids else item.size_bytes
                 yield canonical(final_uri(item.target)), PlacedFile(size_bytes=size_bytes)

@@ -129,7 +129,6 @@ def database_markers(policy: str, checkpoint: str) -> dict[str, str]:
     return {POLICY: policy, TARGET_FOR: "true", READ_ONLY: "true", CHECKPOINT: checkpoint}
 
 
-def object_markers(policy: str, checkpoint: str, event_id: int, definition: str = "") -> dict[str, str]:
+def object_markers(policy: str, checkpoint: str, event_id: int) -> dict[str, str]:
     """Return the parameters of a table or partition of a replica."""
-    markers = {POLICY: policy, CHECKPOINT: checkpoint, LAST_ID: str(event_id)}
-    return {**markers, DEFINITION: definition} if definition else markers
+    return {POLICY: policy, CHECKPOINT: checkpoint, LAST_ID: str(event_id)}

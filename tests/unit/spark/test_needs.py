@@ -51,7 +51,7 @@ def test_every_job_runs_on_every_supported_spark(job: str, version: str) -> None
 
 def test_jobs_that_know_no_internals_run_on_a_newer_spark() -> None:
     for job, needs in NEEDS.items():
-        if needs.internals:
+        if needs.reads_by_jvm:
             with pytest.raises(SparkEnvironmentError, match=r"Spark 4\.9\.0 is not supported"):
                 check_spark(job, "4.9.0")
         else:

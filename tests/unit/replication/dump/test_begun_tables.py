@@ -11,7 +11,7 @@ from airflow_hive_federation.replication.dump.begun_tables import BegunTables
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
-from airflow_hive_federation.replication.format.unfinished import COPY_PLAN
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads
 from airflow_hive_federation.replication.replica.position import TableState, TargetPosition
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from tests.support.dumps import POLICY, manifest
@@ -38,7 +38,8 @@ class Case:
     def begun(self, state: TableState | None, name: str = "t") -> bool:
         tables = {name: state} if state else {}
         position = TargetPosition(last_id=PUBLISHED, dump=self.home.uri, tables=tables)
-        return name in BegunTables(self.policy, position, TableIndex(self.home), PUBLISHED)
+        unfinished = UnfinishedLoads(policy=self.policy, loaded=position.dump)
+        return name in BegunTables(unfinished, position, TableIndex(self.home), PUBLISHED)
 
 
 @pytest.fixture

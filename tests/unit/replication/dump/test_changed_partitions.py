@@ -23,6 +23,7 @@ from airflow_hive_federation.replication.dump.directory_digests import (
 from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan
+from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.tables import write_files, write_partitions
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
@@ -96,8 +97,9 @@ class Source:
         policy = ReplicationPolicy(
             name="p", source_database="d", dump_root="file:/nowhere", allowed_source_roots=["file:/"]
         )
+        pool: Any = None
         reader = PartitionReader(
-            policy=policy,
+            source=ReplicatedSource(pool, policy),
             folded=self.folded,
             transactions=TRANSACTIONS,
             begun=self.begun,

@@ -23,8 +23,8 @@ from airflow_hive_federation.replication.dump.removals import (
     losses_of,
     partitions_before,
     refuse_unexplained,
-    settle,
 )
+from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_directories import (
     LostFiles,
     Sightings,
@@ -90,7 +90,7 @@ def test_a_table_goes_because_of_an_event(
         there,
         replicated=listed,
         skipped=reasons,
-        policy=POLICY,
+        selects=POLICY.replicates,
         evidence=evidence(*explaining, *others),
     )
     known = {
@@ -119,7 +119,7 @@ def test_the_policy_explains_a_drop() -> None:
         "abcd",
         replicated=(),
         skipped={"b": "the policy leaves it out", "d": "it is a materialized view"},
-        policy=policy,
+        selects=policy.replicates,
         evidence=evidence(),
         unwanted={"c"},
     )
@@ -405,21 +405,24 @@ class Client:
             for name in names
         ]
 
-    def iter_notification_events(self, after: int) -> list[Any]:
+    def iter_notification_events(self, after: int, *, up_to: int | None) -> list[Any]:
+        assert up_to is None
         self.asked.append(after)
         return self._events
 
 
 def test_what_was_dropped_after_the_last_event() -> None:
     client: Any = Client("a", "t")
+    pool: Any = None
+    source = ReplicatedSource(pool, POLICY)
     gone = Losses(partitions=("p=1",), of_partitions=1)
-    settle(client, POLICY, Unexplained(tables={"a"}, losses={"t": gone}), 7)
+    source.settle(client, Unexplained(tables={"a"}, losses={"t": gone}), 7)
     assert client.asked == [7]
     with pytest.raises(UnexplainedRemovalError) as error:
-        settle(client, POLICY, Unexplained(tables={"a", "b"}, losses={"u": gone}), 7)
+        source.settle(client, Unexplained(tables={"a", "b"}, losses={"u": gone}), 7)
     assert (error.value.tables, error.value.partitions) == (["b"], {"u": ["p=1"]})
     # No call is made where nothing is missing.
-    settle(client, POLICY, Unexplained(losses={"t": Losses(of_partitions=3)}), 7)
+    source.settle(client, Unexplained(losses={"t": Losses(of_partitions=3)}), 7)
     assert client.asked == [7, 7]
 
 

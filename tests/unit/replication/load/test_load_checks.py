@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import CycleLostError, TargetChangedError
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl.types import SQLAllTableConstraints
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.progress.events import Event
@@ -20,7 +22,7 @@ from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
 from airflow_hive_federation.replication.format.manifest import TableEntry
-from airflow_hive_federation.replication.load import given_up, load
+from airflow_hive_federation.replication.load import first_load, given_up, load
 from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.load.first_load import FirstLoad
 from airflow_hive_federation.replication.load.target_load import TargetLoad
@@ -119,8 +121,8 @@ def test_no_step_begins_without_the_lock(
 
 def test_tables_are_created_side_by_side_and_a_failure_is_about_its_table_alone() -> None:
     load: Any = object.__new__(FirstLoad)
-    load._client, load._pool = "own", SimpleNamespace(client=lambda: nullcontext("pooled"))
-    load._threads, load._database = 2, "d"
+    load._client, load._pool = "own", SimpleNamespace(client=lambda: nullcontext("pooled"), size=2)
+    load._threads, load._database = 4, "d"
     load._observer = load._step = quiet
     load._concerned = [TableEntry(name=name, kind=TableKind.MANAGED) for name in "ab"]
     load._document = lambda _: SimpleNamespace(constraints=SQLAllTableConstraints())
@@ -139,3 +141,35 @@ def test_tables_are_created_side_by_side_and_a_failure_is_about_its_table_alone(
         load._shape_tables()
     assert clients == {"own", "pooled"}
     assert failed.value.__context__ is None
+
+
+def test_tables_are_created_by_a_pool_of_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The load holds the connection itself: a second worker would wait for it until the load has failed."""
+    submitted = threading.Semaphore(0)
+
+    class Workers(ThreadPoolExecutor):
+        def submit(self, *job: Any) -> Any:  # type: ignore[override]
+            future = super().submit(*job)
+            submitted.release()
+            return future
+
+    monkeypatch.setattr(first_load, "ThreadPoolExecutor", Workers)
+    load: Any = object.__new__(FirstLoad)
+    clients: list[MetastoreClient] = []
+
+    def create(client: MetastoreClient) -> int:
+        if not clients:
+            # Each further worker has begun by then.
+            assert all(submitted.acquire(timeout=60) for _ in load._concerned)
+        clients.append(client)
+        return 0
+
+    settings = MetastoreSettings(uris=("thrift://target:1",))
+    with MetastorePool(settings, 1, wait_timeout_s=0.0) as pool, pool.client() as own:
+        load._client, load._pool, load._threads, load._database = own, pool, 4, "d"
+        load._observer = load._step = quiet
+        load._concerned = [TableEntry(name=name, kind=TableKind.MANAGED) for name in "abcd"]
+        load._document = lambda _: SimpleNamespace(constraints=SQLAllTableConstraints())
+        load._convergence = lambda _, client: SimpleNamespace(create=lambda _: create(client))
+        load._shape_tables()
+    assert clients == [own] * 4
