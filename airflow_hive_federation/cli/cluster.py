@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -158,7 +159,7 @@ def _move(args: argparse.Namespace) -> int:
             at_once=args.at_once,
             options=end.storage_options,
         )
-    _print_waiting(report.left, report.from_cluster)
+    _print_waiting(report.left, registry)
     size = f"{_count(report.files, 'file')}, {report.size_bytes:,} bytes copied"
     route = f"from {report.from_cluster} to {report.to_cluster}"
     return _print(args, report, f"{report.table}: {_copies(len(report.moved))} moved {route} ({size})")
@@ -196,7 +197,8 @@ def _sweep(args: argparse.Namespace) -> int:
             options=end.storage_options,
         )
     _print_left(report.left)
-    counts = f"{len(report.removed)} directories removed, {report.used} in use, {len(report.left)} left"
+    removed = _count(len(report.removed), "directory", "directories")
+    counts = f"{removed} removed, {report.used} in use, {len(report.left)} left"
     return _print(args, report, f"{report.cluster}: {counts}")
 
 
@@ -205,11 +207,15 @@ def _print_left(left: dict[str, str]) -> None:
         print(f"{directory}: left as it is: {reason}", file=sys.stderr)
 
 
-def _print_waiting(left: list[str], cluster: str) -> None:
-    if left:
+def _print_waiting(left: list[str], registry: ClusterRegistry) -> None:
+    """Print how many directories each cluster keeps, with the command that removes them."""
+    places = [cluster.name for uri in left if (cluster := registry.cluster_at(uri))]
+    for name, number in sorted(Counter(places).items()):
+        stays, them = ("stays", "it") if number == 1 else ("stay", "them")
+        directories = _count(number, "directory", "directories")
         print(
-            f"{_count(len(left), 'directory', 'directories')} left for statements that were planned before; "
-            f"a day from now, `hive-federation cluster sweep {cluster}` removes them.",
+            f"{directories} in cluster {name} {stays} for statements that were planned before; a "
+            f"day from now, `hive-federation cluster sweep {name}` removes {them}.",
             file=sys.stderr,
         )
 
@@ -242,7 +248,7 @@ def _copy(args: argparse.Namespace) -> int:
         else:
             run_copy = _copy_runner(args, registry, end)
             report = copy_to_cluster(client, registry, args.table, args.cluster, run_copy, **chosen)
-    _print_waiting(report.left, report.cluster)
+    _print_waiting(report.left, registry)
     copies = _copies(len(report.copied))
     if args.action == "drop-copy":
         removed = _count(len(report.removed), "directory", "directories")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli.connecting import settings_for
+from airflow_hive_federation.cli.tables import print_table
 
 if TYPE_CHECKING:
     from airflow_hive_federation.compaction.worker import CompactionReport, MergeRunner
@@ -25,11 +27,19 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--metastore",
         default="hive_federation_default",
-        help="URI(s) of the metastore, or the id of an Airflow connection",
+        help="URI(s) of the metastore, or the id of an Airflow connection (default: hive_federation_default)",
     )
-    parser.add_argument("--kind", default="major", choices=["major", "minor"])
     parser.add_argument(
-        "--partition", action="append", metavar="NAME", help="day=2026-01-01/hour=7; several times for more"
+        "--kind",
+        default="major",
+        choices=["major", "minor"],
+        help="major: merge all files; minor: merge deltas (default: major)",
+    )
+    parser.add_argument(
+        "--partition",
+        action="append",
+        metavar="NAME",
+        help="day=2026-01-01/hour=7; several times for more (default: all)",
     )
     parser.add_argument(
         "--compression", help="of ORC files: zlib, zstd, snappy, lz4; each table's own by default"
@@ -48,9 +58,13 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; return 1 if a compaction failed."""
-    reports = _serve(args) if args.table == "worker" else _compact(args)
-    return int(any(report.state == "failed" for report in reports))
+    """Run the command; return 1 if a compaction failed, or TABLE was not compacted as requested."""
+    serves = args.table == "worker"
+    reports = _serve(args) if serves else _compact(args)
+    if not args.json:
+        _print_table(reports)
+    bad_states = {"failed"} if serves else {"failed", "refused"}
+    return int(any(report.state in bad_states for report in reports))
 
 
 def _compact(args: argparse.Namespace) -> list[CompactionReport]:
@@ -121,8 +135,28 @@ def _print_report(args: argparse.Namespace, report: CompactionReport) -> None:
         print(json.dumps(asdict(report)), flush=True)
         return
     name = f"{report.table} {report.partition}".strip()
-    if report.state == "compacted":
-        made = ", ".join(report.directories)
-        print(f"{name}: {made}, {report.rows:,} rows, {report.size_bytes:,} bytes, {report.seconds:.1f} s")
+    text = report.message or f"{report.rows:,} rows, {report.size_bytes:,} bytes, {report.seconds:.1f} s"
+    print(f"{name}: {report.state}. {text}", file=sys.stderr, flush=True)
+
+
+def _print_table(reports: Sequence[CompactionReport]) -> None:
+    if not reports:
+        print("Nothing was compacted: no request was waiting.")
         return
-    print(f"{name}: {report.state}. {report.message}".rstrip(), file=sys.stderr, flush=True)
+    print_table(
+        ("Table", "Partition", "Kind", "State", "Rows", "Bytes", "Seconds", "Directories"),
+        (
+            (
+                report.table,
+                report.partition,
+                report.kind,
+                report.state,
+                f"{report.rows:,}",
+                f"{report.size_bytes:,}",
+                f"{report.seconds:.1f}",
+                ", ".join(report.directories),
+            )
+            for report in reports
+        ),
+        whole=True,
+    )

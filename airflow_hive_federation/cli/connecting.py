@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -41,6 +42,9 @@ class End:
         return with_aws_credentials(self.written_storage_options)
 
 
+#: Names the kind of a process for Airflow's search of connections; servers search its database, too.
+_PROCESS_CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
+
 #: Longest answer of a metastore in bytes; ``None`` if the command line does not limit it.
 _MAX_ANSWER_BYTES: ContextVar[int | None] = ContextVar("max_answer_bytes", default=None)
 
@@ -56,6 +60,22 @@ def answers_up_to(size_bytes: int | None) -> Iterator[None]:
         yield
     finally:
         _MAX_ANSWER_BYTES.reset(token)
+
+
+@contextmanager
+def connections_of_the_database() -> Iterator[None]:
+    """Let Airflow find the connections of its database within the block, after those of the environment.
+
+    Outside of tasks and servers, Airflow searches the environment and configured backends alone.
+    """
+    if _PROCESS_CONTEXT in os.environ:
+        yield
+        return
+    os.environ[_PROCESS_CONTEXT] = "server"
+    try:
+        yield
+    finally:
+        os.environ.pop(_PROCESS_CONTEXT, None)
 
 
 def settings_for(connection: str) -> MetastoreSettings:
@@ -95,7 +115,8 @@ def _end_for(connection: str) -> End:
     except AirflowNotFoundException:
         raise ConfigurationError(
             f"{connection!r} is neither a URI nor the id of an Airflow connection.",
-            remedy="Write thrift://host:9083, or define the connection.",
+            remedy="Write thrift://host:9083, or define the connection: in Airflow's database, in a secrets "
+            f"backend, or as AIRFLOW_CONN_{connection.upper()} in the environment.",
         ) from None
 
 

@@ -75,6 +75,8 @@ def _serve(args: argparse.Namespace) -> int:
 
     logging.getLogger("airflow_hive_federation.gateway").setLevel(logging.INFO)
     config = _with_options(_config(args), args)
+    if args.workers < 1:
+        raise ConfigurationError(f"--workers is {args.workers}.", remedy="Give a number above 0.")
     if args.workers > 1 and args.worker is None:
         return _serve_by_several(args, config)
     serving = start(config, settings_for, worker=args.worker)

@@ -30,18 +30,25 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("table", metavar="TABLE", help="database.table")
     parser.add_argument("inputs", metavar="INPUT", nargs="+", help="files, directories, or patterns with *")
-    parser.add_argument("--format", default="csv", choices=["csv", "json", "regex", "parquet"])
+    parser.add_argument(
+        "--format",
+        default="csv",
+        choices=["csv", "json", "regex", "parquet"],
+        help="format of the files (default: csv)",
+    )
     parser.add_argument(
         "--metastore",
         default="hive_federation_default",
-        help="URI(s) of the metastore, or the id of an Airflow connection",
+        help="URI(s) of the metastore, or the id of an Airflow connection (default: hive_federation_default)",
     )
-    parser.add_argument("--name", default="files", help="name of the position kept with the table")
+    parser.add_argument(
+        "--name", default="files", help="name of the position kept with the table (default: files)"
+    )
     parser.add_argument(
         "--delimiter",
         type=_delimiter,
         default=",",
-        help=r"between the fields of csv (nothing is quoted); \t, \x01 and their like are understood",
+        help=r"between the fields of csv; \t, \x01 and their like are understood (default: ,)",
     )
     parser.add_argument("--header", action="store_true", help="each csv file begins with its columns' names")
     parser.add_argument("--regex", help="expression whose groups are the columns")
@@ -51,17 +58,39 @@ def add_parser(subparsers: Any) -> None:
         metavar="VALUE",
         help="of each partition key, for one static partition",
     )
-    parser.add_argument("--commit-records", type=int, default=1_000_000, metavar="N")
-    parser.add_argument("--commit-bytes", type=int, default=256 << 20, metavar="N")
-    parser.add_argument("--commit-interval-s", type=float, default=60.0, metavar="S")
     parser.add_argument(
-        "--transaction-batch-size", type=int, default=1, metavar="N", help="transactions that share files"
+        "--commit-records",
+        type=int,
+        default=1_000_000,
+        metavar="N",
+        help="commit after this number of records (default: 1000000)",
+    )
+    parser.add_argument(
+        "--commit-bytes",
+        type=int,
+        default=256 << 20,
+        metavar="N",
+        help="commit after this number of bytes of input (default: 268435456)",
+    )
+    parser.add_argument(
+        "--commit-interval-s",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="commit after this number of seconds (default: 60)",
+    )
+    parser.add_argument(
+        "--transaction-batch-size",
+        type=int,
+        default=1,
+        metavar="N",
+        help="transactions that share files (default: 1)",
     )
     parser.add_argument(
         "--malformed",
         default="raise",
         choices=["raise", "null"],
-        help="null: store null for values that cannot be read, as Hive's SerDes do",
+        help="null: store null for values that cannot be read, as Hive's SerDes do (default: raise)",
     )
     parser.add_argument("--dead-letters", metavar="FILE", help="file for bad records, one line of JSON each")
     parser.add_argument("--dead-letter-limit", type=int, metavar="N", help="maximum number of bad records")

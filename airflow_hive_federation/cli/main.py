@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from airflow_hive_federation import __version__
-from airflow_hive_federation.cli.connecting import answers_up_to
+from airflow_hive_federation.cli.connecting import answers_up_to, connections_of_the_database
 from airflow_hive_federation.errors import HiveFederationError
 
 #: The module of each command, which has ``add_parser(subparsers)`` and ``run(args) -> int``.
 COMMANDS = {
+    "init": "airflow_hive_federation.cli.init",
     "demo": "airflow_hive_federation.demo.command",
     "metastore": "airflow_hive_federation.cli.metastore",
     "cluster": "airflow_hive_federation.cli.cluster",
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
-        with answers_up_to(args.max_answer_bytes):
+        with answers_up_to(args.max_answer_bytes), connections_of_the_database():
             return int(import_module(COMMANDS[args.command]).run(args))
     except HiveFederationError as error:
         print(f"hive-federation {args.command}: {type(error).__name__}: {error}", file=sys.stderr)

@@ -1,13 +1,16 @@
-"""``hive-federation metastore start|stop|list``: runs embedded metastores for development."""
+"""``hive-federation metastore start|stop|list|sql``: runs embedded metastores for development."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow_hive_federation.cli import metastore_sql
+from airflow_hive_federation.cli.tables import print_table
 from airflow_hive_federation.embedded.database import DERBY, KINDS
 from airflow_hive_federation.embedded.metastore import (
     EmbeddedMetastore,
@@ -15,27 +18,31 @@ from airflow_hive_federation.embedded.metastore import (
     running_metastores,
     stop_metastore,
 )
+from airflow_hive_federation.embedded.naming import default_directory, named_metastore
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.runtime.cache import DATA_VARIABLE, data_directory
+from airflow_hive_federation.runtime.cache import DATA_VARIABLE
+
+_NAME_HELP = "its name: letters, digits, '_', '-' and '.'"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
-    """Register ``metastore`` and its three actions, which :func:`run` executes."""
+    """Register ``metastore`` and its actions, which :func:`run` executes."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "metastore", help="start, stop and list local Hive metastores for development"
+        "metastore",
+        help="run local Hive metastores for development, and Hive's SQL on them",
     )
-    actions = parser.add_subparsers(dest="metastore_action", required=True, metavar="start|stop|list")
+    actions = parser.add_subparsers(dest="metastore_action", required=True, metavar="start|stop|list|sql")
     json_option = argparse.ArgumentParser(add_help=False)
     json_option.add_argument("--json", action="store_true", help="print JSON")
 
     start = actions.add_parser("start", parents=[json_option], help="start one that stays when this ends")
-    start.add_argument("name", metavar="NAME")
+    start.add_argument("name", metavar="NAME", help=_NAME_HELP)
     start.add_argument(
         "--directory",
         type=Path,
         help=f"where it lives (default: metastores/NAME in ${DATA_VARIABLE} or ~/airflow-hive-federation)",
     )
-    start.add_argument("--port", type=int, default=0, help="Thrift port on 127.0.0.1 (default: a free one)")
+    start.add_argument("--port", type=_port, default=0, help="Thrift port on 127.0.0.1 (default: a free one)")
     start.add_argument(
         "--database",
         choices=KINDS,
@@ -45,10 +52,25 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     start.set_defaults(metastore_run=_start)
 
     stop = actions.add_parser("stop", parents=[json_option], help="stop one; its directory stays")
-    stop.add_argument("name", metavar="NAME")
     stop.set_defaults(metastore_run=_stop)
+    sql = actions.add_parser(
+        "sql",
+        parents=[json_option],
+        help="run statements in Hive's own SQL engine, on a running embedded metastore",
+        description="Run statements in Hive's own SQL engine, on a running embedded metastore. Rows are "
+        "printed as tables. The first statement that fails ends the script.",
+    )
+    for action in (stop, sql):
+        action.add_argument("name", metavar="NAME", help="name of a running one")
+        action.add_argument(
+            "--directory",
+            type=Path,
+            help="its directory (default: that of `start NAME`, or the only one of the name)",
+        )
+    metastore_sql.add_arguments(sql)
+    sql.set_defaults(metastore_run=metastore_sql.run)
 
-    listing = actions.add_parser("list", parents=[json_option], help="list the ones that run")
+    listing = actions.add_parser("list", parents=[json_option], help="list the ones of this user that run")
     listing.set_defaults(metastore_run=_list)
 
     parser.set_defaults(run=run)
@@ -64,57 +86,91 @@ def run(args: argparse.Namespace) -> int:
     return action(args)
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: give a number from 1 to 65535")
+    return int(text)
+
+
 def _start(args: argparse.Namespace) -> int:
+    directory = (args.directory or default_directory(args.name)).absolute()
     for running in running_metastores():
-        if running.name == args.name:
-            if args.database not in {None, running.database}:
-                raise ConfigurationError(
-                    f"{args.name} is running on {running.database}, not on {args.database}.",
-                    remedy="leave --database out, or take another name.",
-                )
+        if running.directory == directory:
+            _refuse_differences(args, running)
             _print(args, [running], f"{args.name} is running already: {running.uri}", single=True)
             return 0
-    directory = args.directory or data_directory() / "metastores" / args.name
+    if args.port:
+        _refuse_taken(args.port)
     started = EmbeddedMetastore.start(
         args.name, directory=directory, tied_to_parent=False, port=args.port, database=args.database
     )
+    where = f" --directory {directory}" if directory != default_directory(args.name) else ""
     text = (
         f"{args.name}: {started.uri}\ndatabase: {started.database}\ndirectory: {started.directory}\n"
         f"log: {started.log_path}\n"
-        f"It runs until: hive-federation metastore stop {args.name}"
+        f"SQL: hive-federation metastore sql {args.name}{where} 'SHOW DATABASES'\n"
+        f"It runs until: hive-federation metastore stop {args.name}{where}"
     )
     _print(args, [started], text, single=True)
     return 0
 
 
-def _stop(args: argparse.Namespace) -> int:
-    stopped = [metastore for metastore in running_metastores() if metastore.name == args.name]
-    if not stopped:
-        names = ", ".join(metastore.name for metastore in running_metastores())
-        raise ConfigurationError(
-            f"no metastore named {args.name!r} is running.",
-            remedy=f"name one that runs: {names}." if names else "none runs: nothing is to be stopped.",
+def _refuse_differences(args: argparse.Namespace, running: RunningMetastore) -> None:
+    """Refuse to start a metastore that runs already by another name, on another port or another database.
+
+    :raises ConfigurationError: one of them differs.
+    """
+    name, port, database = args.name, args.port, args.database
+    differences = [
+        f"{what} {actual}, not {wanted}"
+        for what, actual, wanted in (
+            ("by the name", running.name, name),
+            ("on port", running.port, port or running.port),
+            ("on", running.database, database or running.database),
         )
-    for metastore in stopped:
-        stop_metastore(metastore)
-    _print(args, stopped, f"{args.name} is stopped; its directory stays: {stopped[0].directory}", single=True)
+        if actual != wanted
+    ]
+    if differences:
+        raise ConfigurationError(
+            f"The metastore in {running.directory} is running {' and '.join(differences)}.",
+            remedy=f"Stop it first (hive-federation metastore stop {running.name} --directory "
+            f"{running.directory}), or name another directory.",
+        )
+
+
+def _refuse_taken(port: int) -> None:
+    try:
+        with socket.create_server(("127.0.0.1", port)):
+            return
+    except OSError as error:
+        raise ConfigurationError(
+            f"Port {port} of 127.0.0.1 is not free: {error.strerror}.",
+            remedy="Name another port, or leave --port out.",
+        ) from error
+
+
+def _stop(args: argparse.Namespace) -> int:
+    metastore = named_metastore(args.name, args.directory)
+    stop_metastore(metastore)
+    text = f"{args.name} is stopped; its directory stays: {metastore.directory}"
+    _print(args, [metastore], text, single=True)
     return 0
 
 
 def _list(args: argparse.Namespace) -> int:
     running = running_metastores()
-    rows = [("NAME", "URI", "PID", "DIRECTORY")]
-    rows += [
-        (metastore.name, metastore.uri, str(metastore.pid), str(metastore.directory)) for metastore in running
-    ]
-    _print(args, running, _table(rows) if running else "no metastore is running")
+    if args.json or not running:
+        _print(args, running, "no metastore is running")
+        return 0
+    print_table(
+        ("Name", "URI", "Process", "Database", "Directory"),
+        (
+            (metastore.name, metastore.uri, str(metastore.pid), metastore.database, str(metastore.directory))
+            for metastore in running
+        ),
+        whole=True,
+    )
     return 0
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def _print(

@@ -39,7 +39,8 @@ def add_parser(subparsers: Any) -> None:
         subparser.add_argument(
             "--metastore",
             default="hive_federation_default",
-            help="URI(s) of the local metastore, or the id of an Airflow connection",
+            help="URI(s) of the local metastore, or the id of an Airflow connection "
+            "(default: hive_federation_default)",
         )
         subparser.add_argument("--json", action="store_true", help="print JSON")
 

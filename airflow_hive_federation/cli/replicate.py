@@ -87,7 +87,9 @@ def add_parser(subparsers: Any) -> None:
         action.add_argument("--json", action="store_true", help="print the result as JSON")
         if name in {"run", "verify", "repair", "failover"}:
             action.add_argument(
-                "--spark-conn-id", default="spark_default", help="Airflow connection of Spark"
+                "--spark-conn-id",
+                default="spark_default",
+                help="Airflow connection of Spark (default: spark_default)",
             )
         if name == "run":
             action.add_argument(

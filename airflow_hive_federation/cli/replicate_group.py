@@ -207,6 +207,7 @@ def _replicate(
             target,
             group,
             run_verify=spark.verify_runner(),
+            whole=args.action == "verify",
             row_digests=getattr(args, "row_digests", False),
             observer=story.observe,
         )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import common_storage_options, end_for
+from airflow_hive_federation.cli.tables import print_table
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Connections per metastore.
 _CONNECTIONS = 4
-#: The width of tables without a terminal, which rich would otherwise cut at 80 columns.
-_WIDTH_WITHOUT_TERMINAL = 200
 _NAMES_SHOWN = 3
 
 
@@ -77,7 +75,7 @@ def print_plan(plan: CyclePlan) -> None:
     for dump in plan.unfinished:
         print(f"The load of {dump} is unfinished: the cycle repeats its work")
     if plan.tables:
-        _print_table(
+        print_table(
             ("Table", "Action", "Files", "Bytes", "What"),
             (
                 (
@@ -118,7 +116,7 @@ def print_status(status: ReplicationStatus) -> None:
             f"{status.lag.seconds:.0f} s"
         )
     if status.tables:
-        _print_table(
+        print_table(
             ("Table", "Events", "Seconds", "Bytes"),
             (
                 (table.name, f"{table.events:,}", f"{table.seconds:,.0f}", f"{table.size_bytes:,}")
@@ -126,7 +124,7 @@ def print_status(status: ReplicationStatus) -> None:
             ),
         )
     if status.cycles:
-        _print_table(
+        print_table(
             _CYCLE_COLUMNS,
             (
                 (
@@ -154,15 +152,3 @@ def _several(noun: str, names: Sequence[str]) -> str:
         return ""
     more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
     return f"{noun}: {', '.join(names[:_NAMES_SHOWN])}{more}"
-
-
-def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    for name in columns:
-        table.add_column(name, no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL, highlight=False).print(table)

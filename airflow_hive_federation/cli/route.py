@@ -20,7 +20,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("sql", help="statements, with semicolons between them; - reads standard input")
     parser.add_argument("--cluster", help="the session's cluster, as USE CLUSTER sets it")
-    parser.add_argument("--database", default="default", help="the session's database")
+    parser.add_argument("--database", default="default", help="the session's database (default: default)")
     parser.add_argument(
         "--explain",
         action="store_true",

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli.connecting import remotes_for
+from airflow_hive_federation.cli.tables import print_table
 
 if TYPE_CHECKING:
     from airflow_hive_federation.remotes.describe import Answer
@@ -20,9 +21,12 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--metastore",
         default="hive_federation_default",
-        help="URI(s) of the local metastore, or the id of an Airflow connection",
+        help="URI(s) of the local metastore, or the id of an Airflow connection "
+        "(default: hive_federation_default)",
     )
-    parser.add_argument("--database", default="default", help="database of tables named without one")
+    parser.add_argument(
+        "--database", default="default", help="database of tables named without one (default: default)"
+    )
     parser.add_argument("--json", action="store_true", help="print the answers as JSON")
 
 
@@ -42,6 +46,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_answer(answer: Answer) -> None:
-    """Print rows with tabs between the values, as Hive's own shell does."""
-    for row in answer.rows:
-        print("\t".join(row).rstrip())
+    """Print rows as a table; a message, or a statement that describes an object, as it is."""
+    if len(answer.columns) == 1:
+        for row in answer.rows:
+            print(*row)
+    else:
+        print_table(answer.columns, answer.rows, whole=True)

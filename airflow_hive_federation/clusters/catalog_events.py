@@ -77,7 +77,8 @@ class EventLog:
                 expected += 1
                 if event.eventId != expected:
                     return None
-                database, table = (event.dbName or "").lower(), (event.tableName or "").lower()
+                # Hive 3.1 has a space for the table of a write id: then the whole database counts as changed.
+                database, table = (event.dbName or "").lower(), (event.tableName or "").strip().lower()
                 if database and table:
                     tables[database, table] = expected
                 elif database:

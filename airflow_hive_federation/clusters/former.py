@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import partitions_by_name, split_name
+from airflow_hive_federation.clusters.altering import full_name, partitions_by_name, split_name
+from airflow_hive_federation.clusters.copies.directories import home_of
 from airflow_hive_federation.clusters.notes import (
     Kind,
     Note,
@@ -21,7 +22,7 @@ from airflow_hive_federation.clusters.sweeping import named_directories, reason_
 from airflow_hive_federation.errors import NoSuchObjectError, PrimaryRefusedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.storage.filesystem import canonical, is_below
 from airflow_hive_federation.storage.listing import list_files
 
 
@@ -94,20 +95,44 @@ def former_directories(
     table: types.Table,
     objects: Iterable[types.Table | types.Partition],
     options: Mapping[str, Any] | None,
-) -> list[str]:
-    """Return the directories of a table's former primaries that hold files and that no metadata names.
+) -> list[Note]:
+    """Return the notes of a table's former primaries that hold files and that no metadata names.
+
+    Directories of the time before the table was renamed count only below the directory where it will have its
+    partitions: no others can hide rows there, and another table may use its former name's.
 
     :param objects: the table and its partitions.
     :raises StorageError: a note cannot be read, or a directory cannot be listed.
     """
     in_use = named_directories(table, objects)
+    home = home_of(cluster, table)
     return [
-        note.directory
+        note
         for note in notes_of(cluster, options, kind=Kind.FORMER_PRIMARY)
         if note.is_of(table)
         and canonical(note.directory) not in in_use
+        and (note.table == full_name(table) or is_below(note.directory, home))
         and list_files(note.directory, options=options, missing_ok=True)
     ]
+
+
+def remedy_for_former(notes: Iterable[Note], table: types.Table, cluster: Cluster, primary: str) -> str:
+    """Return the command that removes the files of a table's former primaries, as a remedy.
+
+    :param cluster: the cluster of the notes.
+    :param primary: the table's present primary cluster.
+    """
+    name = full_name(table)
+    for note in notes:
+        if note.table != name:
+            return (
+                f"Run `hive-federation cluster set-primary {name} {primary}` a day after that time: a sweep "
+                f"leaves these files, because the table was named {note.table} then."
+            )
+    return (
+        f"Run `hive-federation cluster sweep {cluster.name}` a day after that time, or with "
+        "`--former-days 0` when no statements read them."
+    )
 
 
 def forget_primaries(cluster: Cluster, locations: Iterable[str], options: Mapping[str, Any] | None) -> None:
@@ -126,24 +151,39 @@ def forget_primaries(cluster: Cluster, locations: Iterable[str], options: Mappin
 
 
 def forget_dropped_partitions(
-    client: MetastoreClient, table: types.Table, former: Cluster, options: Mapping[str, Any] | None
+    client: MetastoreClient,
+    table: types.Table,
+    former: Cluster,
+    place: Cluster,
+    options: Mapping[str, Any] | None,
 ) -> dict[str, str]:
     """Forget the notes of partitions that a user has dropped during a change of the primary.
 
-    Hive has left the files of an external partition where it lay, perhaps before it moved. A later partition
-    of its name has another time of creation.
+    Hive has left the files of an external partition where it lay: before it moved, in the former cluster, and
+    after that, in the directory of its copy, whose note is still marked. A later partition of its name has
+    another time of creation.
 
     :param former: the cluster that the table leaves.
+    :param place: the cluster that becomes the primary; all partitions that exist have moved there.
     :return: the directories of these partitions, with the reason why they are left.
     :raises StorageError: a note cannot be read or removed.
     """
-    present = {name: item.createTime or 0 for name, item in partitions_by_name(client, table).items()}
+    partitions = partitions_by_name(client, table)
+    present = {name: item.createTime or 0 for name, item in partitions.items()}
     kept: dict[str, str] = {}
     for note in notes_of(former, options, kind=Kind.FORMER_PRIMARY):
         dropped = note.partition and present.get(note.partition) != note.partition_created_s
         if dropped and note.is_of(table):
             forget(former, Kind.FORMER_PRIMARY, note.directory, options)
             kept[note.directory] = f"its partition {note.partition} was dropped during the change"
+    in_use = named_directories(table, [table, *partitions.values()])
+    for note in notes_of(place, options):
+        if note.becomes_primary and note.is_of(table) and canonical(note.directory) not in in_use:
+            forget(place, note.kind, note.directory, options)
+            kept[note.directory] = (
+                "it is the copy of a partition that was dropped during the change, perhaps after the "
+                "copy had become the partition's directory"
+            )
     return kept
 
 

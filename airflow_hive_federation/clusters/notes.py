@@ -76,6 +76,8 @@ class Note:
     :param partition_created_s: the time of this partition's creation, in seconds since 1970.
     :param becomes_primary: a change of the primary is making the directory that of the primary, or has made
         it. Such a directory is never removed by the note.
+    :param dropped_s: the time, in seconds since 1970 by the metastore's clock, at which the table was dropped
+        with all that it owned, by an event of the metastore; 0 if no event says so.
     """
 
     kind: Kind
@@ -88,6 +90,7 @@ class Note:
     partition: str = ""
     partition_created_s: int = 0
     becomes_primary: bool = False
+    dropped_s: float = 0.0
 
     @classmethod
     def of(
@@ -263,7 +266,7 @@ def _parsed(text: bytes) -> Note:
     fields = bounded_json.loads(text)
     note = Note(**{**fields, "kind": Kind(fields["kind"])})
     texts = note.directory, note.table, note.partition
-    numbers = note.taken_s, note.created_s, note.table_id, note.partition_created_s
+    numbers = note.taken_s, note.created_s, note.table_id, note.partition_created_s, note.dropped_s
     if not all(isinstance(item, str) for item in texts) or not all(map(_is_number, numbers)):
         raise ValueError("a field of the note has another type")
     for size_and_time in (note.files or {}).values():

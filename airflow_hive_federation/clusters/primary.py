@@ -50,6 +50,7 @@ from airflow_hive_federation.clusters.former import (
     forget_dropped_partitions,
     forget_primaries,
     former_directories,
+    remedy_for_former,
     remove_former_primaries,
 )
 from airflow_hive_federation.clusters.locking import copies_lock, exclusive, waiting_writers
@@ -268,7 +269,7 @@ class _Change:
             moved = self._move_partitions(table, pending)
             pending = [item for item in pending if item.partition in moved]
             forget_primaries(self.place, self._copies(pending), self.options)
-            kept = forget_dropped_partitions(self.client, table, home, self.options)
+            kept = forget_dropped_partitions(self.client, table, home, self.place, self.options)
             self._end(table)
         removed = self._remove_previous(table, pending)
         self._check_left_alone(table, pending)
@@ -306,14 +307,11 @@ class _Change:
         if read_metadata(table.parameters, full_name(table)).next_primary is not None:
             return
         described = [table, *(item.described for item in objects)]
-        if directories := former_directories(self.place, table, described, self.options):
-            _refuse(
-                full_name(table),
-                self.place,
-                f"files of an earlier time as the primary remain in {', '.join(directories[:5])}",
-                f"Run `hive-federation cluster sweep {self.place.name}` a day after that time, or with "
-                "`--former-days 0` when no statements read them.",
-            )
+        if notes := former_directories(self.place, table, described, self.options):
+            directories = [note.directory for note in notes]
+            reason = f"files of an earlier time as the primary remain in {', '.join(directories[:5])}"
+            remedy = remedy_for_former(notes, table, self.place, self.former)
+            _refuse(full_name(table), self.place, reason, remedy)
 
     def _refuse_waiting_writers(self, table: types.Table) -> None:
         """Refuse the change while Hive statements wait that have planned to read the present location."""

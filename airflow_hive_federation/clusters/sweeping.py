@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name, split_name
+from airflow_hive_federation.clusters.dropped import drop_events, with_drop
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.notes import (
@@ -26,7 +27,12 @@ from airflow_hive_federation.clusters.notes import (
     uri_of_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError, StorageError
+from airflow_hive_federation.errors import (
+    ClusterMetadataError,
+    ConfigurationError,
+    NoSuchObjectError,
+    StorageError,
+)
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical
@@ -36,6 +42,7 @@ _WEEK_S = 7 * 24 * 3600.0
 #: Statements that were planned before a change of the primary, or before a copy was dropped or replaced, read
 #: the former directory; most end within a day.
 FORMER_S = 24 * 3600.0
+_MAY_READ = "statements that were planned earlier may still read it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +75,16 @@ def sweep_cluster(
     """Remove the directories in a cluster that a note names and no metadata names.
 
     It leaves the directories of tables that are being copied for the next run, and those of tables that no
-    longer exist, which may have been renamed, and whose name another table may have now. A renamed table
+    longer exist, which may have been renamed, and whose name another table may have now, unless an event of
+    the metastore says that the table was dropped (:mod:`.clusters.dropped`). A renamed table
     takes the notes of its copies along when they are dropped or replaced; its former primaries go when its
     primary is set again. In the primary cluster of a table, it leaves the directories that a change of the
     primary has noted, because that change has not ended. It leaves former primaries in which others have
     written files.
 
-    A damaged note stays, and the sweep goes on with the others before it reports the damage. A sweep of one
-    table only logs damaged notes that do not name the table.
+    A damaged note stays, and so do all directories of a table whose cluster metadata is damaged; the sweep
+    goes on with the others before it reports the damage. A sweep of one table only logs damaged notes that
+    do not name the table.
 
     :param cluster: the name of the cluster.
     :param table: sweep only directories of this table, ``database.table``.
@@ -86,7 +95,7 @@ def sweep_cluster(
     :raises UnknownClusterError: the cluster does not exist.
     :raises CopyRefusedError: ``table`` is no name of a table; nothing was removed.
     :raises StorageError: notes are damaged or cannot be read, or a directory cannot be removed.
-    :raises ClusterMetadataError: cluster metadata of a table is damaged; none of its directories is removed.
+    :raises ClusterMetadataError: cluster metadata of tables is damaged; none of their directories is removed.
     :raises NoSuchLockError: the lock of a table expired during a removal; sweep again.
     """
     swept = registry.cluster(cluster)
@@ -97,6 +106,7 @@ def sweep_cluster(
     removed: list[str] = []
     left_with_reasons: dict[str, str] = {}
     used = 0
+    damaged_tables: list[ClusterMetadataError] = []
     all_notes, damaged = read_notes(swept, options)
     chosen = [item for item in all_notes if table in {None, item.table}]
     for name, notes_of_table in groupby(sorted(chosen, key=_table_of), key=_table_of):
@@ -106,9 +116,13 @@ def sweep_cluster(
                 if renew is None:
                     left_with_reasons |= dict.fromkeys(_directories(notes), "a copy of it is being made")
                     continue
-                unused, left, in_use = _unused(
-                    client, registry, swept, name, notes, renew=renew, ages_s=ages_s, options=options
-                )
+                try:
+                    unused, left, in_use = _unused(
+                        client, registry, swept, name, notes, renew=renew, ages_s=ages_s, options=options
+                    )
+                except ClusterMetadataError as error:
+                    damaged_tables.append(error)
+                    continue
                 for item in unused:
                     renew()
                     removed += _remove(swept, [item], options)
@@ -118,7 +132,7 @@ def sweep_cluster(
             old = [item for item in notes if item.taken_s < time.time() - statements_older_than_s]
             removed += _remove(swept, old, options)
             left_with_reasons.update({item.directory: "it is too young" for item in notes if item not in old})
-    _report_damaged(swept, damaged, table, removed)
+    _report_damaged(swept, damaged, damaged_tables, table, removed)
     return SweepReport(cluster=swept.name, removed=removed, used=used, left=left_with_reasons)
 
 
@@ -140,24 +154,43 @@ def days_in_seconds(days: float | str) -> float:
 
 
 def _report_damaged(
-    swept: Cluster, damaged: Iterable[DamagedNote], table: str | None, removed: Sequence[str]
+    swept: Cluster,
+    damaged: Iterable[DamagedNote],
+    tables: Sequence[ClusterMetadataError],
+    table: str | None,
+    removed: Sequence[str],
 ) -> None:
-    """Raise an error that names the damaged notes of the table, or of the cluster; log those of others."""
+    """Raise an error that names the damage; log damaged notes of tables that were not to be swept.
+
+    :param tables: the errors of tables whose metadata is damaged.
+    :param table: see :func:`sweep_cluster`.
+    """
     reported = []
     for note in damaged:
         if table in {None, note.table}:
             reported.append(note)
         else:
             log.warning("%s %s. %s", note.uri, note.reason, note.remedy)
-    if not reported:
-        return
-    names = ", ".join(f"{note.uri} {note.reason}" for note in reported[:5])
-    raise StorageError(
-        f"The sweep of cluster {swept.name} has left the directories of {len(reported)} damaged notes, and "
-        f"removed {len(removed)} directories of other notes: {names}{', ...' if reported[5:] else ''}.",
-        remedy=reported[0].remedy,
-        path=reported[0].uri,
-    )
+    texts = [f"{note.uri} {note.reason}" for note in reported]
+    names = ", ".join(texts[:5]) + (", ..." if texts[5:] else "")
+    notes = _count(len(reported), "damaged note", "damaged notes")
+    others = f"and removed {_count(len(removed), 'directory', 'directories')} of other notes"
+    if tables:
+        messages = [error.message for error in tables[:5]] + (["..."] if tables[5:] else [])
+        messages += [f"Damaged notes: {names}."] if reported else []
+        described = f"{_count(len(tables), 'table', 'tables')} with damaged metadata"
+        raise ClusterMetadataError(
+            f"The sweep of cluster {swept.name} has left the directories of {described}"
+            f"{f' and of {notes}' if reported else ''}, {others}. {' '.join(messages)}",
+            remedy=" ".join([str(tables[0].remedy), *(note.remedy for note in reported[:1])]),
+            **tables[0].facts,
+        )
+    if reported:
+        raise StorageError(
+            f"The sweep of cluster {swept.name} has left the directories of {notes}, {others}: {names}.",
+            remedy=reported[0].remedy,
+            path=reported[0].uri,
+        )
 
 
 def named_directories(table: types.Table, objects: Iterable[types.Table | types.Partition]) -> frozenset[str]:
@@ -205,7 +238,7 @@ def reason_to_leave(
     if note.kind is Kind.FORMER_PRIMARY and (others := foreign_files(note, options)):
         return f"others have written files there since the change of the primary: {', '.join(others[:5])}"
     if note.kind is not Kind.PLAN and note.taken_s > time.time() - former_older_than_s:
-        return "statements that were planned earlier may still read it"
+        return _MAY_READ
     return ""
 
 
@@ -226,24 +259,22 @@ def _unused(
     :param renew: see :func:`.locking.alone_with_copies`.
     :param ages_s: the ages in seconds, by kind of note, below which directories are left.
     """
-    database, _, table_name = name.partition(".")
     try:
-        table = client.get_table(database, table_name)
+        table = client.get_table(*split_name(name))
     except NoSuchObjectError:
-        reasons = {
-            item.directory: f"there is no table {name}; if it was renamed, drop or copy it again, or set its "
-            "primary again, under its present name, and if it was dropped, remove the directory and its note "
-            f"{uri_of_note(swept, item)}"
-            for item in notes
-        }
-        return [], reasons, 0
+        unused, left = _of_no_table(client, swept, name, notes, ages_s=ages_s, options=options)
+        return unused, left, 0
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
     objects = [table, *partitions]
     in_use = named_directories(table, objects)
     _settle_marks(swept, table, objects, notes, renew=renew, options=options)
     primary = read_metadata(table.parameters, name).primary or registry.default_cluster().name
 
+    events = drop_events(client, name)
+
     def reason_to_keep(note: Note) -> str:
+        if not note.is_of(table) and (note := with_drop(events, swept, note, options)).dropped_s:
+            return _reason_after_drop(note, ages_s)
         if note.kind is Kind.FORMER_PRIMARY and primary == swept.name and note.is_of(table):
             return f"{swept.name} is the primary of {name}, so its files may be in use"
         return reason_to_leave(note, table, ages_s.get(note.kind, 0.0), options)
@@ -257,6 +288,43 @@ def _unused(
         {item.directory: reason for item, reason in judged if reason},
         len(notes) - len(unnamed),
     )
+
+
+def _of_no_table(
+    client: MetastoreClient,
+    swept: Cluster,
+    name: str,
+    notes: Iterable[Note],
+    *,
+    ages_s: Mapping[Kind, float],
+    options: Mapping[str, Any] | None,
+) -> tuple[list[Note], dict[str, str]]:
+    """Return the notes of directories whose table was dropped, and the directories to leave, with reasons."""
+    unused: list[Note] = []
+    left: dict[str, str] = {}
+    events = drop_events(client, name)
+    for seen in notes:
+        # A drop of the copy that ended just before the lock was taken may have removed the note.
+        if (present := note_of(swept, seen.kind, seen.directory, options)) is None:
+            continue
+        note = with_drop(events, swept, present, options)
+        if not note.dropped_s:
+            left[note.directory] = (
+                f"there is no table {name}; if it was renamed, drop or copy it again, or set its primary "
+                "again, under its present name, and if it was dropped, remove the directory and its note "
+                f"{uri_of_note(swept, note)}"
+            )
+        elif reason := _reason_after_drop(note, ages_s):
+            left[note.directory] = reason
+        else:
+            unused.append(note)
+    return unused, left
+
+
+def _reason_after_drop(note: Note, ages_s: Mapping[Kind, float]) -> str:
+    """Return the reason to leave a directory whose table was dropped; empty if there is none."""
+    young = max(note.taken_s, note.dropped_s) > time.time() - ages_s.get(note.kind, 0.0)
+    return _MAY_READ if young and note.kind is not Kind.PLAN else ""
 
 
 def _settle_marks(
@@ -291,6 +359,10 @@ def _settle_marks(
             forget(swept, note.kind, note.directory, options)
         elif directory in in_use and not continues:
             take_note(swept, replace(note, becomes_primary=False), options)
+
+
+def _count(number: int, noun: str, plural: str) -> str:
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def _directories(notes: Iterable[Note]) -> list[str]:

@@ -30,6 +30,7 @@ from airflow_hive_federation.embedded.database import (
     open_database,
     server_directory,
 )
+from airflow_hive_federation.embedded.failed_starts import leaving_nothing
 from airflow_hive_federation.embedded.jars import metastore_jars
 from airflow_hive_federation.embedded.jvm import (
     METASTORE_MAIN,
@@ -38,7 +39,7 @@ from airflow_hive_federation.embedded.jvm import (
 )
 from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql, await_end
 from airflow_hive_federation.embedded.process import end_server, start_server
-from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.runtime.cache import (
     DATA_VARIABLE,
     cache_directory,
@@ -168,7 +169,7 @@ class EmbeddedMetastore:
         :raises JavaNotFoundError: if no Java runtime fits.
         :raises JarDownloadError: if the jars could not be fetched.
         :raises MetastoreStartError: if it did not start; the error has the most informative line of its log,
-            and ``log_path``.
+            and ``log_path``. A directory that was empty before is empty again; the log is kept in the cache.
         """
         if not _NAME.fullmatch(name):
             raise ConfigurationError(
@@ -186,12 +187,8 @@ class EmbeddedMetastore:
             database=database,
             jars=tuple(jars),
         )
-        try:
+        with leaving_nothing(options.directory, name, log_name=_LOG, remove=temporary):
             running, process, server = _start(options, port, 0)
-        except HiveFederationError:
-            if options.delete and not (options.directory / _LOG).exists():
-                shutil.rmtree(options.directory, ignore_errors=True)
-            raise
         return cls(running, process, server, options=options)
 
     @property
@@ -298,9 +295,14 @@ class EmbeddedMetastore:
 
 
 def running_metastores() -> list[RunningMetastore]:
-    """Return this user's running embedded metastores, sorted by name, and remove outdated announcements."""
+    """Return this user's running embedded metastores, sorted by name, and remove outdated announcements.
+
+    Several users may share one cache; the announcements of others are left alone.
+    """
     running = []
     for announcement in sorted(_register().glob("*.json")):
+        if not _is_own(announcement):
+            continue
         announced = _announced(announcement)
         if announced is not None and is_locked(announced.directory / _LOCK):
             running.append(announced)
@@ -444,6 +446,13 @@ def _spawn(
 
 def _register() -> Path:
     return cache_directory() / "running"
+
+
+def _is_own(announcement: Path) -> bool:
+    try:
+        return announcement.stat().st_uid == os.getuid()
+    except FileNotFoundError:
+        return False
 
 
 def _announced(announcement: Path) -> RunningMetastore | None:

@@ -9,6 +9,7 @@ import queue
 import subprocess
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
@@ -45,6 +46,18 @@ class SqlMetastore(Protocol):
     @property
     def directory(self) -> Path:
         """Return the directory of its warehouse, and of the engine's log and temporary files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiveAnswer:
+    """The result of a statement.
+
+    :param columns: names of the columns of a query; empty for other statements.
+    :param rows: its rows in Hive's printed form, as :meth:`HiveSql.execute` returns them.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[Row]
 
 
 class HiveSqlError(EmbeddedError):
@@ -100,6 +113,13 @@ class HiveSql:
 
         :raises HiveSqlError: if Hive fails; it has Hive's message.
         """
+        return self.query(sql, timeout_s=timeout_s).rows
+
+    def query(self, sql: str, *, timeout_s: float = _STATEMENT_TIMEOUT_S) -> HiveAnswer:
+        """Run one statement as :meth:`execute` does; return the names of its columns, too.
+
+        :raises HiveSqlError: if Hive fails; it has Hive's message.
+        """
         with self._lock:
             process = self._running()
             stdin = _pipe(process.stdin)
@@ -116,7 +136,7 @@ class HiveSql:
                 sql=sql,
                 code=answer["code"],
             )
-        return [tuple(row) for row in answer["rows"]]
+        return HiveAnswer(columns=tuple(answer["columns"]), rows=[tuple(row) for row in answer["rows"]])
 
     def set(self, name: str, value: str) -> None:
         """Change one of Hive's settings for the following statements.

@@ -183,7 +183,7 @@ def _measure(metrics: Metrics, serving: Serving) -> None:
 def _metrics_server(metrics: Metrics, host: str, port: int, reserved: bool) -> MetricsServer:
     try:
         return MetricsServer(metrics, host, port, reserved=reserved)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         raise ConfigurationError(
             f"Metrics cannot be served at {host}:{port}: {error}", remedy="Give a free port."
         ) from error

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.gateway.messages import HIVES_REQUEST_BYTES, check_request_size
+
+LAST_PORT = 65535
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,4 +48,8 @@ class ThriftSettings:
     reuse_port: bool = False
 
     def __post_init__(self) -> None:
+        if self.port > LAST_PORT:
+            raise ConfigurationError(
+                f"port of the Thrift front is {self.port}.", remedy=f"Give a port up to {LAST_PORT}."
+            )
         check_request_size("Thrift", self.max_request_bytes)

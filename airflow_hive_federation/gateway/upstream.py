@@ -170,8 +170,8 @@ class Upstream:
                     isinstance(error, NotSent)
                     or (isinstance(error, ConnectionError) and is_idempotent(method))
                 )
-                if not again or attempt == len(self._endpoints):
-                    raise self._broken(method, link.connection.endpoint, error) from error
+                if not again or attempt == len(self._endpoints) or _is_over(deadline):
+                    raise self._broken(method, link.connection.endpoint, error, deadline) from error
             except (ForeignProtocol, MalformedMessage) as error:
                 self._drop(link)
                 raise self._foreign(method, link.connection.endpoint, error) from error
@@ -290,7 +290,7 @@ class Upstream:
             for old in stale:
                 old.connection.close()
         try:
-            connection = self._connect(identity, deadline)
+            connection = self._connect(identity, method, deadline)
             return _Link(identity, connection, self.settings.max_answer_bytes, expression_proxy)
         except BaseException:
             self._closed_one()
@@ -325,16 +325,21 @@ class Upstream:
                 remedy="Look at that metastore, or raise max_connections of the upstream.",
             ) from error
 
-    def _connect(self, identity: Identity, deadline: Deadline) -> Connection:
+    def _connect(self, identity: Identity, method: str, deadline: Deadline) -> Connection:
         user, groups = identity
         settings = replace(self.settings, user=user, groups=groups) if self.impersonate else self.settings
         causes: list[str] = []
-        for endpoint in list(self._endpoints):
+        for endpoint in self._endpoints:
             try:
                 return Connection(endpoint, settings, deadline.sooner(settings.connect_timeout_s))
             except Fault as fault:
                 raise translate(fault, "set_ugi", str(endpoint)) from fault
             except (OSError, ForeignProtocol) as error:
+                self._put_last(endpoint)
+                if _is_over(deadline):
+                    # A write has not been carried out, whatever broke the connection.
+                    unsent = NotSent(str(deadline.passed()))
+                    raise self._broken(method, endpoint, unsent, deadline) from error
                 causes.append(f"{endpoint}: {error}")
         raise errors.MetastoreUnreachableError(
             f"Upstream {self.name} does not answer: {'; '.join(causes)}",
@@ -358,34 +363,41 @@ class Upstream:
     def _drop(self, link: _Link, *, failed: bool = False) -> None:
         link.connection.close()
         self._closed_one()
-        endpoint = link.connection.endpoint
+        if failed:
+            self._put_last(link.connection.endpoint)
+
+    def _put_last(self, endpoint: Endpoint) -> None:
+        """Move a failed server to the end, so that the next call tries another one first."""
         with self._changed:
-            if failed and endpoint in self._endpoints:
-                # Move the failed server to the end, so that the next call tries another one first.
-                self._endpoints.remove(endpoint)
-                self._endpoints.append(endpoint)
+            # A list of its own, since other threads iterate over the former one.
+            self._endpoints = sorted(self._endpoints, key=lambda other: other == endpoint)
 
     def _closed_one(self) -> None:
         with self._changed:
             self._open -= 1
             self._changed.notify()
 
-    def _broken(self, method: str, endpoint: Endpoint, error: Exception) -> errors.MetastoreError:
+    def _broken(
+        self, method: str, endpoint: Endpoint, error: Exception, deadline: Deadline
+    ) -> errors.MetastoreError:
         place = f"upstream {self.name} ({endpoint})"
         facts = {"upstream": self.name, "uri": str(endpoint), "method": method}
-        if isinstance(error, NotSent):
+        reads = is_idempotent(method)
+        late = isinstance(error, TimeoutError) or _is_over(deadline)
+        # The error of a deadline leaves open whether a write was carried out; this one does not.
+        if isinstance(error, NotSent) and not (reads and late):
             return errors.MetastoreUnreachableError(
                 f"{method}: the call could not be sent to {place}: {error}",
                 remedy="Start the metastore.",
                 **facts,
             )
-        if not is_idempotent(method):
+        if not reads:
             return errors.OutcomeUnknownError(
                 f"{method} at {place} may have been carried out or not: {error}",
                 remedy="Look at what the call should have changed before it is made again.",
                 **facts,
             )
-        if isinstance(error, TimeoutError):
+        if late:
             return errors.MetastoreTimeoutError(
                 f"{method} at {place}: {error}",
                 remedy="Look at the metastore, or raise call_timeout_s.",
@@ -403,6 +415,14 @@ class Upstream:
                 text, remedy="Look at what the call should have changed before it is made again.", **facts
             )
         return errors.MetastoreProtocolError(text, remedy="Check the upstream's URIs.", **facts)
+
+
+def _is_over(deadline: Deadline) -> bool:
+    try:
+        deadline.remaining_s()
+    except TimeoutError:
+        return True
+    return False
 
 
 def _other_number(last: int) -> int:

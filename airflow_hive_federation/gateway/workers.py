@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 #: Shortest life, in seconds, of a worker that is started again; an earlier end of one ends all workers.
 _SHORT_LIFE_S = 5.0
 _LOOK_S = 0.5
-#: Number of attempts to find consecutive free ports, and the highest port number.
-_ATTEMPTS, _LAST_PORT = 50, 65535
+#: Number of attempts to find consecutive free ports.
+_ATTEMPTS = 50
 
 
 def reserve_port(host: str, port: int) -> tuple[socket.socket, int]:
@@ -35,7 +35,7 @@ def reserve_port(host: str, port: int) -> tuple[socket.socket, int]:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         holder.bind((host, port))
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         holder.close()
         raise ConfigurationError(
             f"The gateway cannot listen at {host}:{port}: {error}", remedy="Give a free port."
@@ -55,10 +55,6 @@ def reserve_ports(host: str, port: int, count: int) -> tuple[list[socket.socket]
         holders = [holder]
         try:
             for place in range(1, count):
-                if first + place > _LAST_PORT:
-                    raise ConfigurationError(
-                        f"Port {first + place} does not exist.", remedy="Give a lower port."
-                    )
                 holders.append(reserve_port(host, first + place)[0])
         except ConfigurationError:
             for reserved in holders:

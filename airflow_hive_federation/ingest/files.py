@@ -78,7 +78,7 @@ def ingest_files(
     _check(request)
     began = time.monotonic()
     files = find_inputs(request.inputs, storage_options)
-    origins = _Origins()
+    origins = _Origins(may_have_header=request.file_format == "csv" and not request.header)
     writer = _writer(request, files, storage_options)
     writer.max_record_bytes = request.max_record_bytes
     builder = request.connection(settings, writer, storage_options)
@@ -170,9 +170,13 @@ class _Progress:
 
 
 class _Origins:
-    """The origins of a transaction's records: the file and the line of each."""
+    """The origins of a transaction's records: the file and the line of each.
 
-    def __init__(self) -> None:
+    :param may_have_header: the first line of a file may name columns, although the request has no header.
+    """
+
+    def __init__(self, *, may_have_header: bool = False) -> None:
+        self.may_have_header = may_have_header
         self._firsts: list[int] = []
         self._places: list[tuple[str, int]] = []
         self._count = 0
@@ -225,10 +229,12 @@ class _OriginOfErrors:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, SerializationError) and "record_number" in error.facts and self._origins.known:
             uri, line = self._origins.of(error.facts["record_number"])
+            names_columns = line == 1 and self._origins.may_have_header
+            header = "If the line names the columns, add --header (header=True). " if names_columns else ""
             raise type(error)(
                 f"{uri}, line {line}: {error.message}",
-                remedy="Correct it and run again: nothing of its transaction is written. Or have bad records "
-                "put aside (dead_letters, --dead-letters).",
+                remedy=f"{header}Correct it and run again: nothing of its transaction is written. Or have "
+                "bad records put aside (dead_letters, --dead-letters).",
                 **{**error.facts, "uri": uri, "line": line},
             ) from error
 

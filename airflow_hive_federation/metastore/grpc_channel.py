@@ -14,6 +14,7 @@ import contextlib
 import logging
 import math
 import random
+import re
 import ssl
 import time
 from collections.abc import Iterator
@@ -79,6 +80,12 @@ _SLACK_BYTES = 1 << 10
 _BUSY_FIRST_S, _BUSY_MOST_S = 0.05, 2.0
 #: Seconds before another attempt at a conversation with a gateway that had no room for it.
 _ROOMLESS_S = 10.0
+#: grpcio's texts, of several versions, for a stream that the server refused unread (RFC 9113, 8.7 and 6.8):
+#: at the connection's limit of streams, or because the server had begun to drain. The end of a connection
+#: after a GOAWAY has another text, since the server may have read the streams that ended with it.
+_UNREAD = re.compile(
+    r"(Stream removed \()?((RST_STREAM \()?Received RST_STREAM with error code 7(?!\d)|GOAWAY received;)"
+)
 _SERVER_TOO_LONG = "SERVER: Received message larger than max"
 
 Code = grpc.StatusCode
@@ -273,7 +280,7 @@ def _translated(uri: str, code: Any, text: str, status: str | None) -> Exception
             remedy="Correct the token, the service account's key file, the audience or the certificate.",
             uri=uri,
         )
-    if code is Code.UNAVAILABLE and status == "unavailable":
+    if code is Code.UNAVAILABLE and (status == "unavailable" or _UNREAD.match(text)):
         return NotSent(text)
     if code is Code.RESOURCE_EXHAUSTED and text.startswith(_SERVER_TOO_LONG):
         return MetastoreServerError(

@@ -251,7 +251,7 @@ def read_event(raw: Any) -> Event:
     try:
         return parse(_Heading(raw, heading))
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        table = sys.intern(_text(raw.tableName).lower())
+        table = sys.intern(_text(raw.tableName).strip().lower())
         return UnreadableEvent(**heading, table=table, reason=f"{type(error).__name__}: {error}")
 
 
@@ -298,10 +298,11 @@ class _Heading:
     def message(self) -> dict[str, Any]:
         return decode_message(self._raw.message, self._raw.messageFormat)
 
-    def table(self) -> dict[str, Any]:
-        if not self._raw.tableName:
+    def table(self, otherwise: str = "") -> dict[str, Any]:
+        name = _text(self._raw.tableName).strip() or otherwise
+        if not name:
             raise ValueError("it names no table")
-        return {**self.heading, "table": sys.intern(_text(self._raw.tableName).lower())}
+        return {**self.heading, "table": sys.intern(name.lower())}
 
 
 def _table_altered(event: _Heading) -> Event:
@@ -394,7 +395,11 @@ def _txn_ended(*, committed: bool) -> Callable[[_Heading], Event]:
 def _write_ids(event: _Heading) -> Event:
     message = event.message()
     pairs = zip(message["txnIdList"], message["writeIdList"], strict=True)
-    return WriteIdsAllocated(**event.table(), write_ids=tuple((int(txn), int(write)) for txn, write in pairs))
+    return WriteIdsAllocated(
+        # Hive 3.1 names the table in the message only (``DbNotificationListener.onAllocWriteId``).
+        **event.table(otherwise=message.get("tableName") or ""),
+        write_ids=tuple((int(txn), int(write)) for txn, write in pairs),
+    )
 
 
 def _acid_written(event: _Heading) -> Event:

@@ -228,9 +228,10 @@ class GroupLoadOperator(_GroupLoadingOperator):
 class GroupVerifyOperator(_GroupOperator):
     """Compares the targets of a group with the dumps from which they were loaded last.
 
-    The task fails with an error that names every difference of the first database that differs. Returns
-    ``{"group", "members"}``; each of ``members`` is the result of a
-    :class:`~.replication.VerifyReplicaOperator`.
+    It compares the files and rows of the tables only that the last cycle changed, and those of all tables of
+    a database that the cycle bootstrapped; if no table changed, Spark does not start. The task fails with an
+    error that names every difference of the first database that differs. Returns ``{"group", "members"}``;
+    each of ``members`` is the result of a :class:`~.replication.VerifyReplicaOperator`.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
         are for all policies. (templated)
@@ -238,10 +239,15 @@ class GroupVerifyOperator(_GroupOperator):
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the job that reads both sides. (templated)
+    :param whole: compare files and rows of all tables, not only of those that the last cycle changed.
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
     """
 
     ui_color = "#f0e8d8"
+
+    def __init__(self, *, whole: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.whole = whole
 
     def perform(self, context: Context) -> GroupVerification:
         from airflow_hive_federation.replication.groups.status import GroupVerification, verify_group
@@ -255,6 +261,7 @@ class GroupVerifyOperator(_GroupOperator):
                     target_pool,
                     group,
                     run_verify=spark.verify_runner(),
+                    whole=self.whole,
                     observer=self.observer,
                 )
             for report in reports:
@@ -269,6 +276,7 @@ def replicate_group(
     target_conn_id: str,
     spark_conn_id: str = "spark_default",
     spark_conf: Mapping[str, str] | None = None,
+    verify_whole: bool = False,
     group_id: str | None = None,
 ) -> TaskGroup:
     """Build the task group that keeps the databases of a consistency group in step with their sources.
@@ -282,6 +290,7 @@ def replicate_group(
     :param target_conn_id: the connection of the target's metastore; may be a template.
     :param spark_conn_id: the connection of the apache-spark provider; may be a template.
     :param spark_conf: Spark properties of the jobs.
+    :param verify_whole: compare files and rows of all tables in each cycle, not only of those that changed.
     :param group_id: the id of the task group; ``replicate_<name of the group>`` by default.
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
     """
@@ -300,6 +309,6 @@ def replicate_group(
         bootstrap = GroupBootstrapOperator(task_id="bootstrap", **arguments)
         dump = GroupDumpOperator(task_id="dump", **arguments)
         load = GroupLoadOperator(task_id="load", dump=dump.output, **arguments)
-        verify = GroupVerifyOperator(task_id="verify", **arguments)
+        verify = GroupVerifyOperator(task_id="verify", whole=verify_whole, **arguments)
         bootstrap >> dump >> load >> verify
     return tasks

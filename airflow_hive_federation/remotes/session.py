@@ -175,7 +175,7 @@ class Remotes:
         """Create a remote, or complete one whose creation was interrupted.
 
         :raises NameTakenError: if the local name belongs to another object.
-        :raises RemoteDroppedError: if the remote has no such table or database.
+        :raises NoSuchObjectError: if the remote has no such table or database.
         :raises CyclicRemoteError: if the remote leads back to the local metastore.
         :raises RemoteUnsupportedError: if the table is of a kind that cannot be linked.
         """
@@ -206,7 +206,8 @@ class Remotes:
         try:
             return self._refresh(opened, OnDropped.FAIL)
         except RemoteDroppedError as error:
-            raise RemoteDroppedError(
+            # It never existed as a link, so nothing was dropped.
+            raise NoSuchObjectError(
                 f"The remote of {local} has no table {link.remote}.",
                 remedy="Name one that it has by CONNECTED TO.",
                 remote=str(local),
@@ -438,7 +439,7 @@ class Remotes:
             try:
                 return opened.catalog.get_database(opened.link.remote.database or "")
             except NoSuchObjectError as error:
-                raise RemoteDroppedError(
+                raise NoSuchObjectError(
                     f"The remote of {opened.link.local} has no database {opened.link.remote}.",
                     remedy="Name one that it has by CONNECTED TO.",
                     remote=str(opened.link.local),
@@ -468,7 +469,7 @@ class Remotes:
         except NoSuchObjectError as error:
             raise RemoteDroppedError(
                 f"{link.remote}, to which {link.local} is linked, no longer exists at the remote.",
-                remedy=f"DROP REMOTE TABLE {link.local}, or restore it.",
+                remedy=f"DROP REMOTE {link.kind.value.upper()} {link.local}, or restore it.",
                 remote=str(link.local),
             ) from error
         except RemoteUnavailableError as error:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
@@ -27,7 +26,7 @@ from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.incrementing import run_copy
 from tests.support.kills import KILLED, exiting_at, pool
 from tests.support.observing import at_steps
-from tests.support.small_source import connected, make_table
+from tests.support.small_source import make_table
 
 DATABASES = ("group_orders", "group_items")
 
@@ -202,7 +201,7 @@ def worker(argv: list[str]) -> None:
 
 
 @contextmanager
-def grouped(source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path) -> Iterator[GroupSite]:
+def grouped(source_uri: str, target_uri: str, root: Path) -> Iterator[GroupSite]:
     """Two databases with a table each, and a group that replicates both."""
     policies = [
         ReplicationPolicy(
@@ -213,17 +212,17 @@ def grouped(source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path) ->
         )
         for database in DATABASES
     ]
-    with connected(source) as client:
+    with _connected(source_uri) as client:
         for database in DATABASES:
             client.create_database(types.Database(name=database, parameters={}))
             make_table(client, database, "t")
-    with pool(source.uri) as source_pool, pool(target.uri) as target_pool:
+    with pool(source_uri) as source_pool, pool(target_uri) as target_pool:
         site = GroupSite(
             source_pool,
             target_pool,
             ReplicationGroup(name="group_shop", policies=policies),
-            source.uri,
-            target.uri,
+            source_uri,
+            target_uri,
         )
         try:
             yield site
@@ -231,9 +230,13 @@ def grouped(source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path) ->
             with target_pool.client() as client:
                 # No open transaction is left to the other tests.
                 Replay(client, site.group.policies[0]).sweep([])
-            for metastore, suffix in ((source, ""), (target, "_copy")):
-                with connected(metastore) as client:
+            for uri, suffix in ((source_uri, ""), (target_uri, "_copy")):
+                with _connected(uri) as client:
                     for database in DATABASES:
                         client.drop_database(
                             f"{database}{suffix}", delete_data=True, cascade=True, if_exists=True
                         )
+
+
+def _connected(uri: str) -> MetastoreClient:
+    return MetastoreClient(MetastoreSettings(uris=(uri,)))

@@ -27,6 +27,9 @@ class OneTable:
         #: False if other processes hold the locks that are asked for.
         self.free = True
         self.partitions: list[types.Partition] = []
+        self.events: list[types.NotificationEvent] = []
+        #: The times that the events were asked for.
+        self.reads = 0
 
     @property
     def client(self) -> MetastoreClient:
@@ -39,6 +42,12 @@ class OneTable:
     def iter_partitions(self, database: str, name: str) -> Iterator[types.Partition]:
         assert (database, name) == (self.table.dbName, self.table.tableName)
         yield from copy.deepcopy(self.partitions)
+
+    def iter_notification_events(self, after: int, **_: str) -> Iterator[types.NotificationEvent]:
+        """Yield all events, as metastores do that do not filter."""
+        assert after == 0
+        self.reads += 1
+        yield from self.events
 
     def get_partitions_of(self, database: str, name: str, names: Sequence[str]) -> list[types.Partition]:
         assert (database, name) == (self.table.dbName, self.table.tableName)

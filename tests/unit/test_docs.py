@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation import errors
-from airflow_hive_federation.cli.main import build_parser
+from airflow_hive_federation.cli.main import build_parser, main
 from airflow_hive_federation.cli.replicate import read_policy_file
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.ingest import errors as ingest_errors
@@ -89,6 +89,9 @@ def test_dags_import_in_airflow(tmp_path: Path) -> None:
         (dags / f"dag_{number}.py").write_text(block.text, encoding="utf-8")
     for example in (ROOT / "dags").glob("*.py"):
         (dags / example.name).write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
+    ends = ("--source", "thrift://a:1", "--target", "thrift://b:1")
+    assert main(["init", str(tmp_path / "new"), *ends, "--database", "mine"]) == 0
+    (dags / "mine.py").write_bytes((tmp_path / "new" / "dags" / "replicate_mine.py").read_bytes())
     code = (
         "import json, sys\n"
         "from airflow.dag_processing.dagbag import DagBag\n"
@@ -107,7 +110,8 @@ def test_dags_import_in_airflow(tmp_path: Path) -> None:
     assert import_errors == {}
     assert len(dags_found) == len(list(dags.glob("*.py")))
     steps = ("decide", "drain", "dump", "increment", "load", "verify")
-    assert dags_found["replicate_sales"] == [f"replicate_sales.{step}" for step in steps]
+    for policy in ("sales", "mine"):
+        assert dags_found[f"replicate_{policy}"] == [f"replicate_{policy}.{step}" for step in steps]
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "json"], ids=str)

@@ -1,7 +1,7 @@
 // Runs statements in Hive's own SQL engine, with Tez inside this JVM: it reads one JSON object per line from
 // standard input, and writes one JSON object per line to the JVM's original standard output.
-// Request {"sql": …}; answer {"rows": [[…], …]} or {"error": …, "code": …}. The first line is {"ready":
-// true}.
+// Request {"sql": …}; answer {"columns": […], "rows": [[…], …]} or {"error": …, "code": …}. The first line is
+// {"ready": true}.
 // Argument: parent's process id.
 import groovy.json.JsonOutput
 import groovy.json.JsonSlurper
@@ -62,11 +62,12 @@ def execute = { String sql ->
     if (!(processor instanceof IDriver)) {
         printed.reset()
         processor.run(sql.trim().replaceFirst(/^\S+\s*/, ''))
-        return printed.toString('UTF-8').readLines().collect { [it] }
+        return [columns: [], rows: printed.toString('UTF-8').readLines().collect { [it] }]
     }
     try {
         processor.run(sql)
-        return processor.schema?.fieldSchemas ? rowsOf(processor) : []
+        def columns = processor.schema?.fieldSchemas*.name ?: []
+        return [columns: columns, rows: columns ? rowsOf(processor) : []]
     } finally {
         processor.close()
         processor.destroy()
@@ -76,7 +77,7 @@ def execute = { String sql ->
 answer(ready: true)
 new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).eachLine { line ->
     try {
-        answer(rows: execute(new JsonSlurper().parseText(line).sql))
+        answer(execute(new JsonSlurper().parseText(line).sql))
     } catch (CommandProcessorException failure) {
         answer(error: failure.message ?: failure.toString(), code: failure.responseCode)
     } catch (Exception | LinkageError failure) {

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.gateway.messages import HIVES_REQUEST_BYTES, check_request_size
+from airflow_hive_federation.gateway.thrift_settings import LAST_PORT
 from airflow_hive_federation.metastore.grpc_settings import DEFAULT_GRPC_PORT
 
 SERVER_CLASS = "metastore.custom.server.class"
@@ -78,6 +79,11 @@ class GrpcFrontSettings:
                 raise ConfigurationError(
                     f"{name} of the gRPC front is {getattr(self, name)}.", remedy="Give a number above 0."
                 )
+        if self.port > LAST_PORT:
+            # grpcio takes the remainder by 65536, and serves at another port.
+            raise ConfigurationError(
+                f"port of the gRPC front is {self.port}.", remedy=f"Give a port up to {LAST_PORT}."
+            )
         check_request_size("gRPC", self.max_request_bytes)
 
     @property

@@ -241,6 +241,8 @@ class TransactionCalls(Calls):
         *,
         up_to: int | None = None,
         database: str | None = None,
+        table: str | None = None,
+        event_type: str | None = None,
         batch_size: int = EVENTS_PER_CALL,
     ) -> Iterator[types.NotificationEvent]:
         """Yield the events with ids above ``after``, in order, from calls or from a gateway's stream.
@@ -248,6 +250,8 @@ class TransactionCalls(Calls):
         :param batch_size: the number of events per call.
         :param up_to: the last id to yield; ``None`` continues to the end of the log.
         :param database: only events of this database; the server filters (Hive 4).
+        :param table: only events of this table of the database; the server filters (Hive 4).
+        :param event_type: only events of this type; the server filters (Hive 4).
         """
         last = after
         if (
@@ -270,6 +274,8 @@ class TransactionCalls(Calls):
                 maxEvents=batch_size,
                 dbName=database,
                 catName=self._catalog() if database else None,
+                tableNames=[table] if table else None,
+                eventTypeList=[event_type] if event_type else None,
             )
             events = self.call("get_next_notification", request).events
             if not events:

@@ -17,10 +17,10 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.unfinished import unfinished_loads
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups.naming import member_named
+from airflow_hive_federation.replication.groups.together import hold_group
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
-from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_target, mark_group
 from airflow_hive_federation.replication.replica.markers import TargetState
 
@@ -163,6 +163,8 @@ def leave_group(
 ) -> list[str]:
     """Take policies out of their group, and return their names; without names, take out all.
 
+    The locks of all members are held meanwhile.
+
     A policy that has left, and has no ``group``, runs its cycles alone.
 
     :param target: connections to the target.
@@ -170,15 +172,17 @@ def leave_group(
     :raises GroupBusyError: a policy has open transactions, or a load that has begun.
     :raises CycleRunningError: a cycle works on a target.
     """
-    left = []
-    for policy in group.named(names):
-        with CycleLock(target, policy, observer=observer) as lock, lock.target.client() as client:
+    leaving, left = group.named(names), []
+    # With all locks, so that of members that leave at the same time one knows that it is the last.
+    with hold_group(target, group, observer) as held, held.target.client() as client:
+        for policy in leaving:
             if check_leaving(group.name, _read_member(client, policy)):
                 if set(_marked(client, group.name)) == {policy.target_database}:
                     # A load that was killed early may have left transactions that no other cycle will end.
                     Replay(client, policy).sweep(())
                 mark_group(client, policy, "")
                 left.append(policy.name)
+        held.prove()
     return left
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.progress.observers import LOGGED, LOGGED_QUIETLY, Observer
@@ -12,8 +13,15 @@ from airflow_hive_federation.replication.dump.cut import take_cut
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups.membership import joining, read_members
 from airflow_hive_federation.replication.groups.naming import member_named
-from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.cycle_history import (
+    BOOTSTRAP,
+    IDLE,
+    CycleRecord,
+    read_cycles,
+)
 from airflow_hive_federation.replication.replica.position import loaded_dump
+from airflow_hive_federation.replication.replica.table_index import changed_tables
 from airflow_hive_federation.replication.status import ReplicationStatus, read_status
 from airflow_hive_federation.replication.verify.report import VerificationReport, VerificationResult
 from airflow_hive_federation.replication.verify.verify import VerifyRunner, verify_replica
@@ -132,6 +140,7 @@ def verify_group(
     group: ReplicationGroup,
     *,
     run_verify: VerifyRunner,
+    whole: bool = True,
     row_digests: bool = False,
     observer: Observer = LOGGED,
 ) -> list[VerificationReport]:
@@ -140,6 +149,7 @@ def verify_group(
     :param source: connections to the source.
     :param target: connections to the target.
     :param run_verify: reads files by Spark, see :func:`~.verify.verify_replica`.
+    :param whole: compare files and rows of all tables, not only of those that the last cycle changed.
     :param row_digests: compare digests of rows, not only their number.
     :raises HiveFederationError: as :func:`~.verify.verify_replica`; the message names the member.
     """
@@ -148,14 +158,46 @@ def verify_group(
         with member_named(policy):
             with target.client() as client:
                 dump = loaded_dump(client, policy)
+                parameters = client.get_database(policy.target_database).parameters
+            changes = LastChanges.ALL if whole else last_changes(read_cycles(parameters))
             report = verify_replica(
                 target,
                 policy,
                 dump,
                 run_verify=run_verify,
                 source=source,
+                tables=_tables(changes, dump, policy),
                 row_digests=row_digests,
                 observer=observer,
             )
             reports.append(report)
     return reports
+
+
+class LastChanges(Enum):
+    """The tables of a target that the last cycle of its group may have changed."""
+
+    NONE = "none"
+    OF_DUMP = "those of the dump that was loaded last"
+    ALL = "all"
+
+
+def last_changes(cycles: Sequence[CycleRecord]) -> LastChanges:
+    """Return the tables that a group's last cycle may have changed, by the cycles of a target. Pure.
+
+    The cycle that bootstraps a target continues with an increment, which is recorded on its own.
+
+    :param cycles: the target's records, oldest first.
+    """
+    if not cycles or cycles[-1].kind == BOOTSTRAP:
+        return LastChanges.ALL
+    last = cycles[-1]
+    if last.cycles == 1 and [record.kind for record in cycles[-2:-1]] == [BOOTSTRAP]:
+        return LastChanges.ALL
+    return LastChanges.NONE if last.kind == IDLE else LastChanges.OF_DUMP
+
+
+def _tables(changes: LastChanges, dump: str, policy: ReplicationPolicy) -> Collection[str] | None:
+    if changes is LastChanges.ALL:
+        return None
+    return () if changes is LastChanges.NONE else changed_tables(dump, policy.storage_options)

@@ -21,7 +21,7 @@ from airflow_hive_federation.replication.metadata.constraints import (
     found_constraints,
     target_constraints,
 )
-from airflow_hive_federation.replication.metadata.database_properties import database_claims
+from airflow_hive_federation.replication.metadata.database_properties import OWNER_FIELDS, database_claims
 from airflow_hive_federation.replication.metadata.definitions import (
     definition,
     name_of,
@@ -125,6 +125,8 @@ def database_differences(
         database_claims(client.get_database(database)),
     )
     compared = {name for name in wanted if name.startswith("parameters.")} if adopted else {*wanted, *present}
+    if not OWNER_FIELDS & wanted.keys():
+        compared -= OWNER_FIELDS  # The source's database has no owner, and the target's has its own.
     differences = [
         Difference(
             table="", what=name, expected=wanted.get(name, "nothing"), found=present.get(name, "nothing")

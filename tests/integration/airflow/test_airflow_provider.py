@@ -5,9 +5,11 @@ from __future__ import annotations
 import configparser
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,31 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (built,) = directory.glob("*.whl")
     return built
+
+
+def test_the_command_line_finds_connections_of_airflows_database(
+    home: dict[str, str], airflow_database: Path, tmp_path: Path
+) -> None:
+    database = tmp_path / "airflow.db"
+    with closing(sqlite3.connect(airflow_database)) as made, closing(sqlite3.connect(database)) as copied:
+        made.backup(copied)
+        copied.execute(
+            "INSERT INTO connection (conn_id, conn_type, host, port, is_encrypted, is_extra_encrypted) "
+            "VALUES ('mine', 'hive_federation', '127.0.0.1', 1, 0, 0)"
+        )
+        copied.commit()
+    done = subprocess.run(
+        [sys.executable, "-m", "airflow_hive_federation.cli.main", "doctor", "mine"],
+        env={**home, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{database}"},
+        cwd=home["AIRFLOW_HOME"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    # Nothing listens on port 1.
+    assert done.returncode == 1
+    assert "No metastore answers: thrift://127.0.0.1:1" in done.stdout, done.stderr
 
 
 def test_the_wheel(wheel: Path) -> None:

@@ -14,6 +14,7 @@ from airflow_hive_federation.clusters.altering import partitions_by_name
 from airflow_hive_federation.clusters.catalog import MetastoreFacts
 from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
+from airflow_hive_federation.clusters.notes import notes_of, remove_noted
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.clusters.sweeping import sweep_cluster
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -141,6 +142,38 @@ def test_a_table_is_copied_kept_current_and_dropped(
     assert not any(map(files, places))
     assert len(files(location(client, "plain"))) == 3
     assert drop_copies(client, registry, name, "C2").copied == []
+
+
+def test_copies_of_a_dropped_table_are_swept_by_its_event(
+    client: MetastoreClient, registry: ClusterRegistry, run_copy: RunCopy, hive_sql_source: HiveSql
+) -> None:
+    """Of the partitions of an external table, the event says not where they lay."""
+    places = {}
+    for name, keys, values in (("gone", "", "(1)"), ("stays", "PARTITIONED BY (p STRING)", "(1, 'a')")):
+        hive_sql_source.execute(f"CREATE EXTERNAL TABLE {DATABASE}.{name} (id INT) {keys}")
+        hive_sql_source.execute(f"INSERT INTO {DATABASE}.{name} VALUES {values}")
+        copy_to_cluster(client, registry, f"{DATABASE}.{name}", "C2", run_copy)
+        copy = copy_in_c2(client, name, "p=a" if keys else "")
+        assert copy is not None
+        places[name] = copy.location
+        hive_sql_source.execute(f"DROP TABLE {DATABASE}.{name}")
+    reasons = {}
+    for name in places:
+        swept = sweep_cluster(client, registry, "C2", table=f"{DATABASE}.{name}")
+        assert swept.removed == []
+        reasons |= swept.left
+    assert reasons[places["gone"]] == "statements that were planned earlier may still read it"
+    assert reasons[places["stays"]].startswith(f"there is no table {DATABASE}.stays; if it was renamed")
+    removed = []
+    for name in places:
+        table = f"{DATABASE}.{name}"
+        removed += sweep_cluster(client, registry, "C2", table=table, former_older_than_s=-60.0).removed
+    assert removed == [places["gone"]]
+    assert (files(places["gone"]), len(files(places["stays"]))) == ({}, 1)
+    # As the remedy says; other tests sweep this cluster, too.
+    cluster = registry.cluster("C2")
+    (note,) = (note for note in notes_of(cluster) if note.directory == places["stays"])
+    assert remove_noted(cluster, note)
 
 
 def test_partitions_are_copied_by_name_and_by_condition(
@@ -320,7 +353,7 @@ def test_operators_and_commands(
     assert main(["cluster", "drop-copy", f"{DATABASE}.plain", "C2", *common]) == 0
     captured = capsys.readouterr()
     assert "1 copy dropped in C2, 0 directories removed" in captured.out
-    assert "1 directory left for statements that were planned before" in captured.err
+    assert "1 directory in cluster C2 stays for statements that were planned before" in captured.err
     assert main(["cluster", "drop-copy", f"{DATABASE}.plain", "C2", "--at-once", *common]) == 0
     assert capsys.readouterr().err == ""
     assert main(["cluster", "move-copy", f"{DATABASE}.plain", "C2", "C1", *common]) == 0

@@ -86,6 +86,8 @@ def test_command_line(
     )
     assert "delta_0000001_000000" in capsys.readouterr().out
     assert rows(hive, table) == before
+    assert main(["compact", table, "--metastore", source.uri, "--partition", "p=99"]) == 1
+    assert "p=99" in capsys.readouterr().err
     assert main(["compact", f"{DATABASE}.nothing", "--metastore", source.uri]) == 1
     assert "nothing" in capsys.readouterr().err
 

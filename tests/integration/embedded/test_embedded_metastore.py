@@ -151,8 +151,8 @@ def test_a_taken_port_is_named_with_the_log(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(MetastoreStartError, match="Address already in use") as raised:
             EmbeddedMetastore.start("port", directory=tmp_path / "m", port=port)
-    assert raised.value.log_path == str(tmp_path / "m" / "metastore.log")
-    assert not is_locked(tmp_path / "m" / "metastore.lock")
+    assert "Address already in use" in Path(raised.value.log_path).read_text(encoding="utf-8")
+    assert not (tmp_path / "m").exists()
 
 
 def test_a_ruined_database_is_a_start_error_with_its_reason(tmp_path: Path) -> None:
@@ -180,8 +180,17 @@ def test_the_command_line_starts_lists_and_stops(tmp_path: Path, capsys: pytest.
     started = json.loads(capsys.readouterr().out)
     try:
         assert databases(started["uri"]) == ["default"]
-        assert main(["metastore", "start", "by-hand", "--json"]) == 0
+        again = ["metastore", "start", "by-hand", "--directory", str(directory)]
+        assert main([*again, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == started
+        assert main([*again, "--port", "1"]) == 1
+        assert f"on port {started['uri'].rpartition(':')[2]}, not 1" in capsys.readouterr().err
+        script = "CREATE TABLE t (i INT, s STRING); SHOW TABLES; DESCRIBE t; SELECT * FROM t; SELECT * FROM u"
+        assert main(["metastore", "sql", "by-hand", script]) == 1
+        printed = capsys.readouterr()
+        assert [row in printed.out for row in ("│ t ", "│ i        │ int ", "┃ t.i ┃ t.s ┃")] == [True] * 3
+        assert "HiveSqlError" in printed.err
+        assert "Table not found 'u'" in printed.err
         assert main(["metastore", "list", "--json"]) == 0
         assert started in json.loads(capsys.readouterr().out)
     finally:

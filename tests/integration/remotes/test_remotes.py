@@ -22,7 +22,6 @@ from airflow_hive_federation.errors import (
     NameTakenError,
     NoSuchObjectError,
     NotARemoteError,
-    RemoteDroppedError,
     RemoteError,
     RemoteUnavailableError,
     RemoteUnsupportedError,
@@ -401,8 +400,8 @@ def test_what_is_refused(remotes: Remotes, far: EmbeddedMetastore, near: Embedde
         (f"CREATE REMOTE TABLE IF NOT EXISTS own CONNECTED TO {FAR}.city {via(far)}", NameTakenError),
         (f"CREATE REMOTE DATABASE {NEAR} CONNECTED TO {FAR} {via(far)}", NameTakenError),
         (f"CREATE REMOTE TABLE v CONNECTED TO {FAR}.seen {via(far)}", RemoteUnsupportedError),
-        (f"CREATE REMOTE TABLE n CONNECTED TO {FAR}.nothing {via(far)}", RemoteDroppedError),
-        (f"CREATE REMOTE DATABASE n CONNECTED TO nothing {via(far)}", RemoteDroppedError),
+        (f"CREATE REMOTE TABLE n CONNECTED TO {FAR}.nothing {via(far)}", NoSuchObjectError),
+        (f"CREATE REMOTE DATABASE n CONNECTED TO nothing {via(far)}", NoSuchObjectError),
         (f"CREATE REMOTE TABLE nowhere.n CONNECTED TO {FAR}.city {via(far)}", NoSuchObjectError),
         ("CREATE REMOTE TABLE n VIA 'thrifft'", ConfigurationError),
         ("CREATE REMOTE TABLE n", ConfigurationError),
@@ -414,7 +413,7 @@ def test_what_is_refused(remotes: Remotes, far: EmbeddedMetastore, near: Embedde
     ):
         with pytest.raises(error):
             remotes.run(statement)
-    with pytest.raises(RemoteDroppedError, match=rf"The remote of {NEAR}\.n has no table {FAR}\.nothing"):
+    with pytest.raises(NoSuchObjectError, match=rf"The remote of {NEAR}\.n has no table {FAR}\.nothing"):
         remotes.run(f"CREATE REMOTE TABLE n CONNECTED TO {FAR}.nothing {via(far)}")
     with connected(near) as client:
         assert client.list_tables(NEAR) == ["own"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -248,7 +249,7 @@ def test_the_command_line(
     visit: str, metastores: dict[str, EmbeddedMetastore], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["remote", "list", NEAR, "--metastore", "near"]) == 0
-    assert f"{NEAR}.visit\t{FAR}.visit\tthrift" in capsys.readouterr().out
+    assert re.search(rf"│ {NEAR}\.visit +│ {FAR}\.visit +│ thrift", capsys.readouterr().out)
     assert main(["remote", "describe", f"{NEAR}.{visit}", "--metastore", "near", "--json"]) == 0
     assert ["id", "int", ""] in json.loads(capsys.readouterr().out)["rows"]
     assert main(["remote", "refresh", f"{NEAR}.{visit}", "--metastore", "near"]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.progress.events import LockContended
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published, load_dump, load_idle
 from airflow_hive_federation.replication.failover import start_failover
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
@@ -30,6 +32,7 @@ from airflow_hive_federation.replication.groups.take_over import take_over_group
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.take_over import TakeOverReport
 from tests.support.groups import DATABASES, GroupSite, grouped
 from tests.support.incrementing import run_copy
@@ -40,7 +43,7 @@ ORDERS, ITEMS = DATABASES
 
 @pytest.fixture
 def site(source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path) -> Iterator[GroupSite]:
-    with grouped(source, target, tmp_path) as made:
+    with grouped(source.uri, target.uri, tmp_path) as made:
         yield made
 
 
@@ -177,7 +180,18 @@ def test_a_killed_load_and_members_that_come_and_go(site: GroupSite) -> None:
     site.end(still_open)
     site.cycle()
     in_step(site)
-    assert leave_group(site.target, site.group, [ORDERS]) == [ORDERS]
+    # While the other member leaves, it waits: the last one has to know that it is the last.
+    with ExitStack() as other_leaves:
+        other_leaves.enter_context(CycleLock(site.target, items))
+        waits: list[str] = []
+
+        def let_it_end(event: object) -> None:
+            if isinstance(event, LockContended):
+                waits.append(event.database)
+                other_leaves.close()
+
+        assert leave_group(site.target, site.group, [ORDERS], observer=let_it_end) == [ORDERS]
+        assert waits == [f"{ITEMS}_copy"]
     assert leave_group(site.target, site.group, [ORDERS]) == []
 
     # It goes on alone, and cannot join while it has an open transaction.

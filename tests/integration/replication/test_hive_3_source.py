@@ -17,6 +17,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.groups.status import plan_group, read_group_status
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
@@ -26,6 +27,7 @@ from airflow_hive_federation.transactions.snapshots import Snapshot
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.cycling import Scheduled
+from tests.support.groups import DATABASES, grouped
 from tests.support.history_files import insert_rows, prepare_partitions
 from tests.support.incrementing import run_copy
 from tests.support.small_source import add_partition, make_table
@@ -177,3 +179,30 @@ def test_it_is_no_target(hive_3: str, far: MetastoreClient, both: Scheduled) -> 
     with pytest.raises(UnsupportedMethodError, match="get_max_allocated_table_write_id"):
         both.cycle()
     assert far.list_databases() == before
+
+
+def test_a_group_of_databases(hive_3: str, target: EmbeddedMetastore, tmp_path: Path) -> None:
+    orders, _ = DATABASES
+    with grouped(hive_3, target.uri, tmp_path) as site:
+        site.commit()
+        site.cycle()
+        still_open = site.begin([orders])
+        site.commit()
+        # Its databases have no owner, and those of a target that has none could not be altered any more.
+        with site.source.client() as client:
+            database = client.get_database(orders)
+            assert database.ownerName is None
+            database.parameters = {"team": "one"}
+            client.alter_database(orders, database)
+        # The events name the tables of the write ids: no table is copied anew.
+        plan = plan_group(site.source, site.target, site.group)
+        assert [(member.transactions, member.files) for member in plan.members] == [(1, 1), (1, 1)]
+        site.cycle()
+        assert site.visible() == site.source_visible()
+        site.end(still_open)
+        site.cycle()
+        of_source, of_target = site.files()
+        assert of_target == of_source
+        assert site.visible() == site.source_visible()
+        assert site.cycle().idle
+        assert read_group_status(site.source, site.target, site.group).one_moment

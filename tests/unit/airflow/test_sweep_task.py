@@ -128,7 +128,7 @@ def test_the_command_sweeps_one_table_and_refuses_such_an_age(
         assert "'nan' is not a number of days" in capsys.readouterr().err
     assert main(sweep) == 0
     captured = capsys.readouterr()
-    assert "C2: 1 directories removed, 0 in use, 0 left" in captured.out
+    assert "C2: 1 directory removed, 0 in use, 0 left" in captured.out
     assert SECRET not in captured.out + captured.err
     places = [Path(str(local_path(uri))) for uri in (*copies, statement)]
     assert [place.is_dir() for place in places] == [False, True, True]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import stat
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +21,14 @@ from airflow_hive_federation.clusters.notes import (
     note_of,
     notes_of,
     read_notes,
+    remove_empty_directory,
     remove_noted,
     state_of,
     take_note,
 )
 from airflow_hive_federation.clusters.registry import Cluster, read_registry
 from airflow_hive_federation.errors import StorageError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_directory, list_files
 
@@ -77,6 +82,7 @@ def test_of_a_former_primary_only_noted_files_go(cluster: Cluster) -> None:
         (Kind.COPY, ("d.db", "t")),
         (Kind.COPY, ("..", "C2", "d.db", "t", "copy-1")),
         (Kind.PLAN, ("d.db", "t")),
+        (Kind.PLAN, ("_hive_federation", "1", "inner")),
         (Kind.STATEMENT, ("_hive_federation", "notes")),
         (Kind.FORMER_PRIMARY, ("d.db", "t")),  # without files
     ],
@@ -179,6 +185,40 @@ def test_whatever_a_file_among_the_notes_holds_the_others_are_read(
         foreign_files(note)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"directory": "file://elsewhere/x"},
+        {"directory": None},
+        {"kind": None},
+        {"kind": "other"},
+        {"other": 1},
+        {"table": 1},
+        {"partition": 1},
+        {"taken_s": "x"},
+        {"created_s": "x"},
+        {"table_id": "x"},
+        {"partition_created_s": "x"},
+        {"dropped_s": "x"},
+        {"files": ["a"]},
+        {"files": {"a": "12"}},
+        {"files": {"a": [1, "x"]}},
+        None,
+    ],
+)
+def test_a_note_with_a_field_of_another_type_is_damaged(
+    cluster: Cluster, change: dict[str, Any] | None
+) -> None:
+    note = Note(kind=Kind.FORMER_PRIMARY, directory=f"{cluster.root}/d.db/t", table="d.t", files={})
+    take_note(cluster, note)
+    path = place(cluster, "_hive_federation", "notes", note_name(cluster, note))
+    document = json.loads(path.read_text(encoding="utf-8"))
+    fields = {key: value for key, value in {**document, **(change or {})}.items() if change or key != "kind"}
+    path.write_text(json.dumps(fields), encoding="utf-8")
+    read, damaged = read_notes(cluster)
+    assert (read, [item.uri for item in damaged]) == ([], [f"file:{path}"])
+
+
 def note_name(cluster: Cluster, note: Note) -> str:
     """Return the name of a note's file."""
     before = list_directory(f"{state_of(cluster)}/notes")
@@ -209,3 +249,145 @@ def test_a_damaged_note_is_named_with_the_table_that_it_names(cluster: Cluster) 
         with pytest.raises(StorageError, match=r"note of a(nother)? directory") as caught:
             note_of(cluster, Kind.COPY, note.directory)
         assert "remove the note" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize(
+    ("noted", "table", "is_of", "is_of_namer"),
+    [
+        ((5, 7), ("t", 5, 7), True, True),
+        ((5, 7), ("u", 5, 7), True, True),
+        ((5, 7), ("t", 6, 7), False, False),
+        ((5, 7), ("t", 5, 8), False, False),
+        ((5, 7), ("t", None, 7), False, False),
+        # Before Hive 4, metastores send no ids.
+        ((5, 0), ("t", 5, 7), True, True),
+        ((5, 0), ("u", 5, 7), False, False),
+        ((5, 7), ("t", 5, None), True, True),
+        ((5, 7), ("u", 5, None), False, False),
+        # Earlier versions noted no identity; the note is of the tenth second.
+        ((0, 0), ("t", 5, 7), False, True),
+        ((0, 0), ("t", 10, 7), False, True),
+        ((0, 0), ("t", 11, 7), False, False),
+        ((0, 0), ("u", 5, 7), False, False),
+        ((0, 0), ("t", 0, 7), False, False),
+        ((0, 7), ("t", 0, 7), False, False),
+        ((0, 0), ("t", None, None), False, False),
+    ],
+)
+def test_a_note_is_of_the_table_of_its_identity(
+    noted: tuple[int, int], table: tuple[str, int | None, int | None], is_of: bool, is_of_namer: bool
+) -> None:
+    created_s, table_id = noted
+    note = Note(
+        kind=Kind.COPY, directory="file:/x", table="d.t", taken_s=10.0, created_s=created_s, table_id=table_id
+    )
+    name, create_time, number = table
+    described = types.Table(dbName="d", tableName=name, createTime=create_time, id=number)
+    assert (note.is_of(described), note.is_of_namer(described)) == (is_of, is_of_namer)
+
+
+def test_a_note_has_its_time_and_only_its_owner_reads_it(cluster: Cluster) -> None:
+    """The names of tables and files are not for every user of a mounted store."""
+    note = Note(kind=Kind.COPY, directory=f"{cluster.root}/d.db/t/copy-1", table="d.t")
+    before = time.time()
+    take_note(cluster, note)
+    (path,) = place(cluster, "_hive_federation", "notes").iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (taken,) = notes_of(cluster)
+    assert before <= taken.taken_s <= time.time()
+    take_note(cluster, replace(note, taken_s=10.0))
+    assert notes_of(cluster) == [replace(note, taken_s=10.0)]
+    # The files of other programs, and those that are still being written, are no notes.
+    (path.parent / "README").touch()
+    assert notes_of(cluster) == [replace(note, taken_s=10.0)]
+
+
+def test_files_that_are_not_those_of_the_note_are_foreign(cluster: Cluster) -> None:
+    home = place(cluster, "d.db", "t")
+    note = Note(kind=Kind.FORMER_PRIMARY, directory=f"file:{home}", table="d.t", files={})
+    assert foreign_files(note) == []
+    copy = home / f"copy-{'0' * 24}"
+    copy.mkdir(parents=True)
+    for file in (home / "data", home / "later", home / "_hidden", copy / "data"):
+        file.write_text("x", encoding="utf-8")
+    sizes = {file.path: [file.size_bytes, file.modified_ns] for file in list_files(note.directory)}
+    assert foreign_files(note) == ["data", "later"]
+    size, modified_ns = sizes["data"]
+    assert foreign_files(replace(note, files={"data": [size, modified_ns]})) == ["later"]
+    assert foreign_files(replace(note, files={**sizes, "data": [size, modified_ns + 1]})) == ["data"]
+    assert foreign_files(replace(note, files={**sizes, "data": [size + 1, modified_ns]})) == ["data"]
+
+
+def test_a_former_primary_of_noted_files_goes_with_its_directory(cluster: Cluster) -> None:
+    home = place(cluster, "d.db", "t")
+    home.mkdir(parents=True)
+    (home / "data").touch()
+    files = {file.path: (file.size_bytes, file.modified_ns) for file in list_files(f"file:{home}")}
+    note = Note(kind=Kind.FORMER_PRIMARY, directory=f"file:{home}", table="d.t", files=files)
+    take_note(cluster, note)
+    assert remove_noted(cluster, note)
+    assert (home.exists(), notes_of(cluster)) == (False, [])
+    assert not remove_noted(cluster, note)
+
+
+class _Store:
+    """A store that fails as no local directory does for the superuser.
+
+    :param failing: the call that fails.
+    """
+
+    def __init__(self, failing: str, error: OSError, *, exists: bool = True) -> None:
+        self.failing, self.error, self.has_directory = failing, error, exists
+
+    def exists(self, path: str) -> bool:
+        self._fail("exists")
+        return self.has_directory
+
+    def rm(self, path: str, *, recursive: bool) -> None:
+        self._fail("rm")
+
+    def rmdir(self, path: str) -> None:
+        self._fail("rmdir")
+
+    def _fail(self, call: str) -> None:
+        if call == self.failing:
+            raise self.error
+
+
+@pytest.mark.parametrize("failing", ["exists", "rm"])
+def test_a_directory_that_cannot_be_removed_keeps_its_note(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    note = Note(kind=Kind.COPY, directory=f"{cluster.root}/d.db/t/copy-1", table="d.t")
+    take_note(cluster, note)
+    with monkeypatch.context() as patched:
+        store = _Store(failing, PermissionError(13, "Permission denied"))
+        patched.setattr("airflow_hive_federation.clusters.notes.open_filesystem", lambda *_: (store, "x"))
+        with pytest.raises(StorageError, match="copy-1"):
+            remove_noted(cluster, note)
+    assert [kept.directory for kept in notes_of(cluster)] == [note.directory]
+
+
+def test_an_empty_directory_may_be_removed_by_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "d"
+    directory.mkdir()
+    (directory / "data").touch()
+    assert not remove_empty_directory(f"file:{directory}")
+    (directory / "data").unlink()
+    stores = [
+        _Store("rmdir", FileNotFoundError(2, "No such file or directory")),
+        # Object stores have no empty directories.
+        _Store("rmdir", PermissionError(13, "Permission denied"), exists=False),
+        _Store("rmdir", PermissionError(13, "Permission denied")),
+    ]
+    monkeypatch.setattr(
+        "airflow_hive_federation.clusters.notes.open_filesystem", lambda *_: (stores.pop(0), "x")
+    )
+    assert [remove_empty_directory(f"file:{directory}") for _ in range(2)] == [True, True]
+    with pytest.raises(StorageError):
+        remove_empty_directory(f"file:{directory}")
+    monkeypatch.undo()
+    assert remove_empty_directory(f"file:{directory}")
+    assert not directory.exists()

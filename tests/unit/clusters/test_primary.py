@@ -15,7 +15,7 @@ import pytest
 from airflow_hive_federation.clusters.copies.objects import CopyObject
 from airflow_hive_federation.clusters.former import forget_dropped_partitions, remove_former_primaries
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark, write_metadata
-from airflow_hive_federation.clusters.notes import Kind, Note, notes_of, take_note
+from airflow_hive_federation.clusters.notes import Kind, Note, forget, notes_of, take_note
 from airflow_hive_federation.clusters.primary import _Change
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import sweep_cluster
@@ -203,7 +203,7 @@ def test_a_cluster_with_files_of_an_earlier_time_as_the_primary_is_refused(
     """A partition that is dropped and added again at its default location would show their rows."""
     pending = placed(tmp_path, "C1", "C2")
     table = cast("types.Table", pending.described)
-    table.parameters = write_metadata({}, pending.metadata)
+    table.id, table.parameters = 7, write_metadata({}, pending.metadata)
     earlier = tmp_path / "C2" / "d.db" / "t" / "p=a"
     earlier.mkdir()
     (earlier / "data").write_text("x", encoding="utf-8")
@@ -219,6 +219,19 @@ def test_a_cluster_with_files_of_an_earlier_time_as_the_primary_is_refused(
         change.run(store.get_table("d", "t"), registry)
     assert "cluster sweep C2" in str(caught.value.remedy)
     assert list(notes_of(registry.cluster("C1"))) == []
+    # Its partitions will lie below its present name; a table of its former name may use the other directory.
+    renamed = copy.deepcopy(table)
+    renamed.tableName = "u"
+    change._refuse_remains(renamed, [])
+    hidden = tmp_path / "C2" / "d.db" / "u" / "p=a"
+    hidden.mkdir(parents=True)
+    (hidden / "data").write_text("x", encoding="utf-8")
+    before = Note.of(table, Kind.FORMER_PRIMARY, f"file:{hidden}", files={})
+    take_note(registry.cluster("C2"), before)
+    with pytest.raises(PrimaryRefusedError, match=f"time as the primary remain in file:{hidden}") as caught:
+        change._refuse_remains(renamed, [])
+    assert "cluster set-primary d.u C1` a day" in str(caught.value.remedy)
+    forget(registry.cluster("C2"), Kind.FORMER_PRIMARY, f"file:{hidden}")
     # An interrupted change goes on.
     begun = copy.deepcopy(table)
     begun.parameters = {**(table.parameters or {}), "hive.cluster.primary.next": "C2"}
@@ -466,10 +479,28 @@ def test_notes_of_partitions_that_a_user_dropped_during_a_change_are_forgotten(
         types.Partition(values=["again"], createTime=6),
         types.Partition(values=["old"]),
     ]
-    left = forget_dropped_partitions(store.client, table, home, None)
+    place = registry.cluster("C2")
+    copies = [Note.of(table, Kind.COPY, f"file:{tmp_path}/C2/d.db/t.copies/copy-{n}") for n in range(4)]
+    later_copy = Note.of(later, Kind.COPY, f"file:{tmp_path}/C2/d.db/t.copies/copy-4")
+    for note in (*copies[:3], later_copy):
+        take_note(place, replace(note, becomes_primary=True))
+    take_note(place, copies[3])
+    store.partitions[0].sd = types.StorageDescriptor(location=copies[1].directory)
+    mark = source_mark(store.partitions[1], [])
+    metadata = ClusterMetadata().with_secondary("C2", Secondary(location=copies[2].directory, source=mark))
+    store.partitions[1].parameters = write_metadata({}, metadata)
+    left = forget_dropped_partitions(store.client, table, home, place, None)
     assert left == {
         gone[0]: "its partition p=gone was dropped during the change",
         gone[1]: "its partition p=again was dropped during the change",
+        copies[
+            0
+        ].directory: "it is the copy of a partition that was dropped during the change, perhaps after "
+        "the copy had become the partition's directory",
     }
     assert {note.directory for note in notes_of(home)} == set(kept)
-    assert forget_dropped_partitions(store.client, table, home, None) == {}
+    assert {note.directory for note in notes_of(place)} == {
+        later_copy.directory,
+        *(note.directory for note in copies[1:]),
+    }
+    assert forget_dropped_partitions(store.client, table, home, place, None) == {}

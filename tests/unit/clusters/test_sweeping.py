@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
@@ -22,9 +25,12 @@ from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
 from airflow_hive_federation.errors import (
     ClusterMetadataError,
+    MetastoreError,
+    MetastoreServerError,
     NoSuchLockError,
     NoSuchObjectError,
     StorageError,
+    UnsupportedMethodError,
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.results import result_json
@@ -338,6 +344,52 @@ def test_a_damaged_note_is_named_after_all_others_have_been_swept(
     assert all(Path(str(local_path(uri))).is_file() for uri in (unreadable, theirs, *ours))
 
 
+def test_damaged_tables_are_named_after_all_others_have_been_swept(
+    tmp_path: Path, registry: ClusterRegistry, former: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tables before and behind them in the order of names have nothing to do with the damage."""
+    store = OneTable(described("C2"), checks=99)
+    tables = {name: named(described("C2"), name, number) for number, name in enumerate("abcdefguv", 10)}
+    for name in "bcdefgu":
+        tables[name].parameters = {"hive.cluster.secondary.C1.location": "file:/elsewhere"}
+    tables["t"] = store.table
+    copies = {name: tmp_path / "C1" / "d.db" / f"{name}.copies" / "copy-1" for name in tables}
+    for name, copy in copies.items():
+        copy.mkdir(parents=True)
+        take_note(registry.cluster("C1"), Note.of(tables[name], Kind.COPY, f"file:{copy}"))
+    monkeypatch.setattr(store, "get_table", lambda _, name: tables[name])
+    with pytest.raises(ClusterMetadataError) as caught:
+        sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    begin = (
+        "The sweep of cluster C1 has left the directories of 7 tables with damaged metadata, and removed 4 "
+        "directories of other notes. The cluster metadata of d.b is damaged: "
+    )
+    assert caught.value.message.startswith(begin)
+    assert caught.value.message.endswith(" ...")
+    assert ["d.f is" in caught.value.message, "d.g is" in caught.value.message] == [True, False]
+    assert caught.value.table == "d.b"
+    assert "Unset the parameters" in str(caught.value.remedy)
+    assert {name for name, copy in copies.items() if copy.is_dir()} == set("bcdefgu")
+    # A damaged note is named beside them.
+    unreadable = damage(registry, Note.of(store.table, Kind.COPY, f"file:{copies['a']}-1"), "{")
+    with pytest.raises(ClusterMetadataError) as caught:
+        sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert "of 7 tables with damaged metadata and of 1 damaged note, and removed 0" in caught.value.message
+    assert caught.value.message.endswith(f"... Damaged notes: {unreadable} is not a note of a directory.")
+    assert "remove the note" in str(caught.value.remedy)
+    for name in "bcdefg":
+        tables[name].parameters = {}
+    with pytest.raises(ClusterMetadataError, match="of 1 table with damaged metadata") as caught:
+        sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert "..." not in caught.value.message
+    assert {name for name, copy in copies.items() if copy.is_dir()} == {"u"}
+
+
+def named(table: types.Table, name: str, number: int) -> types.Table:
+    table.tableName, table.id = name, number
+    return table
+
+
 @pytest.mark.parametrize("continues", [False, True])
 @pytest.mark.parametrize("kind", [Kind.COPY, Kind.FORMER_PRIMARY])
 def test_notes_that_a_killed_change_of_the_primary_has_marked_are_settled(
@@ -425,3 +477,171 @@ def test_marks_are_settled_by_the_notes_under_the_lock(
     else:
         assert sweep_cluster(store.client, registry, "C1").used == 1
         assert notes_of(cluster) == ([] if meanwhile == "forgotten" else [taken_anew])
+
+
+def dropping(
+    *, at_s: int, created_s: int = 1, table_id: int = 7, location: str = "file:/elsewhere", **table: str
+) -> types.NotificationEvent:
+    """Return the event of the drop of ``d.t``, with the fields that the test names."""
+    document = {
+        "1": {"str": "t"},
+        "2": {"str": "d"},
+        "4": {"i32": created_s},
+        "7": {"rec": {"2": {"str": location}}},
+        "8": {"lst": ["rec", 1, {"1": {"str": "p"}}] if table.get("keys") else ["rec", 0]},
+        "9": {"map": ["str", "str", 1, {"external.table.purge": table.get("purge", "false")}]},
+        "12": {"str": table.get("kind", "EXTERNAL_TABLE")},
+        "25": {"i64": table_id},
+    }
+    message = table.get("message", json.dumps({"tableObjJson": json.dumps(document)}))
+    return types.NotificationEvent(
+        eventId=1,
+        eventTime=at_s,
+        eventType=table.get("event", "DROP_TABLE"),
+        dbName="d",
+        tableName="t",
+        message=message,
+        messageFormat="json-0.2",
+    )
+
+
+MANAGED = {"kind": "MANAGED_TABLE", "keys": "p"}
+WITHOUT_PARAMETERS = json.dumps(
+    {
+        "4": {"i32": 1},
+        "7": {"rec": {"2": {"str": "file:/elsewhere"}}},
+        "9": {"map": ["no parameters"]},
+        "12": {"str": "EXTERNAL_TABLE"},
+        "25": {"i64": 7},
+    }
+)
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(
+    ("event", "removed"),
+    [
+        (dropping(at_s=20), True),
+        (dropping(at_s=20, **MANAGED), True),
+        (dropping(at_s=20, keys="p", purge="TRUE"), True),
+        # A partition of an external table may lie where its copy was; Hive leaves its files.
+        (dropping(at_s=20, keys="p"), False),
+        (dropping(at_s=20, location="COPY"), False),
+        (dropping(at_s=20, created_s=2, **MANAGED), False),
+        (dropping(at_s=20, table_id=8, **MANAGED), False),
+        (dropping(at_s=20, event="ALTER_TABLE", **MANAGED), False),
+        (dropping(at_s=20, message="{", **MANAGED), False),
+        (dropping(at_s=20, message="{}", **MANAGED), False),
+        (dropping(at_s=20, message='{"tableObjJson": "[]"}', **MANAGED), False),
+        (dropping(at_s=20, message=json.dumps({"tableObjJson": WITHOUT_PARAMETERS})), False),
+    ],
+)
+def test_the_event_of_a_drop_lets_copies_be_removed(
+    tmp_path: Path,
+    registry: ClusterRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    event: types.NotificationEvent,
+    removed: bool,
+    later: bool,
+) -> None:
+    """Nothing else says that the table is gone: the metastore may list no table, or another one."""
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    note = replace(Note.of(described("C2"), Kind.COPY, f"file:{copy}"), taken_s=10.0)
+    take_note(cluster, note)
+    store = store_after_drop(monkeypatch, later=later)
+    event = replace_message(event, f"file:{copy}")
+    store.events = [dropping(at_s=30, table_id=6), event]
+    report = sweep_cluster(store.client, registry, "C1")
+    assert report.removed == ([f"file:{copy}"] if removed else [])
+    assert list(report.left) == ([] if removed else [f"file:{copy}"])
+    assert copy.is_dir() != removed
+    assert notes_of(cluster) == ([] if removed else [note])
+
+
+def replace_message(event: types.NotificationEvent, copy: str) -> types.NotificationEvent:
+    event = deepcopy(event)
+    event.message = str(event.message).replace("COPY", copy)
+    return event
+
+
+def store_after_drop(monkeypatch: pytest.MonkeyPatch, *, later: bool) -> OneTable:
+    """Return a metastore without a table, or with a later one of its name."""
+
+    def gone(database: str, name: str) -> types.Table:
+        raise NoSuchObjectError(f"{database}.{name}")
+
+    store = OneTable(described("C2"))
+    store.table.id = 9
+    if not later:
+        monkeypatch.setattr(store, "get_table", gone)
+    return store
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_dropped_table_is_remembered_until_its_readers_have_ended(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, later: bool
+) -> None:
+    """Metastores keep their events for a day, and the sweep runs once a day."""
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    plan = tmp_path / "C1" / "_hive_federation" / "1"
+    for place in (copy, plan):
+        place.mkdir(parents=True)
+    table = described("C2")
+    take_note(cluster, replace(Note.of(table, Kind.COPY, f"file:{copy}"), taken_s=10.0))
+    take_note(cluster, replace(Note.of(table, Kind.PLAN, f"file:{plan}"), taken_s=10.0))
+    store = store_after_drop(monkeypatch, later=later)
+    now = int(time.time())
+    store.events = [dropping(at_s=now)]
+    report = sweep_cluster(store.client, registry, "C1")
+    reason = "statements that were planned earlier may still read it"
+    assert (report.removed, report.left) == ([f"file:{plan}"], {f"file:{copy}": reason})
+    assert [note.dropped_s for note in notes_of(cluster)] == [now]
+    assert store.reads == 1
+    store.events = []
+    assert sweep_cluster(store.client, registry, "C1").removed == []
+    assert sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0).removed == [f"file:{copy}"]
+
+
+@pytest.mark.parametrize("error", [MetastoreServerError, UnsupportedMethodError])
+def test_without_access_to_events_a_sweep_leaves_the_copies_of_a_table_that_is_gone(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, error: type[MetastoreError]
+) -> None:
+    """By default, Hive shows them to the users only who may act for others."""
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    take_note(registry.cluster("C1"), Note.of(described("C2"), Kind.COPY, f"file:{copy}"))
+    store = store_after_drop(monkeypatch, later=False)
+
+    def denied(after: int, **_: str) -> NoReturn:
+        raise error("User u is not allowed to perform this API call")
+
+    monkeypatch.setattr(store, "iter_notification_events", denied)
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert (report.removed, list(report.left)) == ([], [f"file:{copy}"])
+    assert report.left[f"file:{copy}"].startswith("there is no table d.t")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": Kind.FORMER_PRIMARY, "files": {}},
+        {"becomes_primary": True},
+        {"table_id": 0},
+    ],
+)
+def test_the_event_of_a_drop_lets_no_files_of_a_primary_be_removed(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """Hive leaves the files of external tables where they lie; before Hive 4, no event identifies a table."""
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    note = replace(Note.of(described("C2"), Kind.COPY, f"file:{copy}"), taken_s=10.0)
+    take_note(cluster, replace(note, **change))
+    store = store_after_drop(monkeypatch, later=False)
+    store.events = [dropping(at_s=20, table_id=change.get("table_id", 7))]
+    assert sweep_cluster(store.client, registry, "C1").removed == []
+    assert copy.is_dir()

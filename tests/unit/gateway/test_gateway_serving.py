@@ -149,7 +149,7 @@ def test_ports_that_follow_each_other_are_held_or_none_is() -> None:
             reserve_ports("127.0.0.1", first, 3)
     with socket.socket() as free:
         free.bind(("127.0.0.1", first))
-    with pytest.raises(ConfigurationError, match="Port 65536 does not exist"):
+    with pytest.raises(ConfigurationError, match=r"cannot listen at 127\.0\.0\.1:65536"):
         reserve_ports("127.0.0.1", 65535, 2)
     holders[2].close()
 
@@ -170,6 +170,22 @@ def _run_until_printed(workers: Workers, out: io.StringIO) -> None:
     while not out.getvalue():
         time.sleep(0.01)
     workers._stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--port", "65536"], "port of the Thrift front is 65536"),
+        (["--port", "0", "--grpc-port", "65536"], "port of the gRPC front is 65536"),
+        (["--port", "0", "--metrics-port", "65536"], "Metrics cannot be served at 127.0.0.1:65536"),
+        (["--port", "0", "--workers", "0"], "--workers is 0"),
+    ],
+)
+def test_a_number_that_cannot_be_is_an_error_that_names_it(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gateway", "serve", "--upstream", "thrift://x:1", *options]) == 1
+    assert message in capsys.readouterr().err
 
 
 def test_a_failing_start_is_an_error() -> None:

@@ -81,6 +81,8 @@ def test_a_reserved_port_is_shared_and_taken_by_nobody_else(host: str) -> None:
     holder, port = reserve_port(host, 0)
     with holder:
         assert holder.getsockname()[:2] == (host, port)
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            assert holder.getsockopt(socket.SOL_SOCKET, option)
         second, same = reserve_port(host, port)
         second.close()
         assert same == port

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, ONEWAY, REPLY, head_bytes
+from airflow_hive_federation.gateway.upstream import ClientGone
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
@@ -161,6 +162,52 @@ def test_set_ugi_without_a_name_is_nobody(peer: Peers, gateway: Gateways, raw: R
     assert connection.ask("set_ugi", group_names=["g"]) == {"success": ["g", ""]}
     assert connection.ask("get_all_databases") == {"success": NAMES}
     assert served.users == ["gate"]
+
+
+def test_set_ugi_without_groups_and_a_second_one_change_the_user(
+    peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    served = Thrift(databases)
+    connection = raw(gateway(peer(served).uri, impersonate=True))
+    for user in ("ann", "bob"):
+        assert connection.ask("set_ugi", user_name=user) == {"success": [user]}
+        assert connection.ask("get_all_databases") == {"success": NAMES}
+    assert served.users == ["ann", "bob"]
+
+
+def test_set_ugi_with_groups_that_are_no_texts_is_refused(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    connection = raw(gateway(peer(Thrift(databases)).uri))
+    numbers = b"\x0f\0\2\x08\0\0\0\1\0\0\0\1\0"
+    connection.sock.sendall(call_bytes("set_ugi").removesuffix(b"\0") + numbers)
+    assert "no whole set_ugi_args" in str(outcome(*connection.message()))
+    assert connection.ask("get_all_databases") == {"success": NAMES}
+
+
+def test_a_peer_that_sends_no_frames_is_refused_in_none(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    """Its bytes look like the length of a frame above the limit."""
+    connection = raw(gateway(peer(Thrift(databases)).uri))
+    connection.sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    head, _ = connection.message()
+    assert head.kind == EXCEPTION
+
+
+def test_a_client_that_is_gone_within_its_call_is_no_defect(
+    peer: Peers,
+    gateway: Gateways,
+    raw: Raws,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = gateway(peer(Thrift(databases)).uri)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise ClientGone("it closed its connection")
+
+    monkeypatch.setattr(run.handler, "relay", fail)
+    client = raw(run)
+    client.sock.sendall(call_bytes("get_all_databases"))
+    assert client.sock.recv(1) == b""
+    assert "no refusal" not in caplog.text
 
 
 def test_a_certificate_counts_only_where_clients_need_one(

@@ -17,11 +17,13 @@ from airflow_hive_federation.errors import (
     GatewayError,
     MetastoreError,
     MetastoreProtocolError,
+    MetastoreTimeoutError,
+    MetastoreUnreachableError,
     OutcomeUnknownError,
 )
 from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline
 from airflow_hive_federation.gateway.messages import CALL, ONEWAY, REPLY, Head, head_bytes, read_head
-from airflow_hive_federation.gateway.upstream import ClientGone, Upstream
+from airflow_hive_federation.gateway.upstream import ClientGone, Probe, Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.channel import NotSent
 from airflow_hive_federation.metastore.connection import message_types
@@ -290,6 +292,47 @@ def test_a_call_that_broke_is_made_at_the_next_server(peer: Peers, stack: Any) -
     assert (broken.calls, well.calls) == ([METHOD], [METHOD])
     # The one that broke is the last one now.
     assert str(way._endpoints[-1]) == uris[0]
+
+
+@pytest.mark.parametrize("writes", [False, True], ids=["read", "write"])
+@pytest.mark.parametrize("silent_at", ["set_ugi", "setMetaConf", "getVersion"])
+def test_a_call_whose_time_ends_before_it_is_sent_has_the_error_of_its_deadline(
+    peer: Peers, stack: Any, silent_at: str, writes: bool
+) -> None:
+    """A write is unreachable instead: it was not carried out, which the error of a deadline leaves open."""
+    served = Silent(silent_at)
+    silent, well = peer(served).uri, peer(Thrift(lambda *_: ["a"])).uri
+    way = Upstream("main", MetastoreSettings(uris=(silent, well)))
+    stack.callback(way.close)
+    stack.callback(served.go.set)
+    way._endpoints.sort(key=lambda endpoint: str(endpoint) != silent)
+    method = "create_database" if writes else METHOD
+    message = call_bytes(method, database=types.Database(name="a")) if writes else call_bytes(method)
+    further = {
+        "set_ugi": {},
+        "setMetaConf": {"expression_proxy": "Msck"},
+        "getVersion": {"probe": Probe(call_bytes("getVersion"), bool)},
+    }
+    with pytest.raises(MetastoreError, match=r"no complete answer within 0\.3 s") as caught:
+        way.exchange(method, message, Caller(), Deadline(0.3), **further[silent_at])
+    assert type(caught.value) is (MetastoreUnreachableError if writes else MetastoreTimeoutError)
+    assert caught.value.uri == silent
+    assert (way.open_connections, method in served.calls) == (0, False)
+    # The next call goes to the other server first.
+    assert [str(endpoint) for endpoint in way._endpoints] == [well, silent]
+
+
+class Silent(Thrift):
+    """A metastore that does not answer one method before ``go``."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(lambda called, _: ["a"] if called.startswith("get_all") else None)
+        self.go, self._method = threading.Event(), method
+
+    def _result(self, method: str, args: Any) -> Any:
+        if method == self._method:
+            assert self.go.wait(60)
+        return super()._result(method, args)
 
 
 def test_a_write_that_was_not_sent_is_sent_again(peer: Peers, stack: Any) -> None:

@@ -153,6 +153,17 @@ def test_transactions_and_write_ids() -> None:
     assert (first.database, first.table, first.write_ids) == ("ev", "t", ((2, 1),))
 
 
+def test_write_ids_of_hive_3_whose_heading_has_a_space_for_the_table() -> None:
+    message = {"dbName": "db", "tableName": "T", "txnIdList": [4], "writeIdList": [1]}
+    event = parse_event(made("ALLOC_WRITE_ID_EVENT", message, table=" "))
+    assert isinstance(event, ev.WriteIdsAllocated)
+    assert (event.database, event.table, event.write_ids) == ("db", "t", ((4, 1),))
+    # Without a table in either, the whole database is compared anew.
+    without = ev.read_event(made("ALLOC_WRITE_ID_EVENT", {"txnIdList": [4], "writeIdList": [1]}, table=" "))
+    assert isinstance(without, ev.UnreadableEvent)
+    assert without.table == ""
+
+
 def test_a_foreign_key_belongs_to_the_table_that_has_it() -> None:
     (key,) = of_type("ADD_FOREIGNKEY")
     assert isinstance(key, ev.ConstraintsChanged)

@@ -14,6 +14,7 @@ from airflow_hive_federation.errors import (
     CyclicRemoteError,
     MetastoreUnreachableError,
     NameTakenError,
+    NoSuchObjectError,
     NotARemoteError,
     RemoteDroppedError,
     RemoteError,
@@ -137,11 +138,11 @@ def test_a_database_that_another_client_makes_meanwhile(remotes: Remotes, near: 
 
 def test_what_the_remote_lacks(remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog) -> None:
     with pytest.raises(
-        RemoteDroppedError, match=rf"The remote of default\.n has no table {DATABASE}\.n"
+        NoSuchObjectError, match=rf"The remote of default\.n has no table {DATABASE}\.n"
     ) as caught:
         remotes.run(f"CREATE REMOTE TABLE n CONNECTED TO {DATABASE}.n VIA 'far'")
     assert "CONNECTED TO" in caught.value.remedy
-    with pytest.raises(RemoteDroppedError, match="The remote of n has no database nothing"):
+    with pytest.raises(NoSuchObjectError, match="The remote of n has no database nothing"):
         remotes.run("CREATE REMOTE DATABASE n CONNECTED TO nothing VIA 'far'")
     view: Any = tables("file:/far")["plain"][0]
     view.tableName, view.tableType = "seen", "VIRTUAL_VIEW"
@@ -258,7 +259,7 @@ def test_a_database_that_the_remote_has_dropped(remotes: Remotes, far: MemoryCat
     with pytest.raises(RemoteDroppedError, match=f"Database {DATABASE}, to which mirror is linked") as caught:
         remotes.refresh(Kind.DATABASE, MIRROR)
     assert "DROP REMOTE DATABASE mirror" in caught.value.remedy
-    with pytest.raises(RemoteDroppedError, match="The remote of mirror has no database"):
+    with pytest.raises(RemoteDroppedError, match="to which mirror is linked, no longer exists at the remote"):
         remotes.run("DESCRIBE REMOTE DATABASE mirror")
 
 

@@ -65,6 +65,8 @@ def summary(sql: str) -> str:
         ("CREATE TEMPORARY FUNCTION f AS 'x'", "CREATE"),
         ("CREATE OR REPLACE TEMPORARY FUNCTION f AS 'x'", "CREATE"),
         ("FROM a MAP * USING 'x' AS k", "SELECT <a"),
+        # The number of a function's arguments is the engine's business.
+        ("SELECT date_format(x), if(x) FROM a WHERE regexp_replace(x) = 1", "SELECT <a"),
         ("CREATE OR REPLACE GLOBAL TEMPORARY VIEW a AS SELECT * FROM b", "CREATE VIEW >a (temporary) ?b"),
         ("CREATE VIEW a AS WITH q AS (SELECT * FROM b) SELECT * FROM q, d.q", "CREATE VIEW >a ?b ?d.q"),
         ("CREATE TEMPORARY MACRO m(x INT) x + 1", "CREATE"),

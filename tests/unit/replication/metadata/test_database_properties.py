@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.metadata.database_properties import database_claims, take_properties
+from airflow_hive_federation.replication.metadata.database_properties import (
+    OWNER_FIELDS,
+    database_claims,
+    take_properties,
+)
 
 
 def source() -> types.Database:
@@ -30,3 +34,12 @@ def test_an_adopted_database_keeps_what_is_its_own() -> None:
 
 def test_an_empty_comment_is_none() -> None:
     assert database_claims(types.Database(description="")) == database_claims(types.Database())
+
+
+def test_a_database_without_an_owner_leaves_the_target_its_own() -> None:
+    without = types.Database(name="shop", description="a shop", ownerType=types.PrincipalType.USER)
+    target = types.Database(name="copy", ownerName="bob", ownerType=types.PrincipalType.ROLE)
+    take_properties(target, without, adopted=False)
+    assert (target.description, target.ownerName) == ("a shop", "bob")
+    assert target.ownerType == types.PrincipalType.ROLE
+    assert not OWNER_FIELDS & database_claims(without).keys()

@@ -1,0 +1,224 @@
+"""``hive-federation init``: writes a policy, connections and a DAG that replicate a database."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow_hive_federation.embedded.metastore import RunningMetastore
+from airflow_hive_federation.embedded.naming import named_metastore
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.filesystem import refuse_hidden
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_HIVE_PORT = 9083
+_DAG = '''\
+"""Replicates the Hive database {database} by the policy {name}, as policy.toml does in a terminal."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from airflow_hive_federation.operators.replication import replicate_database
+
+with DAG(
+    dag_id={dag_id},
+    schedule=timedelta(minutes=15),
+    catchup=False,
+    max_active_runs=1,
+    tags=["hive", "replication"],
+):
+    replicate_database(
+        {{
+{fields}
+        }},
+        source_conn_id={source},
+        target_conn_id={target},
+    )
+'''
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command to ``hive-federation``."""
+    parser = subparsers.add_parser(
+        "init",
+        help="write a policy, connections and a DAG that replicate a database",
+        description="Write policy.toml, connections.json and dags/replicate_NAME.py into DIRECTORY. Existing "
+        "files are never overwritten, and no file contains a secret.",
+    )
+    parser.add_argument("directory", type=Path, metavar="DIRECTORY", help="directory of the files")
+    for end, text in (("source", "replicated from"), ("target", "replicated to")):
+        parser.add_argument(
+            f"--{end}",
+            required=True,
+            metavar="METASTORE",
+            help=f"metastore that is {text}: URI(s), the name of a running embedded metastore, or the id of "
+            "an Airflow connection after conn:",
+        )
+    parser.add_argument("--database", required=True, help="database on the source")
+    parser.add_argument("--target-database", help="its name on the target (default: that on the source)")
+    parser.add_argument("--name", help="name of the policy (default: the database's)")
+    parser.add_argument(
+        "--dump-root", metavar="URI", help="directory of the dumps (default: dumps in DIRECTORY)"
+    )
+    parser.add_argument(
+        "--external-base",
+        metavar="URI",
+        help="directory of external tables on the target (default: external in DIRECTORY)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the paths of the files as JSON")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitialEnd:
+    """One end of the replication.
+
+    :param conn_id: id of its Airflow connection.
+    :param name: its name in a policy file: URIs, or the id of a connection.
+    :param connection: the connection to import; ``None`` for a connection that exists already.
+    :param roots: directories of a source's tables on this machine.
+    """
+
+    conn_id: str
+    name: str
+    connection: Mapping[str, Any] | None = None
+    roots: tuple[str, ...] = field(default=())
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the files; print their paths and the next commands.
+
+    :raises ConfigurationError: a file exists or cannot be written, a name cannot be used, a metastore is not
+        named correctly, or the policy is impossible.
+    """
+    directory: Path = args.directory.absolute()
+    refuse_hidden(str(directory), "the directory of the replication", remedy="Name one that is not hidden.")
+    name = args.name or args.database
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{name!r} cannot be the name of a policy.",
+            remedy="Give --name with letters, digits, '_', '-' and '.'.",
+        )
+    source, target = (_end(getattr(args, end), f"{name}_{end}") for end in ("source", "target"))
+    policy: dict[str, Any] = {
+        "name": name,
+        "source_database": args.database,
+        **({"target_database": args.target_database} if args.target_database else {}),
+        "dump_root": args.dump_root or str(directory / "dumps"),
+        "external_base": args.external_base or str(directory / "external"),
+        **({"allowed_source_roots": list(source.roots)} if source.roots else {}),
+        "open_txn_timeout_s": "10m",
+    }
+    ReplicationPolicy.from_options(options={}, **policy)
+    dag_id = f"replicate_{name}"
+    files = {
+        directory / "policy.toml": policy_text(policy, source.name, target.name),
+        directory / "connections.json": connections_text(source, target),
+        directory / "dags" / f"{dag_id}.py": dag_text(policy, source.conn_id, target.conn_id),
+    }
+    _write(files)
+    paths = [str(path) for path in files]
+    print(json.dumps(paths) if args.json else _next(*paths, dag_id=dag_id))
+    return 0
+
+
+def policy_text(policy: Mapping[str, Any], source: str, target: str) -> str:
+    """Return a policy file."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in (("source", source), ("target", target))]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in policy.items()]
+    return (
+        "# The policy of `hive-federation replicate`; the DAG has the same fields.\n"
+        + "\n".join(lines)
+        + "\n"
+    )
+
+
+def connections_text(*ends: InitialEnd) -> str:
+    """Return the file that ``airflow connections import`` takes."""
+    connections = {end.conn_id: end.connection for end in ends if end.connection is not None}
+    return json.dumps(connections, indent=2) + "\n"
+
+
+def dag_text(policy: Mapping[str, Any], source_conn_id: str, target_conn_id: str) -> str:
+    """Return the DAG file."""
+    return _DAG.format(
+        database=policy["source_database"],
+        name=policy["name"],
+        dag_id=json.dumps(f"replicate_{policy['name']}"),
+        fields="\n".join(
+            f"            {json.dumps(key)}: {_python(value)}," for key, value in policy.items()
+        ),
+        source=json.dumps(source_conn_id),
+        target=json.dumps(target_conn_id),
+    )
+
+
+def _python(value: str | list[str]) -> str:
+    if isinstance(value, str):
+        return json.dumps(value)
+    items = "".join(f"                {json.dumps(item)},\n" for item in value)
+    return f"[\n{items}            ]"
+
+
+def _end(metastore: str, conn_id: str) -> InitialEnd:
+    if metastore.startswith("conn:"):
+        return InitialEnd(conn_id=metastore.removeprefix("conn:"), name=metastore.removeprefix("conn:"))
+    if "://" not in metastore:
+        return _of_embedded(named_metastore(metastore), conn_id)
+    from airflow_hive_federation.metastore import MetastoreSettings
+
+    uris = tuple(uri.strip() for uri in metastore.split(",") if uri.strip())
+    MetastoreSettings(uris=uris)
+    return InitialEnd(conn_id=conn_id, name=metastore, connection=_connection(uris))
+
+
+def _of_embedded(running: RunningMetastore, conn_id: str) -> InitialEnd:
+    return InitialEnd(
+        conn_id=conn_id,
+        name=running.uri,
+        connection=_connection((running.uri,)),
+        roots=(f"file:{running.warehouse}", f"file:{running.external_warehouse}"),
+    )
+
+
+def _connection(uris: tuple[str, ...]) -> dict[str, Any]:
+    first = urlsplit(uris[0])
+    if len(uris) == 1 and first.scheme == "thrift" and not first.path.strip("/"):
+        return {"conn_type": "hive_federation", "host": first.hostname, "port": first.port or _HIVE_PORT}
+    return {"conn_type": "hive_federation", "extra": {"uris": ",".join(uris)}}
+
+
+def _write(files: Mapping[Path, str]) -> None:
+    existing = [str(path) for path in files if path.exists()]
+    if existing:
+        raise ConfigurationError(
+            f"Files exist already: {', '.join(existing)}.",
+            remedy="Remove them, or name another directory.",
+        )
+    for path, text in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{path} cannot be written: {error.strerror}.", remedy="Name another directory."
+            ) from error
+
+
+def _next(policy: str, connections: str, dag: str, *, dag_id: str) -> str:
+    return (
+        f"policy:      {policy}\nconnections: {connections}\nDAG:         {dag}\n"
+        f"Next, in a terminal: hive-federation replicate run {policy}\n"
+        f"Or in Airflow:       airflow db migrate && airflow connections import {connections}\n"
+        f"                     AIRFLOW__CORE__DAGS_FOLDER={Path(dag).parent} airflow dags test {dag_id}"
+    )

@@ -1,0 +1,65 @@
+"""``hive-federation init``: the files that it writes, and the ones that it leaves alone."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.cli.replicate import read_policy_file
+
+ENDS = ["--source", "thrift://a:9083,thrift://b:9084", "--target", "conn:mine", "--database", "sales"]
+
+
+def test_policy_connections_and_dag_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(tmp_path / "new"), *ENDS, "--target-database", "copy", "--json"]) == 0
+    policy_path, connections_path, dag_path = map(Path, json.loads(capsys.readouterr().out))
+    file = read_policy_file(policy_path)
+    assert (file.source, file.target) == ("thrift://a:9083,thrift://b:9084", "mine")
+    assert (file.policy.name, file.policy.target_database) == ("sales", "copy")
+    connections = json.loads(connections_path.read_text(encoding="utf-8"))
+    # The target's connection exists already.
+    assert connections == {
+        "sales_source": {"conn_type": "hive_federation", "extra": {"uris": "thrift://a:9083,thrift://b:9084"}}
+    }
+    (call,) = (
+        node
+        for node in ast.walk(ast.parse(dag_path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "replicate_database"
+    )
+    fields = ast.literal_eval(call.args[0])
+    assert fields["dump_root"] == file.policy.dump_root == str(tmp_path / "new" / "dumps")
+    assert fields["target_database"] == "copy"
+    assert {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords} == {
+        "source_conn_id": "sales_source",
+        "target_conn_id": "mine",
+    }
+
+
+def test_files_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "connections.json").write_text("mine", encoding="utf-8")
+    assert main(["init", str(tmp_path), *ENDS]) == 1
+    assert f"Files exist already: {tmp_path / 'connections.json'}." in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["connections.json"]
+    assert (tmp_path / "connections.json").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["--source", "no_such_metastore"], "no metastore named 'no_such_metastore' is running"),
+        (["--source", "thrift://user:hunter2@h:1"], "names a user before its host"),
+        (["--name", "a b"], "cannot be the name of a policy"),
+    ],
+)
+def test_mistakes_write_nothing(
+    changed: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", str(tmp_path / "new"), *ENDS, *changed]) == 1
+    output = capsys.readouterr()
+    assert message in output.err
+    assert "hunter2" not in output.err
+    assert not (tmp_path / "new").exists()
