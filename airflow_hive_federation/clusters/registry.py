@@ -36,7 +36,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model import bounded_json
-from airflow_hive_federation.storage.filesystem import canonical, is_below, reading, refuse_hidden
+from airflow_hive_federation.storage.filesystem import canonical, is_below, local_path, reading, refuse_hidden
 
 PROPERTIES = "hive.cluster.properties"
 DEFAULT_NAME = "hive.default.cluster.name"
@@ -243,13 +243,21 @@ def _cluster(name: str, value: Any, origin: str) -> Cluster:
     if metastore is not None and (not isinstance(metastore, str) or "://" not in metastore):
         raise _malformed(origin, f"has a metastore for cluster {name} that is not a URI", cluster=name)
     try:
-        root = canonical(value["fileSystem"])
+        root = _root(value["fileSystem"])
         refuse_hidden(root, f"the root of cluster {name}", remedy="Choose another directory.")
     except ConfigurationError as error:
         raise _malformed(
             origin, f"has no usable fileSystem for cluster {name}: {error}", cluster=name
         ) from error
     return Cluster(name=name, root=root, spark_conn_id=value["jobTracker"], metastore=metastore)
+
+
+def _root(uri: str) -> str:
+    """Return a root in its canonical form, under the scheme that engines know: for ``s3a`` not ``s3``."""
+    root = canonical(uri)
+    if local_path(root) is not None:
+        return root
+    return f"{uri.partition(':')[0].lower()}:{root.partition(':')[2]}"
 
 
 def _refuse_same_names(clusters: Mapping[str, Cluster], origin: str) -> None:

@@ -48,6 +48,10 @@ _CREATES = frozenset(
     }
 )
 _DATABASES = frozenset({"get_database", "get_database_req", "get_databases_req"})
+#: Calls whose answers describe a table to an engine that may write it next.
+_TABLES = frozenset(
+    {"get_table", "get_table_objects_by_name", "get_table_objects_by_name_req", "get_table_req"}
+)
 _CHANGES_DATABASE = frozenset({"alter_database", "alter_database_req", "drop_database", "drop_database_req"})
 #: Calls of the class "write" that engines also make to read a table, or that only announce or end a write.
 _HARMLESS = frozenset(
@@ -70,6 +74,10 @@ _COPY = re.compile(r"hive\.cluster\.secondary\.\w+\.location")
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
 #: Part of a message with metadata of copies.
 SECONDARY = b"hive.cluster.secondary."
+#: Parameter of Hive before 2.0 by which Trino refuses writes: it overwrites partitions without another call.
+_PROTECTION = "PROTECT_MODE"
+#: Parameter of tables that a view shows read-only: the cluster of the view.
+_SHOWN_IN = "hive.cluster.read.only.in"
 
 Described = types.Table | types.Partition
 
@@ -133,12 +141,28 @@ class ClusterView:
 
     def _shown(self, method: str, answer: bytes) -> bytes:
         # Few answers concern a table with copies: the others are passed on without decoding.
-        if method not in _DATABASES and SECONDARY not in answer:
+        if method not in _DATABASES | _TABLES and SECONDARY not in answer:
             return answer
         head = read_head(answer)
         if head.kind != REPLY:
             return answer
         decoded = from_bytes(message_types(method)[1], answer[head.body :])
+        candidates, shared = self._candidates(decoded)
+        copies = ((described, copy_by_metadata(described, self.cluster.name)) for described in candidates)
+        shown = self._with_equal_files([(described, copy) for described, copy in copies if copy is not None])
+        for described, copy in shown:
+            show_copy(described, copy)
+        self._mark_tables_elsewhere(candidates)
+        changed = {id(described) for described, _ in shown}
+        for spec, partitions in shared:
+            if any(id(partition) in changed for partition in partitions):
+                with_partitions(spec, partitions)
+        return head_bytes(method, REPLY, head.sequence_id) + encode(decoded)
+
+    def _candidates(
+        self, decoded: Struct
+    ) -> tuple[list[Described], list[tuple[types.PartitionSpec, list[types.Partition]]]]:
+        """Return what an answer describes, and its groups of partitions; show databases in the cluster."""
         shared: list[tuple[types.PartitionSpec, list[types.Partition]]] = []
         candidates: list[Described] = []
         for described in structs(decoded):
@@ -149,15 +173,12 @@ class ClusterView:
                 candidates += partitions
             elif isinstance(described, types.Database):
                 self._show_database(described)
-        copies = ((described, copy_by_metadata(described, self.cluster.name)) for described in candidates)
-        shown = self._with_equal_files([(described, copy) for described, copy in copies if copy is not None])
-        for described, copy in shown:
-            show_copy(described, copy)
-        changed = {id(described) for described, _ in shown}
-        for spec, partitions in shared:
-            if any(id(partition) in changed for partition in partitions):
-                with_partitions(spec, partitions)
-        return head_bytes(method, REPLY, head.sequence_id) + encode(decoded)
+        return candidates, shared
+
+    def _mark_tables_elsewhere(self, candidates: Sequence[Described]) -> None:
+        for described in candidates:
+            if isinstance(described, types.Table) and self._primary_elsewhere(described):
+                _show_read_only(described, self.cluster)
 
     def _with_equal_files(
         self, copies: Sequence[tuple[Described, Secondary]]
@@ -221,6 +242,9 @@ class ClusterView:
                 remedy=f"Create it in cluster {primary}, or leave {PRIMARY} out.",
             )
         table.parameters = {**(table.parameters or {}), PRIMARY: self.cluster.name}
+        if table.parameters.pop(_SHOWN_IN, None) is not None:
+            # An engine copies the parameters of a table that it has read (CREATE TABLE … LIKE).
+            table.parameters.pop(_PROTECTION, None)
         if table.sd is not None and not table.sd.location and not _is_managed_acid(table):
             table.sd.location = join(
                 self.cluster.root, f"{table.dbName}.db".lower(), str(table.tableName).lower()
@@ -230,15 +254,23 @@ class ClusterView:
         table = self._table(call, catalog, database, name)
         if table is None:
             return
-        primary = read_metadata(table.parameters, full_name(table)).primary
-        primary = primary or self.registry.default_cluster().name
-        if primary != self.cluster.name:
+        # Raises the error of damaged metadata.
+        read_metadata(table.parameters, full_name(table))
+        primary = self._primary_elsewhere(table)
+        if primary is not None:
             raise refused(
                 Status.DENIED,
                 f"{call.method}: {database}.{name} is written in its primary cluster, {primary}, and not in "
                 f"{self.cluster.name}.",
                 remedy=f"Run the statement in cluster {primary}.",
             )
+
+    def _primary_elsewhere(self, table: types.Table) -> str | None:
+        """Return the primary cluster of a table if it is another one; views have none."""
+        if table.tableType == "VIRTUAL_VIEW":
+            return None
+        primary = (table.parameters or {}).get(PRIMARY) or self.registry.default_cluster().name
+        return None if primary == self.cluster.name else primary
 
     def _table(self, call: Call, catalog: str | None, database: str, name: str) -> types.Table | None:
         """Return the table as the metastore has it; ``None`` if it does not exist."""
@@ -309,15 +341,24 @@ def show_copy(one: Described, copy: Secondary) -> None:
     relocate(one, copy.location)
 
 
+def _show_read_only(table: types.Table, cluster: Cluster) -> None:
+    """Mark a table of another cluster for engines that check before they write (Trino)."""
+    parameters = dict(table.parameters or {})
+    modes = [mode for mode in parameters.get(_PROTECTION, "").split(",") if mode]
+    parameters[_PROTECTION] = ",".join(dict.fromkeys([*modes, "READ_ONLY"]))
+    parameters[_SHOWN_IN] = cluster.name
+    table.parameters = parameters
+
+
 def refuse_location_of_copy(call: Call) -> None:
-    """Refuse to make the location of a copy that of the primary.
+    """Refuse to write what only a view shows: the location of a copy as that of the primary, or its mark.
 
     A client may read a table by a cluster's name and write it back without the name, or by that of another
     cluster: structs of Hive 2 have no field for a catalog.
 
-    :raises GatewayError: a table or partition of the call has the location of a copy.
+    :raises GatewayError: a table or partition of the call has the location of a copy, or a table the mark.
     """
-    if SECONDARY not in call.message:
+    if SECONDARY not in call.message and _SHOWN_IN.encode() not in call.message:
         return
     arguments = from_bytes(message_types(call.method)[0], call.message[read_head(call.message).body :])
     for struct in structs(arguments):
@@ -333,6 +374,18 @@ def refuse_location_of_copy(call: Call) -> None:
                     f"copy's ({name}).",
                     remedy="Name the same cluster when you read and when you write, or none.",
                 )
+        _refuse_mark(call, struct)
+
+
+def _refuse_mark(call: Call, described: Described) -> None:
+    cluster = (described.parameters or {}).get(_SHOWN_IN)
+    if cluster is not None:
+        raise refused(
+            Status.DENIED,
+            f"{call.method}: {described.dbName}.{described.tableName} was read in the view of {cluster}, "
+            f"which shows it read-only ({_SHOWN_IN}).",
+            remedy="Name the same cluster when you read and when you write, or none.",
+        )
 
 
 def structs(value: Any) -> Iterator[Struct]:

@@ -126,6 +126,10 @@ def test_spark_creates_tables_in_its_cluster(
         [
             f"create table {DATABASE}.made using parquet as select id from {DATABASE}.plain",
             f"insert into {DATABASE}.made values (9)",
+            # Views belong to no cluster.
+            f"create view {DATABASE}.seen as select id from {DATABASE}.made",
+            f"alter view {DATABASE}.seen as select id + 1 as id from {DATABASE}.made",
+            f"drop view {DATABASE}.seen",
             f"select id from {DATABASE}.made order by id",
         ],
     )

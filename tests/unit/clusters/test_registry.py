@@ -32,7 +32,9 @@ def document(clusters: Any, default: Any = "C1", **more: Any) -> dict[str, Any]:
 def test_a_registry_is_read_and_written() -> None:
     registry = read_registry(json.dumps(document({"C1": ONE, "C2": TWO})), origin="x")
     assert [cluster.name for cluster in registry] == ["C1", "C2"]
-    assert registry.cluster("c2").root == "s3://two/data"
+    # Hadoop knows s3a, and s3 only where it is configured.
+    assert registry.cluster("c2").root == "s3a://two/data"
+    assert registry.cluster_at("s3://two/data/x") == registry.cluster("C2")
     assert registry.cluster("C2").metastore == "thrift://two:9083"
     assert registry.default_cluster().spark_conn_id == "spark_one"
     assert registry.use_default
@@ -81,6 +83,10 @@ WRONG = {
     "unknown-default": (document({"C1": ONE}, "C3"), "unknown_default"),
     "default-a-number": (document({"C1": ONE}, 1), "unknown_default"),
     "default-without-clusters": (document({}, "C1"), "unknown_default"),
+    "same-root-by-alias": (
+        document({"C1": {**ONE, "fileSystem": "s3://two/data"}, "C2": TWO}),
+        "nested_roots",
+    ),
     "same-root": (document({"C1": ONE, "C2": {**TWO, "fileSystem": "hdfs://one/data/"}}), "nested_roots"),
     "nested-root": (
         document({"C1": ONE, "C2": {**TWO, "fileSystem": "hdfs://one/data/2"}}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,13 @@ class Metastore:
     """A metastore of Hive 4 with the catalogs ``hive`` and ``spark``; it keeps the arguments of each call.
 
     :param faults: per catalog, the error of each request of a table there.
+    :param table: the table that it describes.
     """
 
     catalogs: list[str] = field(default_factory=lambda: ["hive", "spark"])
     calls: list[tuple[str, Any]] = field(default_factory=list)
     faults: dict[str | None, Fault] = field(default_factory=dict)
+    table: types.Table = field(default_factory=table)
 
     def __call__(self, method: str, args: Any) -> Any:
         self.calls.append((method, args))
@@ -62,7 +65,8 @@ class Metastore:
             "get_partitions_spec_by_expr": lambda: types.PartitionsSpecByExprResult(
                 partitionsSpec=[shared_spec()], hasUnknownPartitions=False
             ),
-            "get_table_req": lambda: types.GetTableResult(table=_of_hive(table())),
+            "get_table_req": lambda: types.GetTableResult(table=_of_hive(deepcopy(self.table))),
+            "get_table_objects_by_name_req": lambda: types.GetTablesResult(tables=[deepcopy(self.table)]),
         }.get(method, lambda: None)()
 
     def arguments(self, method: str) -> Any:
@@ -440,6 +444,49 @@ def test_tables_are_written_by_the_name_of_their_primary(raw: RawClient, metasto
     created = metastore.arguments("create_table").tbl
     assert created.sd.location is None
     assert read_metadata(created.parameters, "new").primary == "C2"
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_tables_of_other_clusters_are_shown_read_only(
+    raw: RawClient, metastore: Metastore, copied: bool
+) -> None:
+    described = table()
+    described.parameters = {**(described.parameters if copied else {}), "PROTECT_MODE": "NO_DROP"}
+    metastore.table = described
+    modes = {
+        name: raw.ask("get_table_req", **get_table(name))["success"].table.parameters["PROTECT_MODE"]
+        for name in ("C1", "C2", "hive")
+    }
+    # Trino reads this parameter before it writes.
+    assert modes == {"C1": "NO_DROP", "C2": "NO_DROP,READ_ONLY", "hive": "NO_DROP"}
+    request = types.GetTablesRequest(catName="C2", dbName="d", tblNames=["t"])
+    (by_name,) = raw.ask("get_table_objects_by_name_req", req=request)["success"].tables
+    assert by_name.parameters["PROTECT_MODE"] == "NO_DROP,READ_ONLY"
+
+
+def test_what_marks_a_table_as_read_only_is_not_written(raw: RawClient, metastore: Metastore) -> None:
+    metastore.table = types.Table(dbName="d", tableName="t", sd=types.StorageDescriptor(location=PRIMARY))
+    shown = raw.ask("get_table_req", **get_table("C2"))["success"].table
+    for database in ("d", "@C1#d"):
+        shown.catName = None
+        (fault,) = raw.ask("alter_table", dbname=database, tbl_name="t", new_tbl=shown).values()
+        assert "d.t was read in the view of C2, which shows it read-only" in fault.message
+    assert "alter_table" not in dict(metastore.calls)
+    # CREATE TABLE … LIKE keeps parameters.
+    shown.catName, shown.tableName, shown.sd.location = "C2", "like_t", None
+    assert raw.ask("create_table", tbl=shown) == {}
+    assert metastore.arguments("create_table").tbl.parameters == {"hive.cluster.primary": "C2"}
+
+
+def test_views_belong_to_no_cluster(raw: RawClient, metastore: Metastore) -> None:
+    metastore.table = types.Table(
+        dbName="d", tableName="t", tableType="VIRTUAL_VIEW", sd=types.StorageDescriptor(), parameters={}
+    )
+    shown = raw.ask("get_table_req", **get_table("C2"))["success"].table
+    assert shown.parameters == {}
+    assert raw.ask("alter_table", dbname="@C2#d", tbl_name="t", new_tbl=shown) == {}
+    assert raw.ask("drop_table", dbname="@C2#d", name="t", deleteData=True) == {}
+    assert metastore.arguments("drop_table").dbname == "@hive#d"
 
 
 def test_views_look_into_all_catalogs(serve: Serve, stack: ExitStack, metastore: Metastore) -> None:
