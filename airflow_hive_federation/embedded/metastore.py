@@ -30,7 +30,7 @@ from airflow_hive_federation.embedded.database import (
     open_database,
     server_directory,
 )
-from airflow_hive_federation.embedded.failed_starts import leaving_nothing
+from airflow_hive_federation.embedded.failed_starts import FOLDERS, leaving_nothing
 from airflow_hive_federation.embedded.jars import metastore_jars
 from airflow_hive_federation.embedded.jvm import (
     METASTORE_MAIN,
@@ -169,7 +169,8 @@ class EmbeddedMetastore:
         :raises JavaNotFoundError: if no Java runtime fits.
         :raises JarDownloadError: if the jars could not be fetched.
         :raises MetastoreStartError: if it did not start; the error has the most informative line of its log,
-            and ``log_path``. A directory that was empty before is empty again; the log is kept in the cache.
+            and ``log_path``. The files of the start are removed if the directory had none before; the log is
+            kept in the cache.
         """
         if not _NAME.fullmatch(name):
             raise ConfigurationError(
@@ -187,7 +188,7 @@ class EmbeddedMetastore:
             database=database,
             jars=tuple(jars),
         )
-        with leaving_nothing(options.directory, name, log_name=_LOG, remove=temporary):
+        with leaving_nothing(options.directory, name, remove=temporary):
             running, process, server = _start(options, port, 0)
         return cls(running, process, server, options=options)
 
@@ -363,8 +364,13 @@ def _start(options: _StartOptions, port: int, jdbc_port: int) -> _Started:
             "temporary ones.",
         )
     java = find_java()
-    for folder in ("conf", "warehouse", "external", "repl", "cmroot", "scratch"):
-        (directory / folder).mkdir(parents=True, exist_ok=True)
+    for folder in FOLDERS:
+        try:
+            (directory / folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{directory / folder} cannot be created: {error.strerror}.", remedy="name another directory."
+            ) from error
     database = open_database(
         java,
         directory,

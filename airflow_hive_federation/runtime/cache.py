@@ -66,7 +66,7 @@ def is_locked(lock_path: Path) -> bool:
             except BlockingIOError:
                 return True
             return False
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
