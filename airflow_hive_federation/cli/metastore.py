@@ -95,7 +95,7 @@ def _port(text: str) -> int:
 def _start(args: argparse.Namespace) -> int:
     directory = (args.directory or default_directory(args.name)).absolute()
     for running in running_metastores():
-        if running.directory == directory:
+        if running.is_in(directory):
             _refuse_differences(args, running)
             _print(args, [running], f"{args.name} is running already: {running.uri}", single=True)
             return 0

@@ -113,6 +113,10 @@ class RunningMetastore:
         """Return the path of the metastore's log."""
         return self.directory / _LOG
 
+    def is_in(self, directory: Path) -> bool:
+        """Return whether it runs in a directory, whose path may lead through links or ``..``."""
+        return self.directory.resolve() == directory.resolve()
+
 
 class EmbeddedMetastore:
     """A real Hive 4.2 metastore with its own port, database, warehouse and log.
@@ -402,7 +406,7 @@ def _command(java: Java, options: _StartOptions, database: OpenDatabase, port: i
     jars = [*metastore_jars(java), *database.jars]
     announcement = _register() / f"{options.name}-{short_digest(str(directory).encode())}.json"
     announcement.parent.mkdir(parents=True, exist_ok=True)
-    announcement.unlink(missing_ok=True)
+    _withdraw(directory)
     command = java_command(
         java,
         METASTORE_MAIN,
@@ -452,6 +456,17 @@ def _spawn(
 
 def _register() -> Path:
     return cache_directory() / "running"
+
+
+def _withdraw(directory: Path) -> None:
+    """Remove the announcements of killed metastores that ran in a directory by any name or path.
+
+    The lock of the next one would make them look alive, with a process id that belongs to another program.
+    """
+    for announcement in _register().glob("*.json"):
+        announced = _announced(announcement) if _is_own(announcement) else None
+        if announced is not None and announced.is_in(directory):
+            announcement.unlink(missing_ok=True)
 
 
 def _is_own(announcement: Path) -> bool:

@@ -25,15 +25,20 @@ def named_metastore(name: str, directory: Path | None = None) -> RunningMetastor
     running = running_metastores()
     named = [metastore for metastore in running if metastore.name == name]
     if directory is not None:
-        named = [metastore for metastore in named if metastore.directory == directory.absolute()]
-    elif own := [metastore for metastore in named if metastore.directory == default_directory(name)]:
+        named = [metastore for metastore in named if metastore.is_in(directory)]
+    elif own := [metastore for metastore in named if metastore.is_in(default_directory(name))]:
         named = own
     if not named:
-        place = f" in {directory.absolute()}" if directory is not None else ""
         names = ", ".join(sorted({metastore.name for metastore in running}))
+        start = f"hive-federation metastore start {name}"
+        if directory is not None:
+            raise ConfigurationError(
+                f"no metastore named {name!r} is running in {directory.absolute()}.",
+                remedy=f"Name one of hive-federation metastore list, or: {start} --directory {directory}",
+            )
         raise ConfigurationError(
-            f"no metastore named {name!r} is running{place}.",
-            remedy=f"Name one that runs: {names}." if names else f"hive-federation metastore start {name}",
+            f"no metastore named {name!r} is running.",
+            remedy=f"Name one that runs: {names}." if names else start,
         )
     if len(named) > 1:
         places = ", ".join(str(metastore.directory) for metastore in named)

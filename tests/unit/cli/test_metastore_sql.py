@@ -55,8 +55,19 @@ def test_a_name_means_the_metastore_of_its_own_directory(
     with pytest.raises(ConfigurationError, match="2 metastores named 'dev' are running") as caught:
         naming.named_metastore("dev")
     assert "--directory" in caught.value.remedy
-    with pytest.raises(ConfigurationError, match=f"'dev' is running in {tmp_path / 'c'}"):
+    with pytest.raises(ConfigurationError, match=f"'dev' is running in {tmp_path / 'c'}") as caught:
         naming.named_metastore("dev", tmp_path / "c")
+    assert "metastore list" in caught.value.remedy
+
+
+def test_a_directory_is_the_same_by_each_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_DATA", str(tmp_path / "link"))
+    (tmp_path / "data" / "metastores" / "dev").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    own = running("dev", tmp_path / "data" / "metastores" / "dev")
+    monkeypatch.setattr(naming, "running_metastores", lambda: [running("dev", tmp_path), own])
+    assert naming.named_metastore("dev") == own
+    assert naming.named_metastore("dev", tmp_path / "link" / "metastores" / "x" / ".." / "dev") == own
 
 
 def test_mistakes(
