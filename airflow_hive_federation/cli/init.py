@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,10 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import refuse_hidden
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/@]*:[^/@]*@")
 _HIVE_PORT = 9083
 _DAG = '''\
-"""Replicates the Hive database {database} by the policy {name}, as policy.toml does in a terminal."""
+"""Replicates a Hive database by the policy {name}, as policy.toml does in a terminal."""
 
 from __future__ import annotations
 
@@ -56,13 +59,13 @@ def add_parser(subparsers: Any) -> None:
         "files are never overwritten, and no file contains a secret.",
     )
     parser.add_argument("directory", type=Path, metavar="DIRECTORY", help="directory of the files")
-    for end, text in (("source", "replicated from"), ("target", "replicated to")):
+    for end, direction in (("source", "from"), ("target", "to")):
         parser.add_argument(
             f"--{end}",
             required=True,
             metavar="METASTORE",
-            help=f"metastore that is {text}: URI(s), the name of a running embedded metastore, or the id of "
-            "an Airflow connection after conn:",
+            help=f"metastore to replicate {direction}: URI(s), the name of a running embedded metastore, or "
+            "the id of an Airflow connection after conn:",
         )
     parser.add_argument("--database", required=True, help="database on the source")
     parser.add_argument("--target-database", help="its name on the target (default: that on the source)")
@@ -98,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the files; print their paths and the next commands.
 
     :raises ConfigurationError: a file exists or cannot be written, a name cannot be used, a metastore is not
-        named correctly, or the policy is impossible.
+        named correctly, a URI may contain a secret, or the policy is impossible.
     """
     directory: Path = args.directory.absolute()
     refuse_hidden(str(directory), "the directory of the replication", remedy="Name one that is not hidden.")
@@ -108,6 +111,7 @@ def run(args: argparse.Namespace) -> int:
             f"{name!r} cannot be the name of a policy.",
             remedy="Give --name with letters, digits, '_', '-' and '.'.",
         )
+    _refuse_passwords(args)
     source, target = (_end(getattr(args, end), f"{name}_{end}") for end in ("source", "target"))
     policy: dict[str, Any] = {
         "name": name,
@@ -133,8 +137,8 @@ def run(args: argparse.Namespace) -> int:
 
 def policy_text(policy: Mapping[str, Any], source: str, target: str) -> str:
     """Return a policy file."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in (("source", source), ("target", target))]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in policy.items()]
+    lines = [f"{key} = {_quoted(value)}" for key, value in (("source", source), ("target", target))]
+    lines += [f"{key} = {_quoted(value)}" for key, value in policy.items()]
     return (
         "# The policy of `hive-federation replicate`; the DAG has the same fields.\n"
         + "\n".join(lines)
@@ -151,27 +155,52 @@ def connections_text(*ends: InitialEnd) -> str:
 def dag_text(policy: Mapping[str, Any], source_conn_id: str, target_conn_id: str) -> str:
     """Return the DAG file."""
     return _DAG.format(
-        database=policy["source_database"],
         name=policy["name"],
-        dag_id=json.dumps(f"replicate_{policy['name']}"),
-        fields="\n".join(
-            f"            {json.dumps(key)}: {_python(value)}," for key, value in policy.items()
-        ),
-        source=json.dumps(source_conn_id),
-        target=json.dumps(target_conn_id),
+        dag_id=_quoted(f"replicate_{policy['name']}"),
+        fields="\n".join(f"            {_quoted(key)}: {_python(value)}," for key, value in policy.items()),
+        source=_quoted(source_conn_id),
+        target=_quoted(target_conn_id),
     )
+
+
+def _quoted(value: Any) -> str:
+    """Return a value in JSON's form, which TOML and Python share except for escaped pairs of surrogates."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _python(value: str | list[str]) -> str:
     if isinstance(value, str):
-        return json.dumps(value)
-    items = "".join(f"                {json.dumps(item)},\n" for item in value)
+        return _quoted(value)
+    items = "".join(f"                {_quoted(item)},\n" for item in value)
     return f"[\n{items}            ]"
 
 
+def _refuse_passwords(args: argparse.Namespace) -> None:
+    """Refuse URIs that may contain a secret; the message does not repeat them.
+
+    :raises ConfigurationError: a store's URI has a password, or a metastore's URI a query.
+    """
+    for option in ("dump_root", "external_base"):
+        if _PASSWORD.match(getattr(args, option) or ""):
+            raise ConfigurationError(
+                f"--{option.replace('_', '-')} has a password, and init writes no secrets.",
+                remedy="Leave it out, and add secret_storage_options to the connections.",
+            )
+    for option in ("source", "target"):
+        metastore = getattr(args, option)
+        if "://" in metastore and ("?" in metastore or "#" in metastore):
+            raise ConfigurationError(
+                f"The URI of --{option} has a query or a fragment, which no metastore has.",
+                remedy="Leave it out; secrets are extras of the connection, http_bearer_token for instance.",
+            )
+
+
 def _end(metastore: str, conn_id: str) -> InitialEnd:
-    if metastore.startswith("conn:"):
-        return InitialEnd(conn_id=metastore.removeprefix("conn:"), name=metastore.removeprefix("conn:"))
+    prefix, colon, existing = metastore.partition(":")
+    if prefix == "conn" and colon:
+        if not existing:
+            raise ConfigurationError("conn: names no connection.", remedy="Write its id after the colon.")
+        return InitialEnd(conn_id=existing, name=existing)
     if "://" not in metastore:
         return _of_embedded(named_metastore(metastore), conn_id)
     from airflow_hive_federation.metastore import MetastoreSettings
@@ -198,27 +227,52 @@ def _connection(uris: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _write(files: Mapping[Path, str]) -> None:
-    existing = [str(path) for path in files if path.exists()]
-    if existing:
+    """Write files, and complete those of a run that was killed.
+
+    :raises ConfigurationError: a file has another content, all exist, or one cannot be written.
+    """
+    contents = {path: _content(path) for path in files}
+    others = [path for path, text in files.items() if not text.startswith(contents[path] or "")]
+    if others or contents == files:
         raise ConfigurationError(
-            f"Files exist already: {', '.join(existing)}.",
+            f"Files exist already: {', '.join(map(str, others or files))}.",
             remedy="Remove them, or name another directory.",
         )
-    for path, text in files.items():
-        try:
+    for path in files:
+        with _writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            raise ConfigurationError(
-                f"{path} cannot be written: {error.strerror}.", remedy="Name another directory."
-            ) from error
+    for path, text in files.items():
+        content = contents[path]
+        with _writing(path), path.open("x" if content is None else "a", encoding="utf-8") as file:
+            file.write(text.removeprefix(content or ""))
+
+
+def _content(path: Path) -> str | None:
+    """Return the text of a file, ``None`` if it does not exist."""
+    if path.is_symlink() or path.is_dir():
+        return f"not a file: {path}"
+    with _writing(path):
+        try:
+            return path.read_bytes().decode("utf-8", "replace")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be written: {error.strerror}.", remedy="Name another directory."
+        ) from error
 
 
 def _next(policy: str, connections: str, dag: str, *, dag_id: str) -> str:
+    folder = shlex.quote(str(Path(dag).parent))
     return (
         f"policy:      {policy}\nconnections: {connections}\nDAG:         {dag}\n"
-        f"Next, in a terminal: hive-federation replicate run {policy}\n"
-        f"Or in Airflow:       airflow db migrate && airflow connections import {connections}\n"
-        f"                     AIRFLOW__CORE__DAGS_FOLDER={Path(dag).parent} airflow dags test {dag_id}"
+        f"Next, in a terminal: hive-federation replicate run {shlex.quote(policy)}\n"
+        f"Or in Airflow:       airflow db migrate && airflow connections import {shlex.quote(connections)}\n"
+        f"                     AIRFLOW__CORE__DAGS_FOLDER={folder} airflow dags test {dag_id}"
     )

@@ -263,8 +263,8 @@ def policy_text(policy: ReplicationPolicy, source: str, target: str) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
-    # TOML writes text and numbers as JSON does.
-    return json.dumps(value)
+    # TOML writes text and numbers as JSON does, but knows no pairs of surrogates.
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _check(path: Path, values: Mapping[str, Any], ends: Mapping[str, Any], options: Any) -> None:

@@ -47,11 +47,59 @@ def test_files_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "connections.json").read_text(encoding="utf-8") == "mine"
 
 
+def test_a_killed_run_is_completed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["init", str(tmp_path), *ENDS, "--json"]
+    assert main(line) == 0
+    policy, connections, dag = map(Path, json.loads(capsys.readouterr().out))
+    texts = [path.read_text(encoding="utf-8") for path in (policy, connections, dag)]
+    connections.write_text(texts[1][:5], encoding="utf-8")
+    dag.unlink()
+    assert main(line) == 0
+    assert [path.read_text(encoding="utf-8") for path in (policy, connections, dag)] == texts
+    capsys.readouterr()
+    assert main(line) == 1
+    assert f"Files exist already: {policy}, {connections}, {dag}." in capsys.readouterr().err
+
+
+def test_a_link_is_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "policy.toml").symlink_to(tmp_path / "elsewhere")
+    assert main(["init", str(tmp_path), *ENDS]) == 1
+    assert f"Files exist already: {tmp_path / 'policy.toml'}." in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_nothing_is_written_if_a_directory_cannot_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dags").write_text("mine", encoding="utf-8")
+    assert main(["init", str(tmp_path), *ENDS]) == 1
+    assert "dags/replicate_sales.py cannot be written" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["dags"]
+
+
+def test_names_with_quotes_and_rare_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = tmp_path / "a b \N{GRINNING FACE} \u00e9"
+    line = ["init", str(directory), "--source", "conn:a", "--target", "conn:b", "--name", "odd"]
+    assert main([*line, "--database", 'x"""y{z}']) == 0
+    printed = capsys.readouterr().out
+    assert f"replicate run '{directory}/policy.toml'" in printed
+    policy = read_policy_file(directory / "policy.toml").policy
+    assert (policy.source_database, policy.dump_root) == ('x"""y{z}', f"{directory}/dumps")
+    text = (directory / "dags" / "replicate_odd.py").read_text(encoding="utf-8")
+    strings = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    assert {'x"""y{z}', f"{directory}/dumps"} <= strings
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         (["--source", "no_such_metastore"], "no metastore named 'no_such_metastore' is running"),
         (["--source", "thrift://user:hunter2@h:1"], "names a user before its host"),
+        (["--source", "https://h/m?token=hunter2"], "The URI of --source has a query"),
+        (["--target", "thrift://h:1#hunter2"], "The URI of --target has a query"),
+        (["--dump-root", "s3://key:hunter2@b/x"], "--dump-root has a password"),
+        (["--external-base", "hdfs://u:hunter2@n/x"], "--external-base has a password"),
+        (["--target", "conn:"], "conn: names no connection"),
         (["--name", "a b"], "cannot be the name of a policy"),
     ],
 )
