@@ -62,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
     serves = args.table == "worker"
     reports = _serve(args) if serves else _compact(args)
     if not args.json:
-        _print_table(reports)
+        nothing = "no request was waiting" if serves else f"{args.table} has no partitions"
+        _print_table(reports, nothing=nothing)
     bad_states = {"failed"} if serves else {"failed", "refused"}
     return int(any(report.state in bad_states for report in reports))
 
@@ -139,9 +140,10 @@ def _print_report(args: argparse.Namespace, report: CompactionReport) -> None:
     print(f"{name}: {report.state}. {text}", file=sys.stderr, flush=True)
 
 
-def _print_table(reports: Sequence[CompactionReport]) -> None:
+def _print_table(reports: Sequence[CompactionReport], *, nothing: str) -> None:
+    """Print the reports; if there are none, print the reason ``nothing``."""
     if not reports:
-        print("Nothing was compacted: no request was waiting.")
+        print(f"Nothing was compacted: {nothing}.")
         return
     print_table(
         ("Table", "Partition", "Kind", "State", "Rows", "Bytes", "Seconds", "Directories"),

@@ -122,8 +122,8 @@ def _refuse_differences(args: argparse.Namespace, running: RunningMetastore) -> 
     """
     name, port, database = args.name, args.port, args.database
     differences = [
-        f"{what} {actual}, not {wanted}"
-        for what, actual, wanted in (
+        f"{preposition} {actual}, not {wanted}"
+        for preposition, actual, wanted in (
             ("by the name", running.name, name),
             ("on port", running.port, port or running.port),
             ("on", running.database, database or running.database),

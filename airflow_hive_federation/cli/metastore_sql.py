@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sql",
         nargs="?",
         metavar="SQL",
-        help="statements, with semicolons between them (default: those of standard input)",
+        help="statements, with semicolons between them (default, or -: those of standard input)",
     )
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="file with the statements")
     parser.add_argument(
@@ -108,12 +108,12 @@ def _run_statement(sql: HiveSql, statement: str, args: argparse.Namespace) -> No
     if args.json:
         print(json.dumps({"sql": statement, "columns": answer.columns, "rows": answer.rows}), flush=True)
         return
-    word = statement.split(maxsplit=1)[0].upper()
-    print_answer(answer, rows_are_values=word in _QUERIES, always=word in _QUERIES | _ANSWERING)
-    shown = textwrap.shorten(statement, _SHOWN_CHARACTERS, placeholder=" …")
+    verb = statement.split(maxsplit=1)[0].upper()
+    print_answer(answer, rows_are_values=verb in _QUERIES, always=verb in _QUERIES | _ANSWERING)
+    beginning = textwrap.shorten(statement, _SHOWN_CHARACTERS, placeholder=" …")
     several = "" if len(answer.rows) == 1 else "s"
-    rows = f"{len(answer.rows):,} row{several}, " if answer.rows or word in _QUERIES else ""
-    print(f"{shown}: {rows}{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+    rows = f"{len(answer.rows):,} row{several}, " if answer.rows or verb in _QUERIES else ""
+    print(f"{beginning}: {rows}{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
 
 
 def print_answer(answer: HiveAnswer, *, rows_are_values: bool, always: bool) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation import __version__
+from airflow_hive_federation.cli import compact
 from airflow_hive_federation.cli.connecting import settings_for
 from airflow_hive_federation.cli.main import COMMANDS, build_parser, main
 from airflow_hive_federation.runtime import installed_spark
@@ -137,3 +139,32 @@ print([name for name in ("airflow", "pyspark", "pyarrow", "rich", "thriftpy2") i
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_airflow_searches_the_database_unless_the_process_is_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    variable = "_AIRFLOW_PROCESS_CONTEXT"
+    contexts = []
+
+    def run(_: argparse.Namespace) -> int:
+        contexts.append(os.environ.get(variable))
+        return 0
+
+    monkeypatch.setattr("airflow_hive_federation.cli.doctor.run", run)
+    monkeypatch.delenv(variable, raising=False)
+    assert main(["doctor", "thrift://h:1"]) == 0
+    assert variable not in os.environ
+    monkeypatch.setenv(variable, "client")
+    assert main(["doctor", "thrift://h:1"]) == 0
+    assert os.environ[variable] == "client"
+    assert contexts == ["server", "client"]
+
+
+def test_a_table_without_partitions_has_nothing_to_compact(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compact, "_compact", lambda _: [])
+    monkeypatch.setattr(compact, "_serve", lambda _: [])
+    assert main(["compact", "sales.orders", "--metastore", "thrift://h:1"]) == 0
+    assert capsys.readouterr().out == "Nothing was compacted: sales.orders has no partitions.\n"
+    assert main(["compact", "worker", "--metastore", "thrift://h:1"]) == 0
+    assert capsys.readouterr().out == "Nothing was compacted: no request was waiting.\n"

@@ -105,7 +105,8 @@ def test_a_connection_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_policy_that_was_written_is_read_the_same(tmp_path: Path) -> None:
-    text = LEAST + 'external_base = "s3://bucket/\N{GRINNING FACE}"\nopen_txn_timeout_s = "5m"\ninto_existing = true\n'
+    text = LEAST + 'external_base = "s3://bucket/\N{GRINNING FACE}"\n'
+    text += 'open_txn_timeout_s = "5m"\ninto_existing = true\n'
     first = read_policy_file(written(tmp_path, text))
     again = read_policy_file(written(tmp_path, policy_text(first.policy, first.source, first.target)))
     assert again == first
