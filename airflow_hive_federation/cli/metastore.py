@@ -22,7 +22,7 @@ from airflow_hive_federation.embedded.naming import default_directory, named_met
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.runtime.cache import DATA_VARIABLE
 
-_NAME_HELP = "its name: letters, digits, '_', '-' and '.'"
+_NAME_HELP = "name of the metastore: letters, digits, '_', '-' and '.'"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
@@ -35,23 +35,26 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     json_option = argparse.ArgumentParser(add_help=False)
     json_option.add_argument("--json", action="store_true", help="print JSON")
 
-    start = actions.add_parser("start", parents=[json_option], help="start one that stays when this ends")
+    start = actions.add_parser(
+        "start", parents=[json_option], help="start a metastore that runs until it is stopped"
+    )
     start.add_argument("name", metavar="NAME", help=_NAME_HELP)
     start.add_argument(
         "--directory",
         type=Path,
-        help=f"where it lives (default: metastores/NAME in ${DATA_VARIABLE} or ~/airflow-hive-federation)",
+        help="directory of its data, warehouse and log "
+        f"(default: metastores/NAME in ${DATA_VARIABLE} or ~/airflow-hive-federation)",
     )
     start.add_argument("--port", type=_port, default=0, help="Thrift port on 127.0.0.1 (default: a free one)")
     start.add_argument(
         "--database",
         choices=KINDS,
-        help="where its data lies: Derby inside of it, or a PostgreSQL server that stops with it "
-        f"(default: what its directory has, else {DERBY})",
+        help="its database: Derby in its own process, or a PostgreSQL server that stops with it "
+        f"(default: that of its directory, else {DERBY})",
     )
     start.set_defaults(metastore_run=_start)
 
-    stop = actions.add_parser("stop", parents=[json_option], help="stop one; its directory stays")
+    stop = actions.add_parser("stop", parents=[json_option], help="stop a metastore; its directory stays")
     stop.set_defaults(metastore_run=_stop)
     sql = actions.add_parser(
         "sql",
@@ -61,7 +64,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "printed as tables. The first statement that fails ends the script.",
     )
     for action in (stop, sql):
-        action.add_argument("name", metavar="NAME", help="name of a running one")
+        action.add_argument("name", metavar="NAME", help="name of a running metastore")
         action.add_argument(
             "--directory",
             type=Path,
@@ -70,7 +73,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     metastore_sql.add_arguments(sql)
     sql.set_defaults(metastore_run=metastore_sql.run)
 
-    listing = actions.add_parser("list", parents=[json_option], help="list the ones of this user that run")
+    listing = actions.add_parser(
+        "list", parents=[json_option], help="list the running metastores of this user"
+    )
     listing.set_defaults(metastore_run=_list)
 
     parser.set_defaults(run=run)
