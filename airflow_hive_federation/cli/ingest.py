@@ -140,7 +140,8 @@ def _delimiter(text: str) -> str:
     try:
         return text.encode("ascii").decode("unicode_escape")
     except ValueError as error:
-        raise argparse.ArgumentTypeError(rf"{text} is no escape; write \t, \x01 or the character") from error
+        message = rf"{text} is not an escape; write \t, \x01 or the character"
+        raise argparse.ArgumentTypeError(message) from error
 
 
 @contextmanager
