@@ -160,13 +160,11 @@ def plan_copy(
         if key not in mended and _is_covered(target, complete, directories):
             continue
         hidden = None
-        staged = _stage(layout, document, file) if visible is not None else None
-        if staged and _begins_at_or_below(file.target_path, visible or 0):
-            home = target.rpartition("/")[0]
-            parent, _, name = canonical(home).rpartition("/")
-            if name not in directories.get(parent, ()):
-                copy.staged[staged] = home
-                hidden = join(staged, file.target_path.partition("/")[2])
+        moved = _stage(layout, document, file) if visible is not None else None
+        if moved and _begins_at_or_below(file.target_path, visible or 0) and not _has_files(moved[1], directories):
+            staged, home = moved
+            copy.staged[staged] = home
+            hidden = join(staged, file.target_path.partition("/")[2])
         copy.items.append(layout.item(document, file, hidden))
     surplus = there.keys() - wanted
     # A transactional table keeps directories that a compaction replaced: its own readers pass over them.
@@ -239,11 +237,22 @@ def _roots(layout: TargetLayout, document: TableDocument) -> Iterator[str]:
         yield layout.directory(document, document.location, "")
 
 
-def _stage(layout: TargetLayout, document: TableDocument, file: VisibleFile) -> str | None:
+def _stage(layout: TargetLayout, document: TableDocument, file: VisibleFile) -> tuple[str, str] | None:
+    """Return the hidden place of the base or delta that holds a file, and its final place."""
     first, slash, _ = file.target_path.partition("/")
     if not slash or not is_acid_directory(first):
         return None
-    return join(layout.directory(document, file.directory, file.partition), STAGE, first)
+    directory = layout.directory(document, file.directory, file.partition)
+    return join(directory, STAGE, first), join(directory, first)
+
+
+def _has_files(uri: str, directories: Mapping[str, Collection[str]]) -> bool:
+    """Return whether files lie below a directory.
+
+    :param directories: see :func:`_directories`.
+    """
+    parent, _, name = canonical(uri).rpartition("/")
+    return name in directories.get(parent, ())
 
 
 def _directories(files: Iterable[str]) -> Mapping[str, Collection[str]]:
@@ -251,7 +260,9 @@ def _directories(files: Iterable[str]) -> Mapping[str, Collection[str]]:
     subdirectories: defaultdict[str, set[str]] = defaultdict(set)
     for uri in files:
         parent, _, name = uri.rpartition("/")[0].rpartition("/")
-        subdirectories[parent].add(name)
+        while name and name not in subdirectories[parent]:
+            subdirectories[parent].add(name)
+            parent, _, name = parent.rpartition("/")
     return subdirectories
 
 

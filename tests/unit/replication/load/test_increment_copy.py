@@ -6,13 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.copying import (
     TableCopy,
     _directories,
     _is_covered,
     place_staged,
+    plan_copy,
 )
-from airflow_hive_federation.replication.replica.layout import STAGE
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
+from tests.support.dumps import manifest
 
 
 def test_all_directories_of_a_partition_are_placed(tmp_path: Path) -> None:
@@ -70,3 +80,41 @@ def test_rows_that_the_target_has_in_directories_of_its_own(
 ) -> None:
     files = [f"{HOME}/{name}/bucket_00000" for name in there] + ["file:/w/t/p=2/base_0000005/bucket_00000"]
     assert _is_covered(f"{HOME}/{wanted}/bucket_00000", 5, _directories(files)) is covered
+
+
+def planned(tmp_path: Path, root: str, wanted: list[str], there: list[str]) -> TableCopy:
+    """Plan the copy of an insert-only table below ``root``, whose readers see write ids up to 9."""
+    policy = ReplicationPolicy(name="p", source_database="d", dump_root=f"file:{tmp_path}/dumps")
+    source = "file:/source/t"
+    dump = DumpDirectory(f"file:{tmp_path}/dumps/p/2-3-4")
+    document = TableDocument(
+        table=types.Table(tableName="t", sd=types.StorageDescriptor(location=source)),
+        kind=TableKind.INSERT_ONLY,
+        places=(DataLocation(partition="", location=source),),
+    )
+    dump.write_table(document)
+    dump.write_files(
+        "t",
+        (
+            VisibleFile(
+                directory=source, partition="", path=path, target_path=path, size_bytes=1, modified_ns=0
+            )
+            for path in wanted
+        ),
+    )
+    dump.finish_dump(manifest(TableEntry(name="t", kind=TableKind.INSERT_ONLY)))
+    entries = {f"{root}/t/{path}": FileEntry(path=path, size_bytes=1) for path in there}
+    layout = TargetLayout(policy=policy, managed=root)
+    return plan_copy(dump, layout, dump.table("t"), there=entries, visible=9, before={})
+
+
+@pytest.mark.parametrize("root", ["file:/w", "s3://b/w"])
+def test_a_directory_in_a_directory_is_moved_with_the_outer_one(tmp_path: Path, root: str) -> None:
+    """``UNION ALL`` makes such directories."""
+    wanted = [f"base_0000009/HIVE_UNION_SUBDIR_{number}/000000_0" for number in (1, 2)]
+    copy = planned(tmp_path, root, wanted, [])
+    assert copy.staged == {f"{root}/t/{STAGE}/base_0000009": f"{root}/t/base_0000009"}
+    assert [item.target for item in copy.items] == [f"{root}/t/{STAGE}/{path}" for path in wanted]
+    # A directory that is there already cannot be replaced by another one.
+    copy = planned(tmp_path, root, wanted, wanted[:1])
+    assert (copy.staged, [item.target for item in copy.items]) == ({}, [f"{root}/t/{wanted[1]}"])
