@@ -161,7 +161,7 @@ def plan_copy(
             continue
         hidden = None
         moved = _stage(layout, document, file) if visible is not None else None
-        if moved and _begins_at_or_below(file.target_path, visible or 0) and not _has_files(moved[1], directories):
+        if moved and _begins_at_or_below(file.target_path, visible or 0) and _is_to_move(*moved, directories):
             staged, home = moved
             copy.staged[staged] = home
             hidden = join(staged, file.target_path.partition("/")[2])
@@ -244,6 +244,18 @@ def _stage(layout: TargetLayout, document: TableDocument, file: VisibleFile) -> 
         return None
     directory = layout.directory(document, file.directory, file.partition)
     return join(directory, STAGE, first), join(directory, first)
+
+
+def _is_to_move(staged: str, home: str, directories: Mapping[str, Collection[str]]) -> bool:
+    """Return whether a hidden directory has not been moved yet, or only in part.
+
+    A run that was killed while it moved a directory in an object store has left files in both places.
+
+    :param directories: see :func:`_directories`.
+    """
+    if not _has_files(home, directories):
+        return True
+    return parse_location(home).scheme in OBJECT_STORES and _has_files(staged, directories)
 
 
 def _has_files(uri: str, directories: Mapping[str, Collection[str]]) -> bool:

@@ -118,3 +118,14 @@ def test_a_directory_in_a_directory_is_moved_with_the_outer_one(tmp_path: Path, 
     # A directory that is there already cannot be replaced by another one.
     copy = planned(tmp_path, root, wanted, wanted[:1])
     assert (copy.staged, [item.target for item in copy.items]) == ({}, [f"{root}/t/{wanted[1]}"])
+
+
+@pytest.mark.parametrize(("root", "goes_on"), [("file:/w", False), ("s3://b/w", True)])
+def test_a_run_that_was_killed_while_it_moved_objects(tmp_path: Path, root: str, goes_on: bool) -> None:
+    """The next one moves the rest, copies nothing again, and leaves nothing in the hidden place."""
+    wanted = [f"base_0000009/00000{number}_0" for number in range(3)]
+    copy = planned(tmp_path, root, wanted, [wanted[0], *(f"{STAGE}/{path}" for path in wanted)])
+    staged = {f"{root}/t/{STAGE}/base_0000009": f"{root}/t/base_0000009"} if goes_on else {}
+    assert copy.staged == staged
+    places = [f"{STAGE}/{path}" if goes_on else path for path in wanted[1:]]
+    assert [item.target for item in copy.items] == [f"{root}/t/{path}" for path in places]
