@@ -37,7 +37,7 @@ from airflow_hive_federation.storage.filesystem import (
     parse_location,
     storage_errors,
 )
-from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.listing import is_there, list_many
 from airflow_hive_federation.storage.publishing import remove_file, rename
 from airflow_hive_federation.transactions.transaction import Transaction
 
@@ -173,46 +173,55 @@ def plan_copy(
 
 
 @contextmanager
-def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> Iterator[None]:
+def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> Iterator[Callable[[], None]]:
     """Keep the readers of a table in an object store out while its hidden directories are placed.
 
     There a directory appears file by file, and half of a base would count as the whole.
 
     :param client: client of the target.
     :param table: ``database.table``.
+    :return: a function that raises if readers may come in again.
     :raises LockTimeoutError: readers of the table do not end.
     """
     stores = {parse_location(home).scheme for home in copy.staged.values()}
     if stores.isdisjoint(OBJECT_STORES):
-        yield
+        yield lambda: None
         return
     with Transaction(client, read_only=True) as transaction:
         transaction.lock_out([table])
-        yield
+        yield transaction.check
 
 
 def place_staged(
-    copy: TableCopy, options: Mapping[str, Any] | None = None, *, check: Callable[[], None] = lambda: None
+    copy: TableCopy,
+    options: Mapping[str, Any] | None = None,
+    *,
+    check: Callable[[], None] = lambda: None,
+    check_lock: Callable[[], None] = lambda: None,
 ) -> None:
     """Move hidden directories, one after the other, to the places that readers see.
 
-    :param check: runs before each directory, and raises if the cycle must end.
+    :param check: runs before each directory, and before each object of one in an object store, and raises if
+        the cycle must end.
+    :param check_lock: runs before each directory, and raises if readers are not kept out any more. (A
+        directory that has been begun is better finished.)
     """
     for staged, home in copy.staged.items():
         check()
-        filesystem, path = open_filesystem(staged, options)
-        _, target = open_filesystem(home, options)
-        with storage_errors(home):
-            # A missing directory was moved by a run that was killed afterwards.
-            if filesystem.exists(path):
-                rename(filesystem, path, target)
+        # A missing directory was moved by a run that was killed afterwards.
+        if is_there(staged, options=options):
+            check_lock()
+            filesystem, path = open_filesystem(staged, options)
+            _, target = open_filesystem(home, options)
+            with storage_errors(home):
+                rename(filesystem, path, target, check=check)
     # A partition may have several hidden directories, so their parent is removed only after all have been
     # moved.
     for stage in sorted({staged.rpartition("/")[0] for staged in copy.staged}):
         check()
-        filesystem, path = open_filesystem(stage, options)
-        with storage_errors(stage):
-            if filesystem.exists(path):
+        if is_there(stage, options=options):
+            filesystem, path = open_filesystem(stage, options)
+            with storage_errors(stage):
                 filesystem.rm(path, recursive=True)
 
 

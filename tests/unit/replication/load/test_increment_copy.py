@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from airflow_hive_federation.errors import ConfigurationError, TransactionAbortedError
+from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -19,6 +22,7 @@ from airflow_hive_federation.replication.load.copying import (
     _is_covered,
     place_staged,
     plan_copy,
+    readers_kept_out,
 )
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
@@ -51,6 +55,65 @@ def test_a_killed_placing_goes_on(tmp_path: Path) -> None:
     )
     place_staged(copy)
     assert sorted(path.name for path in tmp_path.iterdir()) == [done.name, left.name]
+
+
+def test_a_directory_is_not_begun_when_readers_are_back(tmp_path: Path) -> None:
+    staged = [tmp_path / STAGE / f"base_000000{number}" for number in (1, 2)]
+    for directory in staged:
+        directory.mkdir(parents=True)
+    copy = TableCopy(staged={f"file:{place}": f"file:{tmp_path}/{place.name}" for place in staged})
+    answers = iter([None, TransactionAbortedError("The lock has timed out.")])
+
+    def check_lock() -> None:
+        if (error := next(answers)) is not None:
+            raise error
+
+    with pytest.raises(TransactionAbortedError):
+        place_staged(copy, check_lock=check_lock)
+    assert [place.exists() for place in staged] == [False, True]
+
+
+class LockingClient:
+    """A target's client that grants a lock."""
+
+    settings = MetastoreSettings(uris=("thrift://target:1",))
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def get_config_value(self, _name: str, default: str) -> str:
+        return default
+
+    def open_txns(self, *, kind: types.TxnType) -> list[int]:
+        self.calls.append(kind)
+        return [7]
+
+    def lock(self, components: list[types.LockComponent], *, txn_id: int) -> types.LockResponse:
+        (component,) = components
+        self.calls.append((component.type, component.dbname, component.tablename, component.operationType))
+        return types.LockResponse(lockid=txn_id, state=types.LockState.ACQUIRED)
+
+    def commit_txn(self, txn_id: int, *, excl_write_enabled: bool) -> None:
+        self.calls.append((txn_id, excl_write_enabled))
+
+
+@pytest.mark.parametrize("scheme", ["s3a", "gs", "abfss", "hdfs", "file"])
+def test_readers_are_kept_out_where_a_directory_appears_file_by_file(scheme: str) -> None:
+    client: Any = LockingClient()
+    place = f"{scheme}:/w/t" if scheme == "file" else f"{scheme}://w/t"
+    copy = TableCopy(staged={f"{place}/{STAGE}/base_0000001": f"{place}/base_0000001"})
+    with readers_kept_out(client, "d.t", copy) as check_lock:
+        check_lock()
+        held = list(client.calls)
+    if scheme in {"hdfs", "file"}:
+        assert client.calls == []
+        return
+    # A lock that recorded a write would make the transaction one that the source does not have.
+    lock = (types.LockType.EXCLUSIVE, "d", "t", types.DataOperationType.NO_TXN)
+    assert held == [types.TxnType.READ_ONLY, lock]
+    assert client.calls == [*held, (7, False)]
+    with pytest.raises(ConfigurationError, match="not open"):
+        check_lock()
 
 
 HOME = "file:/w/t/p=1"
