@@ -16,11 +16,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.remote_links import remote_of
-from airflow_hive_federation.model.side_parameters import (
-    is_side_parameter,
-    without_side_parameters,
-    without_view_mark,
-)
+from airflow_hive_federation.model.side_parameters import is_side_parameter, without_side_parameters
 from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.model.views import rewrite_view, text_claim
 from airflow_hive_federation.model.write_ids import ValidWriteIds
@@ -124,7 +120,7 @@ def target_table(
     """
     target = _copied(table)
     target.dbName = database
-    target.parameters = {**without_view_mark(without_side_parameters(table.parameters)), **parameters}
+    target.parameters = {**without_side_parameters(table.parameters), **parameters}
     # Each metastore sets these fields itself.
     for name in (
         "id",

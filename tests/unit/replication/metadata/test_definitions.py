@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.clusters.registry import Cluster
-from airflow_hive_federation.gateway.cluster_view import _show_read_only
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
@@ -88,18 +86,3 @@ def test_a_replica_of_a_list_bucketed_table_never_names_directories_of_the_sourc
     )
     made = make(definition, database="e", location="file:/target/t/d=b", parameters={})
     assert made.sd.skewedInfo.skewedColValueLocationMaps == {}
-
-
-@pytest.mark.parametrize("own", [{}, {"PROTECT_MODE": "NO_DROP"}])
-def test_the_mark_of_a_clusters_view_stays_in_the_view(own: dict[str, str]) -> None:
-    table = types.Table(dbName="d", tableName="t", tableType="EXTERNAL_TABLE", parameters={"a": "b", **own})
-    _show_read_only(table, Cluster(name="C2", root="file:/c2", spark_conn_id="spark"))
-    assert "READ_ONLY" in str(table.parameters)
-    made = target_table(table, database="copy", location=None, parameters={"policy": "p"})
-    assert made.parameters == {"a": "b", "policy": "p", **own}
-
-
-def test_a_protection_without_a_view_is_the_sources() -> None:
-    table = types.Table(dbName="d", tableName="t", parameters={"PROTECT_MODE": "READ_ONLY"})
-    made = target_table(table, database="copy", location=None, parameters={})
-    assert made.parameters == {"PROTECT_MODE": "READ_ONLY"}
