@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,7 @@ from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
 from airflow_hive_federation.replication.format.manifest import TableEntry
-from airflow_hive_federation.replication.load import first_load, given_up, load, target_load
+from airflow_hive_federation.replication.load import first_load, given_up, load
 from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.load.first_load import FirstLoad
 from airflow_hive_federation.replication.load.target_load import TargetLoad
@@ -74,23 +74,6 @@ def test_what_waits_in_hidden_places_stays_there(policy: ReplicationPolicy, file
     with pytest.raises(CycleLostError):
         increments(policy, copy).copy(lambda *_: None)
     assert file.exists()
-
-
-def test_readers_are_kept_out_while_directories_are_placed(
-    policy: ReplicationPolicy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    acts: list[str] = []
-
-    @contextmanager
-    def kept_out(_: object, table: str, copy: TableCopy) -> Iterator[None]:
-        acts.append(f"{table}: {len(copy.staged)} locked")
-        yield
-        acts.append("unlocked")
-
-    monkeypatch.setattr(target_load, "readers_kept_out", kept_out)
-    monkeypatch.setattr(target_load, "place_staged", lambda *_, **__: acts.append("placed"))
-    increments(policy, TableCopy(staged={"s3://b/.stage/base_9": "s3://b/base_9"})).copy(lambda *_: None)
-    assert acts == ["d.t: 1 locked", "placed", "unlocked"]
 
 
 def test_files_that_the_source_has_no_more_stay(policy: ReplicationPolicy, file: Path) -> None:
