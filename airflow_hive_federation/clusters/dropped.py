@@ -20,12 +20,16 @@ from typing import Any
 
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import Cluster
-from airflow_hive_federation.errors import MetastoreServerError, UnsupportedMethodError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    MetastoreServerError,
+    UnsupportedMethodError,
+)
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import decode_message
 from airflow_hive_federation.model.thrift_json import loads
-from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.storage.filesystem import is_below
 
 log = logging.getLogger(__name__)
 _DROP = "DROP_TABLE"
@@ -61,7 +65,8 @@ def with_drop(
 ) -> Note:
     """Return a note with the time at which its table was dropped, if an event says so.
 
-    The note keeps this time, because metastores forget their events, often after a day.
+    The note keeps this time, because metastores forget their events, often after a day. A mark of a change of
+    the primary is later than the drop, so that the table was back then.
 
     :param events: see :func:`drop_events`.
     :param cluster: the cluster of the note.
@@ -69,7 +74,9 @@ def with_drop(
     :raises MetastoreError: the metastore does not answer.
     """
     # Before Hive 4, tables have no ids.
-    if note.dropped_s or note.kind not in _KINDS or note.becomes_primary or not note.table_id:
+    if note.kind not in _KINDS or note.becomes_primary or not note.table_id:
+        return replace(note, dropped_s=0.0)
+    if note.dropped_s:
         return note
     for event in events():
         if _leaves_no_owner(event, note):
@@ -91,8 +98,8 @@ def _leaves_no_owner(event: types.NotificationEvent, note: Note) -> bool:
         has_partitions = bool(table.get("8", {}).get("lst", [])[2:])
         location = table["7"]["rec"]["2"]["str"]
         removes_files = table["12"]["str"] == "MANAGED_TABLE" or _purges(parameters)
-        lay_elsewhere = not has_partitions and canonical(location) != canonical(note.directory)
-    except (LookupError, TypeError, ValueError, AttributeError):
+        lay_elsewhere = not has_partitions and not is_below(location, note.directory)
+    except (ConfigurationError, LookupError, TypeError, ValueError, AttributeError):
         # An event that cannot be read says nothing.
         return False
     return is_of_note and (removes_files or lay_elsewhere)

@@ -336,9 +336,10 @@ def _settle_marks(
     renew: Callable[[], None],
     options: Mapping[str, Any] | None,
 ) -> None:
-    """Settle the notes that a killed change of the primary has marked.
+    """Settle the notes of the table that a killed change of the primary has marked, or the event of a drop.
 
-    The directory of a primary loses its note. That of a copy loses the mark, unless the change continues.
+    The directory of a primary loses its note. That of a copy loses the mark, unless the change continues. A
+    table with the time of a drop is back, by a backup: once it was renamed, it would count as dropped.
 
     :param notes: the notes as they were before the lock was taken.
     :param renew: proves the lock, without which a later change may mark the notes again.
@@ -347,13 +348,18 @@ def _settle_marks(
     in_use = named_directories(table, objects)
     continues = read_metadata(table.parameters, object_name(table)).next_primary is not None
     for seen in notes:
-        if not seen.becomes_primary:
+        if not (seen.becomes_primary or seen.dropped_s):
             continue
         # The change may have ended between the reading of the notes and the lock.
         note = note_of(swept, seen.kind, seen.directory, options)
-        if note is None or not note.becomes_primary or not note.is_of(table):
+        if note is None or not (note.becomes_primary or note.dropped_s) or not note.is_of(table):
             continue
         renew()
+        if note.dropped_s:
+            note = replace(note, dropped_s=0.0)
+            take_note(swept, note, options)
+        if not note.becomes_primary:
+            continue
         directory = canonical(note.directory)
         if directory in primaries:
             forget(swept, note.kind, note.directory, options)
