@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -23,6 +24,7 @@ from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.errors import (
     ConfigurationError,
     MetastoreServerError,
+    NoSuchObjectError,
     UnsupportedMethodError,
 )
 from airflow_hive_federation.metastore import MetastoreClient
@@ -84,6 +86,30 @@ def with_drop(
             take_note(cluster, dropped, options)
             return dropped
     return note
+
+
+def table_at(client: MetastoreClient, database: str) -> Callable[[str], str]:
+    """Return a function that returns a table of a database that lies in a directory; empty if none does.
+
+    Somebody may read the last rows of a dropped table by another one. The locations of its partitions, and
+    tables of other databases, are not looked at, for that would take all metadata.
+    """
+
+    @cache
+    def locations() -> list[tuple[str, str]]:
+        with suppress(NoSuchObjectError):
+            tables = client.iter_tables(database)
+            return [(f"{database}.{item.tableName}", str(item.sd and item.sd.location)) for item in tables]
+        return []
+
+    return lambda directory: next((name for name, place in locations() if _lies_in(place, directory)), "")
+
+
+def _lies_in(location: str, directory: str) -> bool:
+    try:
+        return is_below(location, directory)
+    except ConfigurationError:
+        return False
 
 
 def _leaves_no_owner(event: types.NotificationEvent, note: Note) -> bool:

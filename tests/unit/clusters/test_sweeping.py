@@ -607,6 +607,51 @@ def test_a_dropped_table_is_remembered_until_its_readers_have_ended(
     assert sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0).removed == [f"file:{copy}"]
 
 
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(("location", "removed"), [("", False), ("/inner", False), ("2", True)])
+def test_the_copy_of_a_dropped_table_stays_while_another_table_lies_there(
+    tmp_path: Path,
+    registry: ClusterRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    location: str,
+    removed: bool,
+    later: bool,
+) -> None:
+    """Somebody has saved the rows by a table of another name."""
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    take_note(registry.cluster("C1"), Note.of(described("C2"), Kind.COPY, f"file:{copy}"))
+    store = store_after_drop(monkeypatch, later=later)
+    store.events = [dropping(at_s=20, **MANAGED)]
+    storage = types.StorageDescriptor(location=f"file:{copy}{location}")
+    store.others = [
+        types.Table(dbName="d", tableName="a_view"),
+        types.Table(dbName="d", tableName="odd", sd=types.StorageDescriptor(location="file:/a/../b")),
+        types.Table(dbName="d", tableName="saved", sd=storage),
+    ]
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    reason = "d.t was dropped, and the table d.saved lies there"
+    assert report.left == ({} if removed else {f"file:{copy}": reason})
+    assert copy.is_dir() != removed
+
+
+def test_without_its_database_the_copy_of_a_dropped_table_goes(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    take_note(registry.cluster("C1"), Note.of(described("C2"), Kind.COPY, f"file:{copy}"))
+    store = store_after_drop(monkeypatch, later=False)
+    store.events = [dropping(at_s=20, **MANAGED)]
+
+    def gone(database: str) -> NoReturn:
+        raise NoSuchObjectError(database)
+
+    monkeypatch.setattr(store, "iter_tables", gone)
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert report.removed == [f"file:{copy}"]
+
+
 def test_a_table_that_a_backup_has_brought_back_does_not_count_as_dropped(
     tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
