@@ -149,7 +149,15 @@ class ClusterView:
         shown = self._with_equal_files([(described, copy) for described, copy in copies if copy is not None])
         for described, copy in shown:
             show_copy(described, copy)
-        self._mark_tables_elsewhere(candidates)
+        elsewhere = [
+            table for table in candidates if isinstance(table, types.Table) and self._primary_elsewhere(table)
+        ]
+        if method not in _DATABASES and not shown and not elsewhere:
+            # An engine may write back what it has read, with fields that only it and the metastore know.
+            return answer
+        for table in elsewhere:
+            # For engines that check before they write (Trino).
+            table.parameters = shown_read_only(table.parameters, self.cluster.name)
         changed = {id(described) for described, _ in shown}
         for spec, partitions in shared:
             if any(id(partition) in changed for partition in partitions):
@@ -171,12 +179,6 @@ class ClusterView:
             elif isinstance(described, types.Database):
                 self._show_database(described)
         return candidates, shared
-
-    def _mark_tables_elsewhere(self, candidates: Sequence[Described]) -> None:
-        for described in candidates:
-            if isinstance(described, types.Table) and self._primary_elsewhere(described):
-                # For engines that check before they write (Trino).
-                described.parameters = shown_read_only(described.parameters, self.cluster.name)
 
     def _with_equal_files(
         self, copies: Sequence[tuple[Described, Secondary]]
