@@ -124,18 +124,20 @@ def losses_of(
     )
 
 
-def refuse_unexplained(policy: ReplicationPolicy, found: Unexplained) -> None:
+def refuse_unexplained(policy: ReplicationPolicy, unexplained: Unexplained) -> None:
     """Stop a cycle that would remove objects without an explanation, unless the policy allows as much.
 
     :raises SourceDirectoryMissingError: directories of tables do not exist, and no file came from them.
     :raises UnexplainedRemovalError: more would go than the policy allows.
     """
-    missing = {name: entry.missing for name, entry in found.losses.items() if entry.missing}
+    missing = {name: entry.missing for name, entry in unexplained.losses.items() if entry.missing}
     refuse_missing(policy.source_database, missing)
     losses = {
-        name: entry for name, entry in found.losses.items() if entry.percent > policy.max_unexplained_percent
+        name: entry
+        for name, entry in unexplained.losses.items()
+        if entry.percent > policy.max_unexplained_percent
     }
-    tables = sorted(found.tables) if len(found.tables) > policy.max_unexplained_tables else []
+    tables = sorted(unexplained.tables) if len(unexplained.tables) > policy.max_unexplained_tables else []
     if not tables and not losses:
         return
     percent = max((entry.percent for entry in losses.values()), default=0)

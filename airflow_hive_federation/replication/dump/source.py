@@ -70,7 +70,7 @@ class ReplicatedSource:
         skipped = left_out(self._policy, tables)
         return [table for table in tables if table.tableName not in skipped], skipped
 
-    def settle(self, client: MetastoreClient, found: Unexplained, event_id: int) -> None:
+    def settle(self, client: MetastoreClient, unexplained: Unexplained, event_id: int) -> None:
         """Return if later events account for all losses of the target, or the policy allows them.
 
         A source is listed after the cycle's events were read, so a missing object may have been removed in
@@ -81,9 +81,9 @@ class ReplicatedSource:
         :raises SourceDirectoryMissingError: directories of tables do not exist, and no file came from them.
         :raises UnexplainedRemovalError: nothing allows the losses.
         """
-        if found.tables or any(losses.partitions for losses in found.losses.values()):
+        if unexplained.tables or any(losses.partitions for losses in unexplained.losses.values()):
             later = Evidence(self.database)
             for event in self.events(client, event_id):
                 later.add(event)
-            found = found.without(later)
-        refuse_unexplained(self._policy, found)
+            unexplained = unexplained.without(later)
+        refuse_unexplained(self._policy, unexplained)
