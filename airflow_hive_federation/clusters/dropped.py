@@ -14,18 +14,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import Cluster
-from airflow_hive_federation.errors import MetastoreServerError, UnsupportedMethodError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    MetastoreServerError,
+    NoSuchObjectError,
+    UnsupportedMethodError,
+)
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import decode_message
 from airflow_hive_federation.model.thrift_json import loads
-from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.storage.filesystem import is_below
 
 log = logging.getLogger(__name__)
 _DROP = "DROP_TABLE"
@@ -61,7 +67,8 @@ def with_drop(
 ) -> Note:
     """Return a note with the time at which its table was dropped, if an event says so.
 
-    The note keeps this time, because metastores forget their events, often after a day.
+    The note keeps this time, because metastores forget their events, often after a day. A mark of a change of
+    the primary is later than the drop, so that the table was back then.
 
     :param events: see :func:`drop_events`.
     :param cluster: the cluster of the note.
@@ -69,7 +76,9 @@ def with_drop(
     :raises MetastoreError: the metastore does not answer.
     """
     # Before Hive 4, tables have no ids.
-    if note.dropped_s or note.kind not in _KINDS or note.becomes_primary or not note.table_id:
+    if note.kind not in _KINDS or note.becomes_primary or not note.table_id:
+        return replace(note, dropped_s=0.0)
+    if note.dropped_s:
         return note
     for event in events():
         if _leaves_no_owner(event, note):
@@ -77,6 +86,30 @@ def with_drop(
             take_note(cluster, dropped, options)
             return dropped
     return note
+
+
+def table_at(client: MetastoreClient, database: str) -> Callable[[str], str]:
+    """Return a function that returns a table of a database that lies in a directory; empty if none does.
+
+    Somebody may read the last rows of a dropped table by another one. The locations of its partitions, and
+    tables of other databases, are not looked at, for that would take all metadata.
+    """
+
+    @cache
+    def locations() -> list[tuple[str, str]]:
+        with suppress(NoSuchObjectError):
+            tables = client.iter_tables(database)
+            return [(f"{database}.{item.tableName}", str(item.sd and item.sd.location)) for item in tables]
+        return []
+
+    return lambda directory: next((name for name, place in locations() if _lies_in(place, directory)), "")
+
+
+def _lies_in(location: str, directory: str) -> bool:
+    try:
+        return is_below(location, directory)
+    except ConfigurationError:
+        return False
 
 
 def _leaves_no_owner(event: types.NotificationEvent, note: Note) -> bool:
@@ -91,8 +124,8 @@ def _leaves_no_owner(event: types.NotificationEvent, note: Note) -> bool:
         has_partitions = bool(table.get("8", {}).get("lst", [])[2:])
         location = table["7"]["rec"]["2"]["str"]
         removes_files = table["12"]["str"] == "MANAGED_TABLE" or _purges(parameters)
-        lay_elsewhere = not has_partitions and canonical(location) != canonical(note.directory)
-    except (LookupError, TypeError, ValueError, AttributeError):
+        lay_elsewhere = not has_partitions and not is_below(location, note.directory)
+    except (ConfigurationError, LookupError, TypeError, ValueError, AttributeError):
         # An event that cannot be read says nothing.
         return False
     return is_of_note and (removes_files or lay_elsewhere)

@@ -15,6 +15,7 @@ from airflow_hive_federation.clusters.notes import (
     forget,
     noted,
     notes_of,
+    read_notes,
     remove_noted,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
@@ -177,7 +178,8 @@ def forget_dropped_partitions(
             forget(former, Kind.FORMER_PRIMARY, note.directory, options)
             kept[note.directory] = f"its partition {note.partition} was dropped during the change"
     in_use = named_directories(table, [table, *partitions.values()])
-    for note in notes_of(place, options):
+    # Damaged notes, perhaps of other tables, let nothing be removed, and must not stop the change here.
+    for note in read_notes(place, options)[0]:
         if note.becomes_primary and note.is_of(table) and canonical(note.directory) not in in_use:
             forget(place, note.kind, note.directory, options)
             kept[note.directory] = (

@@ -7,11 +7,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import groupby
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name, split_name
-from airflow_hive_federation.clusters.dropped import drop_events, with_drop
+from airflow_hive_federation.clusters.dropped import drop_events, table_at, with_drop
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.notes import (
@@ -43,6 +44,7 @@ _WEEK_S = 7 * 24 * 3600.0
 #: the former directory; most end within a day.
 FORMER_S = 24 * 3600.0
 _MAY_READ = "statements that were planned earlier may still read it"
+_Users = Callable[[str], Callable[[str], str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +109,7 @@ def sweep_cluster(
     left_with_reasons: dict[str, str] = {}
     used = 0
     damaged_tables: list[ClusterMetadataError] = []
+    users = cache(partial(table_at, client))
     all_notes, damaged = read_notes(swept, options)
     chosen = [item for item in all_notes if table in {None, item.table}]
     for name, notes_of_table in groupby(sorted(chosen, key=_table_of), key=_table_of):
@@ -118,7 +121,15 @@ def sweep_cluster(
                     continue
                 try:
                     unused, left, in_use = _unused(
-                        client, registry, swept, name, notes, renew=renew, ages_s=ages_s, options=options
+                        client,
+                        registry,
+                        swept,
+                        name,
+                        notes,
+                        renew=renew,
+                        ages_s=ages_s,
+                        users=users,
+                        options=options,
                     )
                 except ClusterMetadataError as error:
                     damaged_tables.append(error)
@@ -251,6 +262,7 @@ def _unused(
     *,
     renew: Callable[[], None],
     ages_s: Mapping[Kind, float],
+    users: _Users,
     options: Mapping[str, Any] | None,
 ) -> tuple[list[Note], dict[str, str], int]:
     """Return the notes of unused directories, the directories to leave, with reasons, and the number in use.
@@ -258,11 +270,12 @@ def _unused(
     :param name: the table of all the notes.
     :param renew: see :func:`.locking.alone_with_copies`.
     :param ages_s: the ages in seconds, by kind of note, below which directories are left.
+    :param users: :func:`.dropped.table_at`, by the name of a database.
     """
     try:
         table = client.get_table(*split_name(name))
     except NoSuchObjectError:
-        unused, left = _of_no_table(client, swept, name, notes, ages_s=ages_s, options=options)
+        unused, left = _of_no_table(client, swept, name, notes, ages_s=ages_s, users=users, options=options)
         return unused, left, 0
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
     objects = [table, *partitions]
@@ -274,7 +287,7 @@ def _unused(
 
     def reason_to_keep(note: Note) -> str:
         if not note.is_of(table) and (note := with_drop(events, swept, note, options)).dropped_s:
-            return _reason_after_drop(note, ages_s)
+            return _reason_after_drop(note, ages_s, users)
         if note.kind is Kind.FORMER_PRIMARY and primary == swept.name and note.is_of(table):
             return f"{swept.name} is the primary of {name}, so its files may be in use"
         return reason_to_leave(note, table, ages_s.get(note.kind, 0.0), options)
@@ -297,6 +310,7 @@ def _of_no_table(
     notes: Iterable[Note],
     *,
     ages_s: Mapping[Kind, float],
+    users: _Users,
     options: Mapping[str, Any] | None,
 ) -> tuple[list[Note], dict[str, str]]:
     """Return the notes of directories whose table was dropped, and the directories to leave, with reasons."""
@@ -314,17 +328,21 @@ def _of_no_table(
                 "again, under its present name, and if it was dropped, remove the directory and its note "
                 f"{uri_of_note(swept, note)}"
             )
-        elif reason := _reason_after_drop(note, ages_s):
+        elif reason := _reason_after_drop(note, ages_s, users):
             left[note.directory] = reason
         else:
             unused.append(note)
     return unused, left
 
 
-def _reason_after_drop(note: Note, ages_s: Mapping[Kind, float]) -> str:
+def _reason_after_drop(note: Note, ages_s: Mapping[Kind, float], users: _Users) -> str:
     """Return the reason to leave a directory whose table was dropped; empty if there is none."""
-    young = max(note.taken_s, note.dropped_s) > time.time() - ages_s.get(note.kind, 0.0)
-    return _MAY_READ if young and note.kind is not Kind.PLAN else ""
+    if note.kind is Kind.PLAN:
+        return ""
+    if max(note.taken_s, note.dropped_s) > time.time() - ages_s.get(note.kind, 0.0):
+        return _MAY_READ
+    user = users(split_name(note.table)[0])(note.directory)
+    return f"{note.table} was dropped, and the table {user} lies there" if user else ""
 
 
 def _settle_marks(
@@ -336,9 +354,10 @@ def _settle_marks(
     renew: Callable[[], None],
     options: Mapping[str, Any] | None,
 ) -> None:
-    """Settle the notes that a killed change of the primary has marked.
+    """Settle the notes of the table that a killed change of the primary has marked, or the event of a drop.
 
-    The directory of a primary loses its note. That of a copy loses the mark, unless the change continues.
+    The directory of a primary loses its note. That of a copy loses the mark, unless the change continues. A
+    table with the time of a drop is back, by a backup: once it was renamed, it would count as dropped.
 
     :param notes: the notes as they were before the lock was taken.
     :param renew: proves the lock, without which a later change may mark the notes again.
@@ -347,13 +366,18 @@ def _settle_marks(
     in_use = named_directories(table, objects)
     continues = read_metadata(table.parameters, object_name(table)).next_primary is not None
     for seen in notes:
-        if not seen.becomes_primary:
+        if not (seen.becomes_primary or seen.dropped_s):
             continue
         # The change may have ended between the reading of the notes and the lock.
         note = note_of(swept, seen.kind, seen.directory, options)
-        if note is None or not note.becomes_primary or not note.is_of(table):
+        if note is None or not (note.becomes_primary or note.dropped_s) or not note.is_of(table):
             continue
         renew()
+        if note.dropped_s:
+            note = replace(note, dropped_s=0.0)
+            take_note(swept, note, options)
+        if not note.becomes_primary:
+            continue
         directory = canonical(note.directory)
         if directory in primaries:
             forget(swept, note.kind, note.directory, options)

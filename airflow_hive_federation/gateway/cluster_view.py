@@ -36,6 +36,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.struct import Struct
 from airflow_hive_federation.metastore.wire import from_bytes
+from airflow_hive_federation.model.side_parameters import SHOWN_IN, as_stored, shown_read_only
 from airflow_hive_federation.storage.filesystem import is_below, join
 from airflow_hive_federation.storage.listing import list_many
 
@@ -74,10 +75,6 @@ _COPY = re.compile(r"hive\.cluster\.secondary\.\w+\.location")
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
 #: Part of a message with metadata of copies.
 SECONDARY = b"hive.cluster.secondary."
-#: Parameter of Hive before 2.0 by which Trino refuses writes: it overwrites partitions without another call.
-_PROTECTION = "PROTECT_MODE"
-#: Parameter of tables that a view shows read-only: the cluster of the view.
-_SHOWN_IN = "hive.cluster.read.only.in"
 
 Described = types.Table | types.Partition
 
@@ -152,7 +149,15 @@ class ClusterView:
         shown = self._with_equal_files([(described, copy) for described, copy in copies if copy is not None])
         for described, copy in shown:
             show_copy(described, copy)
-        self._mark_tables_elsewhere(candidates)
+        elsewhere = [
+            table for table in candidates if isinstance(table, types.Table) and self._primary_elsewhere(table)
+        ]
+        if method not in _DATABASES and not shown and not elsewhere:
+            # An engine may write back what it has read, with fields that only it and the metastore know.
+            return answer
+        for table in elsewhere:
+            # For engines that check before they write (Trino).
+            table.parameters = shown_read_only(table.parameters, self.cluster.name)
         changed = {id(described) for described, _ in shown}
         for spec, partitions in shared:
             if any(id(partition) in changed for partition in partitions):
@@ -174,11 +179,6 @@ class ClusterView:
             elif isinstance(described, types.Database):
                 self._show_database(described)
         return candidates, shared
-
-    def _mark_tables_elsewhere(self, candidates: Sequence[Described]) -> None:
-        for described in candidates:
-            if isinstance(described, types.Table) and self._primary_elsewhere(described):
-                _show_read_only(described, self.cluster)
 
     def _with_equal_files(
         self, copies: Sequence[tuple[Described, Secondary]]
@@ -241,10 +241,8 @@ class ClusterView:
                 f"{full_name(table)} names cluster {primary} as its primary, not {self.cluster.name}.",
                 remedy=f"Create it in cluster {primary}, or leave {PRIMARY} out.",
             )
-        table.parameters = {**(table.parameters or {}), PRIMARY: self.cluster.name}
-        if table.parameters.pop(_SHOWN_IN, None) is not None:
-            # An engine copies the parameters of a table that it has read (CREATE TABLE … LIKE).
-            table.parameters.pop(_PROTECTION, None)
+        # An engine copies the parameters of a table that it has read (CREATE TABLE … LIKE).
+        table.parameters = {**as_stored(table.parameters), PRIMARY: self.cluster.name}
         if table.sd is not None and not table.sd.location and not _is_managed_acid(table):
             table.sd.location = join(
                 self.cluster.root, f"{table.dbName}.db".lower(), str(table.tableName).lower()
@@ -343,15 +341,6 @@ def show_copy(described: Described, copy: Secondary) -> None:
     relocate(described, copy.location)
 
 
-def _show_read_only(table: types.Table, cluster: Cluster) -> None:
-    """Mark a table of another cluster for engines that check before they write (Trino)."""
-    parameters = dict(table.parameters or {})
-    modes = [mode for mode in parameters.get(_PROTECTION, "").split(",") if mode]
-    parameters[_PROTECTION] = ",".join(dict.fromkeys([*modes, "READ_ONLY"]))
-    parameters[_SHOWN_IN] = cluster.name
-    table.parameters = parameters
-
-
 def refuse_location_of_copy(call: Call) -> None:
     """Refuse to write what only a view shows: the location of a copy as that of the primary, or its mark.
 
@@ -360,11 +349,11 @@ def refuse_location_of_copy(call: Call) -> None:
 
     :raises GatewayError: a table or partition of the call has the location of a copy, or a table the mark.
     """
-    if SECONDARY not in call.message and _SHOWN_IN.encode() not in call.message:
+    if SECONDARY not in call.message and SHOWN_IN.encode() not in call.message:
         return
     arguments = from_bytes(message_types(call.method)[0], call.message[read_head(call.message).body :])
     for struct in structs(arguments):
-        if not isinstance(struct, types.Table | types.Partition) or struct.sd is None:
+        if not isinstance(struct, types.Table | types.Partition):
             continue
         copies = {name: value for name, value in (struct.parameters or {}).items() if _COPY.fullmatch(name)}
         place = f"{struct.dbName}.{struct.tableName}"
@@ -380,12 +369,12 @@ def refuse_location_of_copy(call: Call) -> None:
 
 
 def _refuse_mark(call: Call, described: Described) -> None:
-    cluster = (described.parameters or {}).get(_SHOWN_IN)
+    cluster = (described.parameters or {}).get(SHOWN_IN)
     if cluster is not None:
         raise refused(
             Status.DENIED,
             f"{call.method}: {described.dbName}.{described.tableName} was read in the view of {cluster}, "
-            f"which shows it read-only ({_SHOWN_IN}).",
+            f"which shows it read-only ({SHOWN_IN}).",
             remedy="Name the same cluster when you read and when you write, or none.",
         )
 

@@ -80,11 +80,13 @@ _SLACK_BYTES = 1 << 10
 _BUSY_FIRST_S, _BUSY_MOST_S = 0.05, 2.0
 #: Seconds before another attempt at a conversation with a gateway that had no room for it.
 _ROOMLESS_S = 10.0
-#: grpcio's texts, of several versions, for a stream that the server refused unread (RFC 9113, 8.7 and 6.8):
-#: at the connection's limit of streams, or because the server had begun to drain. The end of a connection
-#: after a GOAWAY has another text, since the server may have read the streams that ended with it.
+#: grpcio's texts for a stream that the server refused unread (RFC 9113, 8.7 and 6.8): at the connection's
+#: limit of streams, or because the server had begun to drain. Before 1.81, grpcio uses the text of the GOAWAY
+#: also for streams that the server may have read, if the connection breaks by a fault after that; so it
+#: counts only in the form of later versions, which name that fault first.
 _UNREAD = re.compile(
-    r"(Stream removed \()?((RST_STREAM \()?Received RST_STREAM with error code 7(?!\d)|GOAWAY received;)"
+    r"((Stream removed \()?(RST_STREAM \()?Received RST_STREAM with error code 7(?!\d)"
+    r"|Stream removed \(GOAWAY received;)"
 )
 _SERVER_TOO_LONG = "SERVER: Received message larger than max"
 

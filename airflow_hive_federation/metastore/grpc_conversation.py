@@ -163,4 +163,7 @@ class Conversation:
             return Refusal(
                 Code.UNAVAILABLE, "the gateway has ended the stream", ((STATUS_KEY, "unavailable"),)
             )
+        if code is Code.UNAVAILABLE and self._answers:
+            # The gateway has read the stream, so no text of grpcio's can mean that it was refused unread.
+            text = f"the stream ended after {self._answers} answers: {text}"
         return Refusal(code, text, trailing)

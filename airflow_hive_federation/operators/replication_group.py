@@ -228,10 +228,12 @@ class GroupLoadOperator(_GroupLoadingOperator):
 class GroupVerifyOperator(_GroupOperator):
     """Compares the targets of a group with the dumps from which they were loaded last.
 
-    It compares the files and rows of the tables only that the last cycle changed, and those of all tables of
-    a database that the cycle bootstrapped; if no table changed, Spark does not start. The task fails with an
-    error that names every difference of the first database that differs. Returns ``{"group", "members"}``;
-    each of ``members`` is the result of a :class:`~.replication.VerifyReplicaOperator`.
+    It compares the files and rows of the tables that the last cycle changed, and those of all tables of a
+    database that the cycle bootstrapped. If the cycle changed nothing in a database, it compares the tables
+    of the dump that was loaded last until a verification has found them equal; without any such table, Spark
+    does not start. The task fails with an error that names every difference of the first database that
+    differs. Returns ``{"group", "members"}``; each of ``members`` is the result of a
+    :class:`~.replication.VerifyReplicaOperator`.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
         are for all policies. (templated)

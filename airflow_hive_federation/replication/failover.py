@@ -301,8 +301,8 @@ def reverse_policy(source: MetastorePool, policy: ReplicationPolicy) -> Replicat
             and table.sd
             and policy.replicates(policy.target_table(str(table.tableName)))
         ]
-    # Tables may spell the scheme of one store in several ways.
-    roots = {canonical(root): root for root in map(_root, external)}
+    # Tables may spell the scheme of one store in several ways, of which each call chooses the same.
+    roots = {canonical(root): root for root in sorted(map(_root, external))}
     if len(roots) > 1 and not policy.external_prefix:
         raise FailoverError(
             f"External tables of {policy.source_database} lie in several stores: "

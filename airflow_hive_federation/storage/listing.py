@@ -10,7 +10,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
@@ -267,20 +267,27 @@ def _list_keys(uri: str, options: Mapping[str, Any] | None) -> list[FileEntry]:
         for name, info in details.items()
         if info["type"] == "file" and not name.endswith("/") and _is_listed(_name(name))
     ]
-    marked = {
-        f"{name[len(path) :].strip('/')}/"
+    marks = {
+        name[len(path) :].strip("/")
         for name, info in details.items()
         if info["type"] == "directory" or name.endswith("/")
-    }
+    } - {""}
+    if not marks:
+        return files
     # A base without rows may be a mark alone, and hides all earlier files.
-    filled = {parent for path in (*(file.path for file in files), *marked) for parent in _parents(path)}
-    return files + [FileEntry(path=mark, size_bytes=0) for mark in marked - filled - {"/"}]
+    empty = marks - _above([*(file.path for file in files), *marks])
+    return files + [FileEntry(path=f"{mark}/", size_bytes=0) for mark in empty]
 
 
-def _parents(path: str) -> Iterator[str]:
-    """Yield the directories above a path, each with a slash at its end."""
-    names = path.rstrip("/").split("/")[:-1]
-    return ("/".join(names[:depth]) + "/" for depth in range(1, len(names) + 1))
+def _above(paths: Iterable[str]) -> set[str]:
+    """Return the directories above paths."""
+    above: set[str] = set()
+    for path in paths:
+        parent = path.rpartition("/")[0]
+        while parent and parent not in above:
+            above.add(parent)
+            parent = parent.rpartition("/")[0]
+    return above
 
 
 def _version_ns(info: Mapping[str, Any]) -> int:

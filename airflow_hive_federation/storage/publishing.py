@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -154,10 +154,12 @@ def temporary_run(name: str) -> str | None:
     return name.rpartition(".")[2].rpartition("-")[0]
 
 
-def rename(filesystem: Any, source: str, target: str) -> None:
+def rename(filesystem: Any, source: str, target: str, *, check: Callable[[], None] = lambda: None) -> None:
     """Rename a file or directory to its final name, replacing an existing file, and sync the name.
 
     The bytes must be on the disk already: their writer has synced them.
+
+    :param check: runs before each object that an object store copies or removes, and may raise.
     """
     if "file" in protocols(filesystem):
         replace_local(source, target)
@@ -167,7 +169,7 @@ def rename(filesystem: Any, source: str, target: str) -> None:
         filesystem.mv(source, target, overwrite=True)
         return
     if not OBJECT_STORES.isdisjoint(protocols(filesystem)):
-        _move_objects(filesystem, source, target)
+        _move_objects(filesystem, source, target, check)
         return
     # fsspec's memory file system would merge with an existing directory.
     if filesystem.exists(target):
@@ -175,7 +177,7 @@ def rename(filesystem: Any, source: str, target: str) -> None:
     filesystem.mv(source, target)
 
 
-def _move_objects(filesystem: Any, source: str, target: str) -> None:
+def _move_objects(filesystem: Any, source: str, target: str, check: Callable[[], None]) -> None:
     """Copy an object, or all objects below a directory, to the new name, and then remove the old ones.
 
     A copy replaces an existing object in one step. ``mv`` of such a driver would copy nothing of a directory,
@@ -184,9 +186,15 @@ def _move_objects(filesystem: Any, source: str, target: str) -> None:
     keys = [str(key) for key in filesystem.find(source) if not str(key).endswith("/")]
     if not keys:
         raise FileNotFoundError(errno.ENOENT, "nothing lies there", source)
+
+    def copy(key: str) -> None:
+        check()
+        filesystem.cp_file(key, f"{target}{key[len(source) :]}")
+
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="move") as pool:
-        list(pool.map(lambda key: filesystem.cp_file(key, f"{target}{key[len(source) :]}"), keys))
+        list(pool.map(copy, keys))
     for key in keys:
+        check()
         filesystem.rm_file(key)
 
 

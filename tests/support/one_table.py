@@ -27,6 +27,8 @@ class OneTable:
         #: False if other processes hold the locks that are asked for.
         self.free = True
         self.partitions: list[types.Partition] = []
+        #: Other tables of the database.
+        self.others: list[types.Table] = []
         self.events: list[types.NotificationEvent] = []
         #: The times that the events were asked for.
         self.reads = 0
@@ -42,6 +44,10 @@ class OneTable:
     def iter_partitions(self, database: str, name: str) -> Iterator[types.Partition]:
         assert (database, name) == (self.table.dbName, self.table.tableName)
         yield from copy.deepcopy(self.partitions)
+
+    def iter_tables(self, database: str) -> Iterator[types.Table]:
+        assert database == self.table.dbName
+        yield from copy.deepcopy(self.others)
 
     def iter_notification_events(self, after: int, **_: str) -> Iterator[types.NotificationEvent]:
         """Yield all events, as metastores do that do not filter."""

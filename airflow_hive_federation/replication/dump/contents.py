@@ -147,9 +147,10 @@ def _listed_as_whole(
     for entry in listing:
         parts = entry.path.split("/")
         home = next((path for depth in depths if (path := "/".join(parts[:depth])) in inside), None)
-        # A file elsewhere below the directory belongs to no place.
-        if home is not None:
-            inner = entry.path[len(home) + 1 :] if home else entry.path
+        inner = entry.path[len(home) + 1 :] if home else entry.path
+        # A file elsewhere below the directory belongs to no place. A place that is empty is not listed in
+        # itself: that would count as a file that was found.
+        if home is not None and inner:
             listings[home].append(
                 FileEntry(path=inner, size_bytes=entry.size_bytes, modified_ns=entry.modified_ns)
             )

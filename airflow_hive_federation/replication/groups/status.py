@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.progress.observers import LOGGED, LOGGED_QUIETLY, Observer
 from airflow_hive_federation.replication.cycle_plan import CyclePlan, plan_cycle
 from airflow_hive_federation.replication.dump.cut import take_cut
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups.membership import joining, read_members
 from airflow_hive_federation.replication.groups.naming import member_named
@@ -17,13 +18,18 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.cycle_history import (
     BOOTSTRAP,
     IDLE,
+    INCREMENT,
     CycleRecord,
     read_cycles,
 )
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.replica.table_index import changed_tables
 from airflow_hive_federation.replication.status import ReplicationStatus, read_status
-from airflow_hive_federation.replication.verify.report import VerificationReport, VerificationResult
+from airflow_hive_federation.replication.verify.report import (
+    VerificationReport,
+    VerificationResult,
+    found_equal,
+)
 from airflow_hive_federation.replication.verify.verify import VerifyRunner, verify_replica
 from airflow_hive_federation.transactions.lease import end_lease, lease_of_a_dump
 
@@ -149,7 +155,8 @@ def verify_group(
     :param source: connections to the source.
     :param target: connections to the target.
     :param run_verify: reads files by Spark, see :func:`~.verify.verify_replica`.
-    :param whole: compare files and rows of all tables, not only of those that the last cycle changed.
+    :param whole: compare files and rows of all tables, not only of those that the last cycle changed, or an
+        earlier one if no verification has found them equal since.
     :param row_digests: compare digests of rows, not only their number.
     :raises HiveFederationError: as :func:`~.verify.verify_replica`; the message names the member.
     """
@@ -158,15 +165,14 @@ def verify_group(
         with member_named(policy):
             with target.client() as client:
                 dump = loaded_dump(client, policy)
-                parameters = client.get_database(policy.target_database).parameters
-            changes = LastChanges.ALL if whole else last_changes(read_cycles(parameters))
+                cycles = read_cycles(client.get_database(policy.target_database).parameters)
             report = verify_replica(
                 target,
                 policy,
                 dump,
                 run_verify=run_verify,
                 source=source,
-                tables=_tables(changes, dump, policy),
+                tables=None if whole else _tables_to_compare(cycles, dump, policy),
                 row_digests=row_digests,
                 observer=observer,
             )
@@ -175,29 +181,37 @@ def verify_group(
 
 
 class LastChanges(Enum):
-    """The tables of a target that the last cycle of its group may have changed."""
+    """The tables of a target to compare after a cycle of its group."""
 
     NONE = "none"
     OF_DUMP = "those of the dump that was loaded last"
     ALL = "all"
 
 
-def last_changes(cycles: Sequence[CycleRecord]) -> LastChanges:
-    """Return the tables that a group's last cycle may have changed, by the cycles of a target. Pure.
+def last_changes(cycles: Sequence[CycleRecord], *, equal: bool) -> LastChanges:
+    """Return the tables to compare after a group's cycle, by the cycles of a target. Pure.
 
     The cycle that bootstraps a target continues with an increment, which is recorded on its own.
 
     :param cycles: the target's records, oldest first.
+    :param equal: a verification has found that the target equals the dump that was loaded last. If none has,
+        an idle member is compared, too: the cycle that loaded the dump was killed before its verification, or
+        repeated.
     """
-    if not cycles or cycles[-1].kind == BOOTSTRAP:
-        return LastChanges.ALL
-    last = cycles[-1]
-    if last.cycles == 1 and [record.kind for record in cycles[-2:-1]] == [BOOTSTRAP]:
-        return LastChanges.ALL
-    return LastChanges.NONE if last.kind == IDLE else LastChanges.OF_DUMP
+    kinds = [record.kind for record in cycles]
+    if equal and kinds[-1:] == [IDLE]:
+        return LastChanges.NONE
+    while kinds[-1:] == [IDLE]:
+        del kinds[-1]
+    # Either nothing is known, or the dump has only the increment of the two.
+    return LastChanges.ALL if not cycles or kinds[-2:] == [BOOTSTRAP, INCREMENT] else LastChanges.OF_DUMP
 
 
-def _tables(changes: LastChanges, dump: str, policy: ReplicationPolicy) -> Collection[str] | None:
+def _tables_to_compare(
+    cycles: Sequence[CycleRecord], dump: str, policy: ReplicationPolicy
+) -> Collection[str] | None:
+    """Return the tables whose files and rows are compared; ``None`` stands for all."""
+    changes = last_changes(cycles, equal=found_equal(DumpDirectory(dump, policy.storage_options)))
     if changes is LastChanges.ALL:
         return None
     return () if changes is LastChanges.NONE else changed_tables(dump, policy.storage_options)

@@ -37,7 +37,7 @@ from airflow_hive_federation.storage.filesystem import (
     parse_location,
     storage_errors,
 )
-from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.listing import is_there, list_many
 from airflow_hive_federation.storage.publishing import remove_file, rename
 from airflow_hive_federation.transactions.transaction import Transaction
 
@@ -160,13 +160,11 @@ def plan_copy(
         if key not in mended and _is_covered(target, complete, directories):
             continue
         hidden = None
-        staged = _stage(layout, document, file) if visible is not None else None
-        if staged and _begins_at_or_below(file.target_path, visible or 0):
-            home = target.rpartition("/")[0]
-            parent, _, name = canonical(home).rpartition("/")
-            if name not in directories.get(parent, ()):
-                copy.staged[staged] = home
-                hidden = join(staged, file.target_path.partition("/")[2])
+        moved = _stage(layout, document, file) if visible is not None else None
+        if moved and _begins_at_or_below(file.target_path, visible or 0) and _is_to_move(*moved, directories):
+            staged, home = moved
+            copy.staged[staged] = home
+            hidden = join(staged, file.target_path.partition("/")[2])
         copy.items.append(layout.item(document, file, hidden))
     surplus = there.keys() - wanted
     # A transactional table keeps directories that a compaction replaced: its own readers pass over them.
@@ -175,46 +173,55 @@ def plan_copy(
 
 
 @contextmanager
-def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> Iterator[None]:
+def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> Iterator[Callable[[], None]]:
     """Keep the readers of a table in an object store out while its hidden directories are placed.
 
     There a directory appears file by file, and half of a base would count as the whole.
 
     :param client: client of the target.
     :param table: ``database.table``.
+    :return: a function that raises if readers may come in again.
     :raises LockTimeoutError: readers of the table do not end.
     """
     stores = {parse_location(home).scheme for home in copy.staged.values()}
     if stores.isdisjoint(OBJECT_STORES):
-        yield
+        yield lambda: None
         return
     with Transaction(client, read_only=True) as transaction:
         transaction.lock_out([table])
-        yield
+        yield transaction.check
 
 
 def place_staged(
-    copy: TableCopy, options: Mapping[str, Any] | None = None, *, check: Callable[[], None] = lambda: None
+    copy: TableCopy,
+    options: Mapping[str, Any] | None = None,
+    *,
+    check: Callable[[], None] = lambda: None,
+    check_lock: Callable[[], None] = lambda: None,
 ) -> None:
     """Move hidden directories, one after the other, to the places that readers see.
 
-    :param check: runs before each directory, and raises if the cycle must end.
+    :param check: runs before each directory, and before each object of one in an object store, and raises if
+        the cycle must end.
+    :param check_lock: runs before each directory, and raises if readers are not kept out any more. (A
+        directory that has been begun is better finished.)
     """
     for staged, home in copy.staged.items():
         check()
-        filesystem, path = open_filesystem(staged, options)
-        _, target = open_filesystem(home, options)
-        with storage_errors(home):
-            # A missing directory was moved by a run that was killed afterwards.
-            if filesystem.exists(path):
-                rename(filesystem, path, target)
+        # A missing directory was moved by a run that was killed afterwards.
+        if is_there(staged, options=options):
+            check_lock()
+            filesystem, path = open_filesystem(staged, options)
+            _, target = open_filesystem(home, options)
+            with storage_errors(home):
+                rename(filesystem, path, target, check=check)
     # A partition may have several hidden directories, so their parent is removed only after all have been
     # moved.
     for stage in sorted({staged.rpartition("/")[0] for staged in copy.staged}):
         check()
-        filesystem, path = open_filesystem(stage, options)
-        with storage_errors(stage):
-            if filesystem.exists(path):
+        if is_there(stage, options=options):
+            filesystem, path = open_filesystem(stage, options)
+            with storage_errors(stage):
                 filesystem.rm(path, recursive=True)
 
 
@@ -239,11 +246,34 @@ def _roots(layout: TargetLayout, document: TableDocument) -> Iterator[str]:
         yield layout.directory(document, document.location, "")
 
 
-def _stage(layout: TargetLayout, document: TableDocument, file: VisibleFile) -> str | None:
+def _stage(layout: TargetLayout, document: TableDocument, file: VisibleFile) -> tuple[str, str] | None:
+    """Return the hidden place of the base or delta that holds a file, and its final place."""
     first, slash, _ = file.target_path.partition("/")
     if not slash or not is_acid_directory(first):
         return None
-    return join(layout.directory(document, file.directory, file.partition), STAGE, first)
+    directory = layout.directory(document, file.directory, file.partition)
+    return join(directory, STAGE, first), join(directory, first)
+
+
+def _is_to_move(staged: str, home: str, directories: Mapping[str, Collection[str]]) -> bool:
+    """Return whether a hidden directory has not been moved yet, or only in part.
+
+    A run that was killed while it moved a directory in an object store has left files in both places.
+
+    :param directories: see :func:`_directories`.
+    """
+    if not _has_files(home, directories):
+        return True
+    return parse_location(home).scheme in OBJECT_STORES and _has_files(staged, directories)
+
+
+def _has_files(uri: str, directories: Mapping[str, Collection[str]]) -> bool:
+    """Return whether files lie below a directory.
+
+    :param directories: see :func:`_directories`.
+    """
+    parent, _, name = canonical(uri).rpartition("/")
+    return name in directories.get(parent, ())
 
 
 def _directories(files: Iterable[str]) -> Mapping[str, Collection[str]]:
@@ -251,7 +281,9 @@ def _directories(files: Iterable[str]) -> Mapping[str, Collection[str]]:
     subdirectories: defaultdict[str, set[str]] = defaultdict(set)
     for uri in files:
         parent, _, name = uri.rpartition("/")[0].rpartition("/")
-        subdirectories[parent].add(name)
+        while name and name not in subdirectories[parent]:
+            subdirectories[parent].add(name)
+            parent, _, name = parent.rpartition("/")
     return subdirectories
 
 

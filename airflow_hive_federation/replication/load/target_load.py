@@ -193,8 +193,9 @@ class TargetLoad:
         for name, copy in self._copies.items():
             if copy.staged:
                 self._step(Step.PLACE, name)
-                with readers_kept_out(self._client, f"{self._database}.{name}", copy):
-                    place_staged(copy, self._policy.storage_options, check=self._check)
+                options = self._policy.storage_options
+                with readers_kept_out(self._client, f"{self._database}.{name}", copy) as check_lock:
+                    place_staged(copy, options, check=self._check, check_lock=check_lock)
         self._observer(FilesCopied(database=self._database, files=count))
 
     def shape(self) -> None:

@@ -16,7 +16,11 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.remote_links import remote_of
-from airflow_hive_federation.model.side_parameters import is_side_parameter, without_side_parameters
+from airflow_hive_federation.model.side_parameters import (
+    as_stored,
+    is_side_parameter,
+    without_side_parameters,
+)
 from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.model.views import rewrite_view, text_claim
 from airflow_hive_federation.model.write_ids import ValidWriteIds
@@ -179,7 +183,7 @@ def definition(table: types.Table | types.Partition) -> dict[str, str]:
     same.
     """
     values = to_json(table)
-    parameters = values.get("parameters", {})
+    parameters = as_stored(values.get("parameters"))
     kept = {name: values.get(name) for name in ("dbName", "tableName", "owner", "partitionKeys", "tableType")}
     storage = values.get("sd") or {}
     fields = {

@@ -1,4 +1,7 @@
-"""Describes the result of a verification: differences, failures to read, and a report per table."""
+"""Describes the result of a verification: differences, failures to read, and a report per table.
+
+The last result lies beside the dump with which a target was compared.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_hive_federation.errors import (
+    DumpCorruptError,
     VerificationError,
     VerificationIncompleteError,
 )
+from airflow_hive_federation.model.results import result_json
+from airflow_hive_federation.replication.format import values
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.values import Fields
 from airflow_hive_federation.replication.replica.differences import (
     RETAINED,
     Difference,
 )
+
+#: The last verification's report, beside the dump.
+_FILE = "_verified.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,3 +153,26 @@ class VerificationReport:
             "Find and stop the writer of the target; then repair the replica (RepairReplicaOperator, "
             f"hive-federation replicate repair), which undoes the differences. {advice}".strip()
         )
+
+
+def write_report(directory: DumpDirectory, report: VerificationReport) -> None:
+    """Write a report beside the dump with which a target was compared, in place of the one before."""
+    directory.add_lines(_FILE, [result_json(report.result())])
+
+
+def found_equal(directory: DumpDirectory) -> bool:
+    """Return whether the last verification that compared tables with a dump found neither differences nor
+    failures.
+    """
+    if not directory.exists(_FILE):
+        return False
+    try:
+        return list(directory.read_report(_FILE, _is_equal)) == [True]
+    except DumpCorruptError:
+        return False  # It was changed by hand, or written by another version.
+
+
+def _is_equal(value: object) -> bool:
+    fields = Fields(value)
+    texts = values.list_of(values.text)
+    return not (fields.needed("differences", texts) or fields.needed("failures", texts))

@@ -25,7 +25,6 @@ from airflow_hive_federation.errors import (
     CycleRunningError,
     NoSuchObjectError,
 )
-from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.progress.events import ComparedByDigests, ReplicaCompared, TableNotCompared
 from airflow_hive_federation.progress.kinds import Activity
@@ -50,7 +49,12 @@ from airflow_hive_federation.replication.replica.differences import (
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.replication.verify.partition_formats import PartitionFormats
-from airflow_hive_federation.replication.verify.report import ReadFailure, TableReport, VerificationReport
+from airflow_hive_federation.replication.verify.report import (
+    ReadFailure,
+    TableReport,
+    VerificationReport,
+    write_report,
+)
 from airflow_hive_federation.replication.verify.table_contents import TableContents, dumped_formats
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
 from airflow_hive_federation.storage.filesystem import canonical, join
@@ -124,7 +128,7 @@ def verify_replica(
     for name, why in sorted(report.not_compared.items()):
         observer(TableNotCompared(table=f"{policy.target_database}.{name}", reason=why))
     if report.tables:
-        directory.write_json("_verified.json", result_json(report.result()))
+        write_report(directory, report)
     observer(
         ReplicaCompared(
             database=policy.target_database,

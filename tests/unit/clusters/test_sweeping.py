@@ -527,6 +527,8 @@ WITHOUT_PARAMETERS = json.dumps(
         # A partition of an external table may lie where its copy was; Hive leaves its files.
         (dropping(at_s=20, keys="p"), False),
         (dropping(at_s=20, location="COPY"), False),
+        (dropping(at_s=20, location="COPY/inner"), False),
+        (dropping(at_s=20, location="COPY/../other"), False),
         (dropping(at_s=20, created_s=2, **MANAGED), False),
         (dropping(at_s=20, table_id=8, **MANAGED), False),
         (dropping(at_s=20, event="ALTER_TABLE", **MANAGED), False),
@@ -605,6 +607,71 @@ def test_a_dropped_table_is_remembered_until_its_readers_have_ended(
     assert sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0).removed == [f"file:{copy}"]
 
 
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize(("location", "removed"), [("", False), ("/inner", False), ("2", True)])
+def test_the_copy_of_a_dropped_table_stays_while_another_table_lies_there(
+    tmp_path: Path,
+    registry: ClusterRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    location: str,
+    removed: bool,
+    later: bool,
+) -> None:
+    """Somebody has saved the rows by a table of another name."""
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    take_note(registry.cluster("C1"), Note.of(described("C2"), Kind.COPY, f"file:{copy}"))
+    store = store_after_drop(monkeypatch, later=later)
+    store.events = [dropping(at_s=20, **MANAGED)]
+    storage = types.StorageDescriptor(location=f"file:{copy}{location}")
+    store.others = [
+        types.Table(dbName="d", tableName="a_view"),
+        types.Table(dbName="d", tableName="odd", sd=types.StorageDescriptor(location="file:/a/../b")),
+        types.Table(dbName="d", tableName="saved", sd=storage),
+    ]
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    reason = "d.t was dropped, and the table d.saved lies there"
+    assert report.left == ({} if removed else {f"file:{copy}": reason})
+    assert copy.is_dir() != removed
+
+
+def test_without_its_database_the_copy_of_a_dropped_table_goes(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    take_note(registry.cluster("C1"), Note.of(described("C2"), Kind.COPY, f"file:{copy}"))
+    store = store_after_drop(monkeypatch, later=False)
+    store.events = [dropping(at_s=20, **MANAGED)]
+
+    def gone(database: str) -> NoReturn:
+        raise NoSuchObjectError(database)
+
+    monkeypatch.setattr(store, "iter_tables", gone)
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert report.removed == [f"file:{copy}"]
+
+
+def test_a_table_that_a_backup_has_brought_back_does_not_count_as_dropped(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The events of the drop went with the metastore's former state; the note stayed below the cluster."""
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    table = described("C2")
+    note = replace(Note.of(table, Kind.COPY, f"file:{copy}"), taken_s=10.0)
+    take_note(cluster, replace(note, dropped_s=20.0))
+    copied = Secondary(location=f"file:{copy}", source=source_mark(table, []))
+    table.parameters = write_metadata(table.parameters, ClusterMetadata().with_secondary("C1", copied))
+    assert sweep_cluster(OneTable(table).client, registry, "C1").used == 1
+    assert notes_of(cluster) == [note]
+    # The table is renamed, and still names its copy.
+    report = sweep_cluster(store_after_drop(monkeypatch, later=False).client, registry, "C1")
+    assert (report.removed, list(report.left)) == ([], [f"file:{copy}"])
+    assert copy.is_dir()
+
+
 @pytest.mark.parametrize("error", [MetastoreServerError, UnsupportedMethodError])
 def test_without_access_to_events_a_sweep_leaves_the_copies_of_a_table_that_is_gone(
     tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, error: type[MetastoreError]
@@ -629,6 +696,8 @@ def test_without_access_to_events_a_sweep_leaves_the_copies_of_a_table_that_is_g
     [
         {"kind": Kind.FORMER_PRIMARY, "files": {}},
         {"becomes_primary": True},
+        # The table was back after a drop: only then could a change of its primary mark the note.
+        {"becomes_primary": True, "dropped_s": 20.0},
         {"table_id": 0},
     ],
 )

@@ -471,11 +471,17 @@ def test_what_marks_a_table_as_read_only_is_not_written(raw: RawClient, metastor
         shown.catName = None
         (fault,) = raw.ask("alter_table", dbname=database, tbl_name="t", new_tbl=shown).values()
         assert "d.t was read in the view of C2, which shows it read-only" in fault.message
+    bare = types.Table(dbName="d", tableName="t", parameters=shown.parameters)
+    (fault,) = raw.ask("alter_table", dbname="d", tbl_name="t", new_tbl=bare).values()
+    assert "which shows it read-only" in fault.message
     assert "alter_table" not in dict(metastore.calls)
     # CREATE TABLE … LIKE keeps parameters.
     shown.catName, shown.tableName, shown.sd.location = "C2", "like_t", None
     assert raw.ask("create_table", tbl=shown) == {}
     assert metastore.arguments("create_table").tbl.parameters == {"hive.cluster.primary": "C2"}
+    shown.parameters["PROTECT_MODE"] = "NO_DROP,READ_ONLY"
+    assert raw.ask("create_table", tbl=shown) == {}
+    assert metastore.arguments("create_table").tbl.parameters["PROTECT_MODE"] == "NO_DROP"
 
 
 def test_views_belong_to_no_cluster(raw: RawClient, metastore: Metastore) -> None:

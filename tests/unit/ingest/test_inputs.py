@@ -15,6 +15,7 @@ import pytest
 from airflow_hive_federation.cli.ingest import _delimiter
 from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
 from airflow_hive_federation.ingest import inputs
+from airflow_hive_federation.ingest.errors import SerializationError
 from airflow_hive_federation.ingest.files import _Origins
 from airflow_hive_federation.ingest.inputs import (
     Position,
@@ -131,3 +132,18 @@ def test_a_record_knows_its_line() -> None:
     assert origins.of(10) == ("a", 11)
     assert origins.of(11) == ("b", 1)
     assert origins.of(15) == ("b", 5)
+
+
+@pytest.mark.parametrize(
+    ("number", "may_have_header", "hint"), [(1, True, True), (2, True, False), (1, False, False)]
+)
+def test_a_first_line_that_may_name_the_columns(number: int, may_have_header: bool, hint: bool) -> None:
+    origins = _Origins(may_have_header=may_have_header)
+    origins.begin()
+    origins.add(Position(uri="a", offset=1, line=2), 2)
+    with (
+        pytest.raises(SerializationError, match=rf"a, line {number}: no int") as refused,
+        origins.error_context(),
+    ):
+        raise SerializationError("no int", record_number=number)
+    assert ("--header" in refused.value.remedy) is hint

@@ -8,7 +8,12 @@ import pytest
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.model.side_parameters import is_side_parameter, without_side_parameters
+from airflow_hive_federation.model.side_parameters import (
+    as_stored,
+    is_side_parameter,
+    shown_read_only,
+    without_side_parameters,
+)
 from airflow_hive_federation.remotes import definitions as link_definitions
 from airflow_hive_federation.replication.metadata.database_properties import database_claims, take_properties
 from airflow_hive_federation.replication.metadata.definitions import (
@@ -26,6 +31,7 @@ PLANTED = {
     "hive.repl.ckpt.key": "there",
     "Hive.Repl.anything": "x",
     "ReadOnly": "true",
+    "hive.cluster.read.only.in": "C2",
 }
 
 
@@ -77,6 +83,29 @@ def crossed(made: Any) -> list[str]:
 def test_each_spelling_is_of_one_side(name: str) -> None:
     assert is_side_parameter(name)
     assert without_side_parameters({name: "x", "lasting": "yes"}) == {"lasting": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("modes", "shown"),
+    [(None, "READ_ONLY"), ("NO_DROP", "NO_DROP,READ_ONLY"), ("READ_ONLY,NO_DROP", "READ_ONLY,NO_DROP")],
+)
+def test_how_a_view_shows_a_table_stays_in_the_view(modes: str | None, shown: str) -> None:
+    """A replica or a link that was made through it can be written where it lies."""
+    source = table()
+    source.parameters = {"lasting": "yes", **({"PROTECT_MODE": modes} if modes else {})}
+    seen = table()
+    seen.parameters = shown_read_only(source.parameters, "C2")
+    assert seen.parameters["PROTECT_MODE"] == shown
+    assert as_stored(seen.parameters) == source.parameters
+    assert definition(seen) == definition(source)
+
+    def made(read: types.Table) -> list[Any]:
+        return [
+            to_json(target_table(read, database="other", location="file:/near/t", parameters={})),
+            to_json(link_definitions.local_table(read, database="l", name="n", owner="ada", link={})),
+        ]
+
+    assert made(seen) == made(source)
 
 
 @pytest.mark.parametrize("name", ["replication", "report.last.id", "hive.federated", "read.only"])

@@ -52,21 +52,14 @@ from airflow_hive_federation.replication.groups.membership import (
     refuse_strangers,
 )
 from airflow_hive_federation.replication.groups.naming import member_named
-from airflow_hive_federation.replication.groups.status import LastChanges, group_status, last_changes
+from airflow_hive_federation.replication.groups.status import group_status
 from airflow_hive_federation.replication.groups.take_over import take_over_group
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.repair import repair_replica
 from airflow_hive_federation.replication.replica import markers
-from airflow_hive_federation.replication.replica.cycle_history import (
-    BOOTSTRAP,
-    IDLE,
-    INCREMENT,
-    CycleRecord,
-    read_cycles,
-    with_cycle,
-)
+from airflow_hive_federation.replication.replica.cycle_history import BOOTSTRAP, IDLE, CycleRecord
 from airflow_hive_federation.replication.replica.markers import TargetState, judge_target
 from airflow_hive_federation.replication.status import ReplicationStatus
 from airflow_hive_federation.replication.take_over import take_over
@@ -462,26 +455,6 @@ def test_targets_of_one_moment(
     judged = group_status("shop", statuses)
     assert (judged.one_moment, judged.event_id) == (one_moment, event_id)
     assert json.loads(json.dumps(judged.to_json()))["one_moment"] is one_moment
-
-
-@pytest.mark.parametrize(
-    ("kinds", "changes"),
-    [
-        ([], LastChanges.ALL),
-        ([BOOTSTRAP], LastChanges.ALL),
-        # A cycle of a group bootstraps a target, and continues with an increment.
-        ([INCREMENT, BOOTSTRAP, INCREMENT], LastChanges.ALL),
-        ([BOOTSTRAP, IDLE], LastChanges.ALL),
-        ([BOOTSTRAP, IDLE, IDLE], LastChanges.NONE),
-        ([BOOTSTRAP, INCREMENT, INCREMENT], LastChanges.OF_DUMP),
-        ([BOOTSTRAP, INCREMENT, IDLE], LastChanges.NONE),
-    ],
-)
-def test_a_verification_compares_what_the_last_cycle_changed(kinds: list[str], changes: LastChanges) -> None:
-    parameters: dict[str, str] = {}
-    for number, kind in enumerate(kinds, 1):
-        parameters |= with_cycle(parameters, CycleRecord(kind=kind, event_id=number, ended_s=number))
-    assert last_changes(read_cycles(parameters)) is changes
 
 
 # -- group files -----------------------------------------------------------------------------------------

@@ -69,7 +69,9 @@ def test_external_tables_of_several_stores_have_no_way_back() -> None:
         reverse_policy(pool, POLICY)
     # Hadoop has a driver for the spelling of the tables, and perhaps none for another one of the same store.
     tables[1] = table("b", "s3n://one/b")
-    assert reverse_policy(pool, POLICY).external_base in {"s3a://one/", "s3n://one/"}
+    for _ in range(2):
+        assert reverse_policy(pool, POLICY).external_base == "s3n://one/"
+        tables.reverse()  # A metastore returns them in any order.
     del tables[1]
     assert reverse_policy(pool, POLICY).external_base == "s3a://one/"
 

@@ -76,7 +76,7 @@ def test_empty_directories_that_a_driver_lists_as_directories(monkeypatch: pytes
     class Driver:
         def find(self, path: str, *, detail: bool, withdirs: bool) -> dict[str, Any]:
             assert (path, detail, withdirs) == ("c/t", True, True)
-            directories = ("c/t", "c/t/base_1", "c/t/base_2", "c/t/p=1")
+            directories = ("c/t", "c/t/base_1", "c/t/base_2", "c/t/p=1", "c/t/p=1/base_3")
             made = {name: {"name": name, "type": "directory", "size": 0} for name in directories}
             return {**made, "c/t/base_1/f": {"name": "c/t/base_1/f", "type": "file", "size": 7, "etag": "x"}}
 
@@ -88,6 +88,6 @@ def test_empty_directories_that_a_driver_lists_as_directories(monkeypatch: pytes
     assert [(entry.path, entry.size_bytes) for entry in entries] == [
         ("base_1/f", 7),
         ("base_2/", 0),
-        ("p=1/", 0),
+        ("p=1/base_3/", 0),
     ]
     assert [entry.path for entry in list_files("gs://c/t")] == ["base_1/f"]

@@ -9,7 +9,7 @@ import pytest
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import UNBOUNDED, ValidTxns, ValidWriteIds
-from airflow_hive_federation.replication.dump.contents import visible_files
+from airflow_hive_federation.replication.dump.contents import listed, listed_places, visible_files
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 
 
@@ -64,3 +64,30 @@ def test_a_base_of_hive_3s_compactor_is_read_whatever_became_of_its_write_id(tmp
         '{"thisFileVersion": "0", "dataFormat": "compacted"}', encoding="utf-8"
     )
     assert visible(tmp_path, [], "5") == ["|base_0000005/000000_0"]
+
+
+def test_an_empty_partition_is_listed_alike_with_its_table_and_alone(tmp_path: Path) -> None:
+    """As a file, it would count as evidence that its store is mounted, and as changed in each cycle."""
+    for place in ("t/p=1", "t/p=2/base_0000002", "t/p=2/x"):
+        (tmp_path / place).mkdir(parents=True)
+    table = types.Table(
+        sd=types.StorageDescriptor(location=f"file:{tmp_path}/t"), partitionKeys=[types.FieldSchema(name="p")]
+    )
+    # One partition lies in another, so that the table's directory is listed as a whole.
+    locations = {"1": "p=1", "2": "p=2", "3": "p=2/x"}
+    places = TableLocations(
+        table,
+        [
+            types.Partition(values=[value], sd=types.StorageDescriptor(location=f"file:{tmp_path}/t/{path}"))
+            for value, path in locations.items()
+        ],
+    )
+    paths = [
+        {place.partition: [entry.path for entry in entries] for place, entries in listings}
+        for listings in (
+            listed_places(places, None, empty_directories=True),
+            listed(places, None, empty_directories=True),
+        )
+    ]
+    assert paths[0] == {"p=1": [], "p=2": ["base_0000002/"], "p=3": []}
+    assert paths[1] == {**paths[0], "p=2": ["base_0000002/", "x/"]}

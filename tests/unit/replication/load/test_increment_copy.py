@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from airflow_hive_federation.errors import ConfigurationError, TransactionAbortedError
+from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.copying import (
     TableCopy,
     _directories,
     _is_covered,
     place_staged,
+    plan_copy,
+    readers_kept_out,
 )
-from airflow_hive_federation.replication.replica.layout import STAGE
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
+from tests.support.dumps import manifest
 
 
 def test_all_directories_of_a_partition_are_placed(tmp_path: Path) -> None:
@@ -43,6 +57,65 @@ def test_a_killed_placing_goes_on(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [done.name, left.name]
 
 
+def test_a_directory_is_not_begun_when_readers_are_back(tmp_path: Path) -> None:
+    staged = [tmp_path / STAGE / f"base_000000{number}" for number in (1, 2)]
+    for directory in staged:
+        directory.mkdir(parents=True)
+    copy = TableCopy(staged={f"file:{place}": f"file:{tmp_path}/{place.name}" for place in staged})
+    answers = iter([None, TransactionAbortedError("The lock has timed out.")])
+
+    def check_lock() -> None:
+        if (error := next(answers)) is not None:
+            raise error
+
+    with pytest.raises(TransactionAbortedError):
+        place_staged(copy, check_lock=check_lock)
+    assert [place.exists() for place in staged] == [False, True]
+
+
+class LockingClient:
+    """A target's client that grants a lock."""
+
+    settings = MetastoreSettings(uris=("thrift://target:1",))
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def get_config_value(self, _name: str, default: str) -> str:
+        return default
+
+    def open_txns(self, *, kind: types.TxnType) -> list[int]:
+        self.calls.append(kind)
+        return [7]
+
+    def lock(self, components: list[types.LockComponent], *, txn_id: int) -> types.LockResponse:
+        (component,) = components
+        self.calls.append((component.type, component.dbname, component.tablename, component.operationType))
+        return types.LockResponse(lockid=txn_id, state=types.LockState.ACQUIRED)
+
+    def commit_txn(self, txn_id: int, *, excl_write_enabled: bool) -> None:
+        self.calls.append((txn_id, excl_write_enabled))
+
+
+@pytest.mark.parametrize("scheme", ["s3a", "gs", "abfss", "hdfs", "file"])
+def test_readers_are_kept_out_where_a_directory_appears_file_by_file(scheme: str) -> None:
+    client: Any = LockingClient()
+    place = f"{scheme}:/w/t" if scheme == "file" else f"{scheme}://w/t"
+    copy = TableCopy(staged={f"{place}/{STAGE}/base_0000001": f"{place}/base_0000001"})
+    with readers_kept_out(client, "d.t", copy) as check_lock:
+        check_lock()
+        held = list(client.calls)
+    if scheme in {"hdfs", "file"}:
+        assert client.calls == []
+        return
+    # A lock that recorded a write would make the transaction one that the source does not have.
+    lock = (types.LockType.EXCLUSIVE, "d", "t", types.DataOperationType.NO_TXN)
+    assert held == [types.TxnType.READ_ONLY, lock]
+    assert client.calls == [*held, (7, False)]
+    with pytest.raises(ConfigurationError, match="not open"):
+        check_lock()
+
+
 HOME = "file:/w/t/p=1"
 
 
@@ -70,3 +143,52 @@ def test_rows_that_the_target_has_in_directories_of_its_own(
 ) -> None:
     files = [f"{HOME}/{name}/bucket_00000" for name in there] + ["file:/w/t/p=2/base_0000005/bucket_00000"]
     assert _is_covered(f"{HOME}/{wanted}/bucket_00000", 5, _directories(files)) is covered
+
+
+def planned(tmp_path: Path, root: str, wanted: list[str], there: list[str]) -> TableCopy:
+    """Plan the copy of an insert-only table below ``root``, whose readers see write ids up to 9."""
+    policy = ReplicationPolicy(name="p", source_database="d", dump_root=f"file:{tmp_path}/dumps")
+    source = "file:/source/t"
+    dump = DumpDirectory(f"file:{tmp_path}/dumps/p/2-3-4")
+    document = TableDocument(
+        table=types.Table(tableName="t", sd=types.StorageDescriptor(location=source)),
+        kind=TableKind.INSERT_ONLY,
+        places=(DataLocation(partition="", location=source),),
+    )
+    dump.write_table(document)
+    dump.write_files(
+        "t",
+        (
+            VisibleFile(
+                directory=source, partition="", path=path, target_path=path, size_bytes=1, modified_ns=0
+            )
+            for path in wanted
+        ),
+    )
+    dump.finish_dump(manifest(TableEntry(name="t", kind=TableKind.INSERT_ONLY)))
+    entries = {f"{root}/t/{path}": FileEntry(path=path, size_bytes=1) for path in there}
+    layout = TargetLayout(policy=policy, managed=root)
+    return plan_copy(dump, layout, dump.table("t"), there=entries, visible=9, before={})
+
+
+@pytest.mark.parametrize("root", ["file:/w", "s3://b/w"])
+def test_a_directory_in_a_directory_is_moved_with_the_outer_one(tmp_path: Path, root: str) -> None:
+    """``UNION ALL`` makes such directories."""
+    wanted = [f"base_0000009/HIVE_UNION_SUBDIR_{number}/000000_0" for number in (1, 2)]
+    copy = planned(tmp_path, root, wanted, [])
+    assert copy.staged == {f"{root}/t/{STAGE}/base_0000009": f"{root}/t/base_0000009"}
+    assert [item.target for item in copy.items] == [f"{root}/t/{STAGE}/{path}" for path in wanted]
+    # A directory that is there already cannot be replaced by another one.
+    copy = planned(tmp_path, root, wanted, wanted[:1])
+    assert (copy.staged, [item.target for item in copy.items]) == ({}, [f"{root}/t/{wanted[1]}"])
+
+
+@pytest.mark.parametrize(("root", "goes_on"), [("file:/w", False), ("s3://b/w", True)])
+def test_a_run_that_was_killed_while_it_moved_objects(tmp_path: Path, root: str, goes_on: bool) -> None:
+    """The next one moves the rest, copies nothing again, and leaves nothing in the hidden place."""
+    wanted = [f"base_0000009/00000{number}_0" for number in range(3)]
+    copy = planned(tmp_path, root, wanted, [wanted[0], *(f"{STAGE}/{path}" for path in wanted)])
+    staged = {f"{root}/t/{STAGE}/base_0000009": f"{root}/t/base_0000009"} if goes_on else {}
+    assert copy.staged == staged
+    places = [f"{STAGE}/{path}" if goes_on else path for path in wanted[1:]]
+    assert [item.target for item in copy.items] == [f"{root}/t/{path}" for path in places]

@@ -22,7 +22,7 @@ from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
 from airflow_hive_federation.replication.format.manifest import TableEntry
-from airflow_hive_federation.replication.load import first_load, given_up, load
+from airflow_hive_federation.replication.load import first_load, given_up, load, target_load
 from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.load.first_load import FirstLoad
 from airflow_hive_federation.replication.load.target_load import TargetLoad
@@ -73,6 +73,18 @@ def test_what_waits_in_hidden_places_stays_there(policy: ReplicationPolicy, file
     copy = TableCopy(staged={f"file:{file.parent}": f"file:{file.parents[2]}/{file.parent.name}"})
     with pytest.raises(CycleLostError):
         increments(policy, copy).copy(lambda *_: None)
+    assert file.exists()
+
+
+def test_nothing_is_placed_when_readers_are_back(
+    policy: ReplicationPolicy, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = TableCopy(staged={f"file:{file.parent}": f"file:{file.parents[2]}/{file.parent.name}"})
+    monkeypatch.setattr(target_load, "readers_kept_out", lambda *_: nullcontext(lost))
+    load = increments(policy, copy)
+    load._check = lambda: None
+    with pytest.raises(CycleLostError):
+        load.copy(lambda *_: None)
     assert file.exists()
 
 

@@ -1,0 +1,123 @@
+"""The verification of a group's cycle compares the tables that the cycle changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
+from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.group_policy import ReplicationGroup
+from airflow_hive_federation.replication.groups import status
+from airflow_hive_federation.replication.groups.status import LastChanges, last_changes, verify_group
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.replica.cycle_history import (
+    BOOTSTRAP,
+    IDLE,
+    INCREMENT,
+    CycleRecord,
+    read_cycles,
+    with_cycle,
+)
+from airflow_hive_federation.replication.replica.differences import Difference
+from airflow_hive_federation.replication.verify.report import (
+    ReadFailure,
+    VerificationReport,
+    found_equal,
+    write_report,
+)
+from tests.support.dumps import manifest
+
+REPORT = VerificationReport(database="d_copy", event_id=1, tables=[])
+DIFFERENT = VerificationReport(
+    database="d_copy",
+    event_id=1,
+    tables=[],
+    differences=[Difference(table="t", what="rows", expected="1", found="2")],
+)
+UNREAD = VerificationReport(
+    database="d_copy",
+    event_id=1,
+    tables=[],
+    failures=[ReadFailure(table="t", side="target", reason="damaged")],
+)
+
+
+def recorded(kinds: list[str]) -> dict[str, str]:
+    parameters: dict[str, str] = {}
+    for number, kind in enumerate(kinds, 1):
+        parameters |= with_cycle(parameters, CycleRecord(kind=kind, event_id=number, ended_s=number))
+    return parameters
+
+
+@pytest.mark.parametrize(
+    ("kinds", "unequal", "equal"),
+    [
+        ([], LastChanges.ALL, LastChanges.ALL),
+        # The dump of a bootstrap has all tables.
+        ([BOOTSTRAP], LastChanges.OF_DUMP, LastChanges.OF_DUMP),
+        # A cycle of a group bootstraps a target, and continues with an increment.
+        ([INCREMENT, BOOTSTRAP, INCREMENT], LastChanges.ALL, LastChanges.ALL),
+        ([BOOTSTRAP, INCREMENT, IDLE], LastChanges.ALL, LastChanges.NONE),
+        # A load that is repeated records an idle member twice.
+        ([BOOTSTRAP, IDLE], LastChanges.OF_DUMP, LastChanges.NONE),
+        ([BOOTSTRAP, IDLE, IDLE], LastChanges.OF_DUMP, LastChanges.NONE),
+        ([BOOTSTRAP, IDLE, INCREMENT], LastChanges.OF_DUMP, LastChanges.OF_DUMP),
+        ([BOOTSTRAP, INCREMENT, INCREMENT], LastChanges.OF_DUMP, LastChanges.OF_DUMP),
+        ([INCREMENT, INCREMENT, IDLE], LastChanges.OF_DUMP, LastChanges.NONE),
+    ],
+)
+def test_the_tables_of_the_last_cycle(kinds: list[str], unequal: LastChanges, equal: LastChanges) -> None:
+    cycles = read_cycles(recorded(kinds))
+    assert (last_changes(cycles, equal=False), last_changes(cycles, equal=True)) == (unequal, equal)
+
+
+def test_the_last_report_of_a_dump(tmp_path: Path) -> None:
+    directory = DumpDirectory(tmp_path.as_uri())
+    assert not found_equal(directory)
+    for report, equal in ((REPORT, True), (DIFFERENT, False), (REPORT, True), (UNREAD, False)):
+        write_report(directory, report)
+        assert found_equal(DumpDirectory(tmp_path.as_uri())) is equal
+    for text in ("", "{", "[]", '{"differences": [], "failures": 0}'):
+        (tmp_path / "_verified.json").write_text(text, encoding="utf-8")
+        assert not found_equal(directory)
+
+
+def test_a_member_is_compared_until_it_was_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = ReplicationPolicy(name="p", source_database="d", dump_root=tmp_path.as_uri())
+    directory = DumpDirectory(f"{policy.directory}/1-2-3")
+    tables = [
+        TableEntry(name="changed", kind=TableKind.MANAGED, work=TableWork.CONTINUE),
+        TableEntry(name="same", kind=TableKind.MANAGED, work=TableWork.NOTHING, dump="file:/dumps/p/0-0"),
+    ]
+    directory.finish_dump(manifest(*tables, kind=DumpKind.INCREMENT))
+    parameters = {**recorded([INCREMENT, IDLE, IDLE]), markers.CHECKPOINT: directory.uri}
+    client = SimpleNamespace(get_database=lambda _: SimpleNamespace(parameters=parameters))
+    pool: Any = SimpleNamespace(client=lambda: nullcontext(client))
+    compared: list[Collection[str] | None] = []
+
+    def verify(*_: Any, tables: Collection[str] | None, **__: Any) -> VerificationReport:
+        compared.append(tables)
+        return REPORT
+
+    monkeypatch.setattr(status, "loaded_dump", lambda *_: directory.uri)
+    monkeypatch.setattr(status, "verify_replica", verify)
+    run: Any = None
+
+    def compare(*, whole: bool = False) -> Collection[str] | None:
+        verify_group(pool, pool, ReplicationGroup(name="g", policies=[policy]), run_verify=run, whole=whole)
+        return compared.pop()
+
+    assert compare() == {"changed"}
+    write_report(directory, DIFFERENT)
+    assert compare() == {"changed"}
+    write_report(directory, REPORT)
+    assert compare() == ()
+    assert compare(whole=True) is None
