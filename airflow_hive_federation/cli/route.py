@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return 1 if no cluster can run a statement."""
     from airflow_hive_federation.clusters.routing.explain import as_json, in_words
     from airflow_hive_federation.clusters.routing.route import Policy
-    from airflow_hive_federation.clusters.running import LiveRouter, first_session
+    from airflow_hive_federation.clusters.running import LiveRouter, first_session, statements_of
 
     script = sys.stdin.read() if args.sql == "-" else args.sql
     with opened(args) as (client, registry, end):
@@ -62,4 +62,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         for _, decision in decisions:
             print(in_words(decision) if args.explain else decision.cluster or f"none: {decision.reason}")
-    return int(any(decision.cluster is None for _, decision in decisions))
+    if all(decision.cluster is not None for _, decision in decisions):
+        return 0
+    number, count = len(decisions), len(statements_of(script))
+    if count > 1:
+        after = f"; the {count - number} after it are not routed" if number < count else ""
+        print(f"hive-federation route: statement {number} of {count} is refused{after}", file=sys.stderr)
+    return 1

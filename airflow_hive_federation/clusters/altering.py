@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from airflow_hive_federation.clusters.locking import altering
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, read_metadata, write_metadata
-from airflow_hive_federation.errors import CopyRefusedError, MetastoreServerError
+from airflow_hive_federation.errors import CopyRefusedError, MetastoreServerError, NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_PER_CALL
@@ -45,6 +45,24 @@ def split_name(table: str) -> tuple[str, str]:
             f"{table!r} is no name of a table.", remedy="Write database.table.", table=table, partition=None
         )
     return database.lower(), name.lower()
+
+
+def requested_table(client: MetastoreClient, table: str) -> types.Table:
+    """Read the table that a user names.
+
+    :param table: ``database.table``.
+    :raises CopyRefusedError: the text has another form.
+    :raises NoSuchObjectError: the metastore has no such table.
+    """
+    database, name = split_name(table)
+    try:
+        return client.get_table(database, name)
+    except NoSuchObjectError as error:
+        raise NoSuchObjectError(
+            f"There is no table {database}.{name}: {error.message}",
+            remedy="Correct the name, or that of the metastore.",
+            **{**error.facts, "table": f"{database}.{name}"},
+        ) from error
 
 
 def object_name(table: types.Table, partition: types.Partition | None = None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from airflow_hive_federation.clusters.altering import alter_table_metadata, full_name, object_name
 from airflow_hive_federation.clusters.metadata import ClusterMetadata, read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry
-from airflow_hive_federation.errors import ClusterMetadataError
+from airflow_hive_federation.errors import ClusterMetadataError, NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
@@ -83,7 +83,15 @@ def _databases(client: MetastoreClient, databases: Sequence[str] | None) -> Iter
         yield from client.list_databases()
         return
     for name in databases:
-        yield client.get_database(name).name or name
+        try:
+            database = client.get_database(name)
+        except NoSuchObjectError as error:
+            raise NoSuchObjectError(
+                f"There is no database {name}: {error.message}",
+                remedy="Correct the name, or that of the metastore.",
+                **{**error.facts, "database": name},
+            ) from error
+        yield database.name or name
 
 
 def _assign(client: MetastoreClient, table: types.Table, report: AssignReport) -> bool:

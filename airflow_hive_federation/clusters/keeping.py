@@ -22,7 +22,7 @@ from airflow_hive_federation.clusters.altering import (
     full_name,
     object_name,
     partitions_by_name,
-    split_name,
+    requested_table,
 )
 from airflow_hive_federation.clusters.copies.copying import (
     CopyReport,
@@ -121,13 +121,14 @@ def keep_current(
     :param options: the storage options of both clusters.
     :raises ConfigurationError: the rule does not fit the table.
     :raises CopyRefusedError: the table cannot be copied to that cluster.
+    :raises NoSuchObjectError: the table does not exist.
     :raises CopySourceChangedError: objects changed during the copy; the next run copies them.
     :raises UnknownClusterError: the cluster does not exist.
     :raises StorageError: files cannot be listed, read or written.
     """
     cluster = registry.cluster(rule.cluster).name
     now = datetime.now(UTC)
-    table = client.get_table(*split_name(rule.table))
+    table = requested_table(client, rule.table)
     # The event id is read before any listing, so that concurrent changes belong to later events.
     last = client.get_current_notification_event_id() if keeps_events(client) else None
     home = identity_of(client) or ""

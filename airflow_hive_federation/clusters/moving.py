@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_hive_federation.clusters.altering import full_name, split_name
+from airflow_hive_federation.clusters.altering import full_name, requested_table
 from airflow_hive_federation.clusters.copies.copying import RunCopy, copy_to_cluster, drop_copies
 from airflow_hive_federation.clusters.copies.objects import chosen_partitions
 from airflow_hive_federation.clusters.metadata import read_metadata
@@ -64,10 +64,11 @@ def move_copies(
     :raises CopyRefusedError: the clusters are the same, one is the primary, or the table cannot be copied.
     :raises CopySourceChangedError: the primary changed during the copy; no copy was dropped.
     :raises UnknownClusterError: a cluster does not exist.
+    :raises NoSuchObjectError: the table does not exist.
     :raises StorageError: files cannot be listed, read, written or removed.
     """
     origin, target = registry.cluster(from_cluster), registry.cluster(to_cluster)
-    described = client.get_table(*split_name(table))
+    described = requested_table(client, table)
     name = full_name(described)
     primary = read_metadata(described.parameters, name).primary or registry.default_cluster().name
     if origin == target or origin.name == primary:

@@ -34,6 +34,7 @@ from airflow_hive_federation.clusters.altering import (
     full_name,
     partitions_by_name,
     relocate,
+    requested_table,
     split_name,
 )
 from airflow_hive_federation.clusters.assignment import reason_to_skip
@@ -125,13 +126,14 @@ def change_primary(
         transactional; the metastore does not allow the location; or others have written to the former
         location. Objects that this or an earlier run has moved stay moved.
     :raises UnknownClusterError: the cluster does not exist.
+    :raises NoSuchObjectError: the table does not exist.
     :raises MetastoreError: the metastore refuses; run the change again.
     :raises StorageError: files cannot be listed or removed; run the change again.
     """
     new_primary = registry.cluster(cluster)
     name = ".".join(split_name(table))
     with _locked(client, name) as transaction:
-        described = client.get_table(*split_name(table))
+        described = requested_table(client, table)
         present = read_metadata(described.parameters, name)
         former = present.primary or registry.default_cluster().name
         _refuse_kind(described, present, new_primary, registry, former)

@@ -7,13 +7,13 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
 from airflow_hive_federation.clusters.notes import Kind, Note, forget, state_of, take_note
-from airflow_hive_federation.clusters.placement import Session
+from airflow_hive_federation.clusters.placement import Clusters, Session
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.clusters.routing.cache import Router
 from airflow_hive_federation.clusters.routing.decision import Decision
@@ -26,7 +26,7 @@ from airflow_hive_federation.clusters.statements.statement import (
     UseCluster,
     UseDatabase,
 )
-from airflow_hive_federation.clusters.statements.tokens import split_script
+from airflow_hive_federation.clusters.statements.tokens import placed_statements
 from airflow_hive_federation.errors import FileVanishedError, RoutingError, StorageError, UnanalysableError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
@@ -157,9 +157,10 @@ class LiveRouter:
             which cannot work because each statement has its own Spark session.
         :raises HiveFederationError: as :meth:`route`.
         """
-        for text in statements_of(script):
-            decision = self.route(text, session)
-            _refuse_temporary(text, decision)
+        for place, text in _placed(script):
+            with place.named(clusters_of(self.registry)):
+                decision = self.route(text, session)
+                _refuse_temporary(text, decision)
             yield RoutedStatement(text=text, session=session, decision=decision)
             session = next_session(self._spelled(text), session, clusters_of(self.registry), decision)
 
@@ -169,8 +170,9 @@ class LiveRouter:
         :raises UnanalysableError: the script cannot be divided into statements.
         :raises HiveFederationError: as :meth:`decide`.
         """
-        for text in statements_of(script):
-            decision = self.decide(text, session)
+        for place, text in _placed(script):
+            with place.named(clusters_of(self.registry)):
+                decision = place.in_script(self.decide(text, session))
             yield text, decision
             if decision.cluster is None:
                 return
@@ -234,8 +236,50 @@ def statements_of(script: str) -> tuple[str, ...]:
 
     :raises UnanalysableError: the script cannot be read, or has no statement.
     """
+    return tuple(text for _, text in _placed(script))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """The place of a statement in its script: its number of all, and the line and column where it begins."""
+
+    number: int
+    count: int
+    line: int
+    column: int
+
+    def in_script(self, decision: Decision) -> Decision:
+        """Return the decision; a construct that cannot be analysed has its position in the script."""
+        unread = decision.unanalysable
+        if unread is None:
+            return decision
+        column = unread.column + (self.column - 1 if unread.line == 1 else 0)
+        moved = replace(unread, line=unread.line + self.line - 1, column=column)
+        reason = decision.reason.replace(str(unread), str(moved), 1)
+        return replace(decision, unanalysable=moved, reason=reason)
+
+    @contextmanager
+    def named(self, clusters: Clusters) -> Iterator[None]:
+        """Name the statement in the error of a refusal, unless it is the only one of its script."""
+        try:
+            yield
+        except RoutingError as error:
+            decision = error.facts.get("decision")
+            if decision is not None and decision.unanalysable is not None:
+                error = failure(self.in_script(decision), clusters)
+            if self.count == 1:
+                raise error from None
+            raise type(error)(
+                f"Statement {self.number} of {self.count}, from line {self.line}: {error.message}",
+                remedy=error.remedy,
+                **{**error.facts, "statement": self.number},
+            ) from None
+
+
+def _placed(script: str) -> list[tuple[_Place, str]]:
+    """Return the statements of a script with their places; see :func:`statements_of`."""
     try:
-        statements = split_script(script)
+        statements = placed_statements(script)
     except UnreadableError as error:
         position = error.at(script)
         raise UnanalysableError(
@@ -251,7 +295,18 @@ def statements_of(script: str) -> tuple[str, ...]:
             line=1,
             column=1,
         )
-    return statements
+    return [
+        (
+            _Place(
+                number=number,
+                count=len(statements),
+                line=script.count("\n", 0, begin) + 1,
+                column=begin - script.rfind("\n", 0, begin),
+            ),
+            text,
+        )
+        for number, (begin, text) in enumerate(statements, 1)
+    ]
 
 
 def _refuse_temporary(text: str, decision: Decision) -> None:

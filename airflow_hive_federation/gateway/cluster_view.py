@@ -313,12 +313,12 @@ def _is_managed_acid(table: types.Table) -> bool:
     return table.tableType in {None, "MANAGED_TABLE"} and transactional.lower() == "true"
 
 
-def location_of(one: Described) -> str:
+def location_of(described: Described) -> str:
     """Return the URI of the directory of a table or partition."""
-    return str(one.sd and one.sd.location)
+    return str(described.sd and described.sd.location)
 
 
-def copy_by_metadata(one: Described, cluster: str) -> Secondary | None:
+def copy_by_metadata(described: Described, cluster: str) -> Secondary | None:
     """Return the copy of a table or partition in a cluster, unless the metastore knows of a later write.
 
     Copies of transactional tables are never returned: a reader has to use the write ids of the time when the
@@ -326,17 +326,19 @@ def copy_by_metadata(one: Described, cluster: str) -> Secondary | None:
 
     :raises ClusterMetadataError: the cluster metadata of the table or partition is damaged.
     """
-    copy = read_metadata(one.parameters, f"{one.dbName}.{one.tableName}").secondaries.get(cluster)
-    if copy is None or copy.snapshot is not None or one.sd is None:
+    copy = read_metadata(described.parameters, f"{described.dbName}.{described.tableName}").secondaries.get(
+        cluster
+    )
+    if copy is None or copy.snapshot is not None or described.sd is None:
         return None
-    if copy.source.metadata != metadata_mark(one):
+    if copy.source.metadata != metadata_mark(described):
         return None
     return copy
 
 
-def show_copy(one: Described, copy: Secondary) -> None:
+def show_copy(described: Described, copy: Secondary) -> None:
     """Replace the location of a table or partition with that of its copy."""
-    relocate(one, copy.location)
+    relocate(described, copy.location)
 
 
 def refuse_location_of_copy(call: Call) -> None:

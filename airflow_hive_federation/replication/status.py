@@ -207,8 +207,8 @@ class _Counted:
         for table in tables:
             self._tables[table].append(when_s)
 
-    def _lag(self, found: Sequence[int]) -> Lag:
-        if not found:
+    def _lag(self, times_s: Sequence[int]) -> Lag:
+        if not times_s:
             return Lag()
         # The clocks of the two machines differ, so an event may carry a time in this machine's future.
-        return Lag(events=len(found), seconds=max(0.0, round(self._now_s - min(found), 1)))
+        return Lag(events=len(times_s), seconds=max(0.0, round(self._now_s - min(times_s), 1)))

@@ -24,7 +24,7 @@ from airflow_hive_federation.clusters.altering import (
     alter_table_metadata,
     full_name,
     partitions_by_name,
-    split_name,
+    requested_table,
 )
 from airflow_hive_federation.clusters.copies.directories import (
     DropNotes,
@@ -119,6 +119,7 @@ def copy_to_cluster(
     :raises CopyRefusedError: the table, or a partition, cannot be copied there; nothing was copied.
     :raises CopySourceChangedError: objects changed during the copy; the copies of all others were published.
     :raises UnknownClusterError: the cluster does not exist.
+    :raises NoSuchObjectError: the table does not exist.
     :raises StorageError: files cannot be listed, read or written.
     :raises TransactionAbortedError: the metastore aborted the reader's transaction, so that files of a
         transactional table may have been removed; run the copy again.
@@ -233,12 +234,13 @@ def drop_copies(
     :return: the report: ``copied`` names the objects that no longer have a copy, ``removed`` and ``left`` the
         directories.
     :raises UnknownClusterError: the cluster does not exist.
+    :raises NoSuchObjectError: the table does not exist.
     :raises LockTimeoutError: another process changes the primary of the table.
     :raises NoSuchLockError: the lock for the removal expired; a sweep removes the other directories.
     :raises StorageError: a directory cannot be removed; the metadata no longer names it.
     """
     target_cluster = registry.cluster(cluster)
-    described = client.get_table(*split_name(table))
+    described = requested_table(client, table)
     with Transaction(client, read_only=True) as transaction:
         transaction.lock_to_read([copies_lock(full_name(described))])
         report = _dropped(client, target_cluster, described, partitions, where, options=options)

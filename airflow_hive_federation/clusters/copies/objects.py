@@ -12,7 +12,12 @@ from airflow_hive_federation.clusters.acid_snapshots import (
     is_insert_only,
     shows_news,
 )
-from airflow_hive_federation.clusters.altering import full_name, object_name, partitions_by_name, split_name
+from airflow_hive_federation.clusters.altering import (
+    full_name,
+    object_name,
+    partitions_by_name,
+    requested_table,
+)
 from airflow_hive_federation.clusters.assignment import reason_to_skip
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
@@ -90,7 +95,7 @@ def copyable(client: MetastoreClient, registry: ClusterRegistry, table: str, clu
     :raises CopyRefusedError: the table cannot be copied to that cluster.
     :raises NoSuchObjectError: the table does not exist.
     """
-    described = client.get_table(*split_name(table))
+    described = requested_table(client, table)
     name = full_name(described)
     primary = read_metadata(described.parameters, name).primary or registry.default_cluster().name
     if refusal := _reason_to_refuse(described, primary, cluster.name):

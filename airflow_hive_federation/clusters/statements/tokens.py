@@ -58,12 +58,21 @@ def split_script(text: str) -> tuple[str, ...]:
 
     :raises UnreadableError: as :func:`tokens_of`.
     """
+    return tuple(statement for _, statement in placed_statements(text))
+
+
+def placed_statements(text: str) -> tuple[tuple[int, str], ...]:
+    """Return the statements of a script as :func:`split_script` does, each behind its offset in the script.
+
+    :raises UnreadableError: as :func:`tokens_of`.
+    """
     statements, begin = [], 0
     tokens = tokens_of(text)
     ends = [token.start for token in tokens if token.token_type is TokenType.SEMICOLON]
     for end in (*ends, len(text)):
         if any(begin <= token.start < end for token in tokens):
-            statements.append(text[begin:end].strip())
+            part = text[begin:end]
+            statements.append((begin + len(part) - len(part.lstrip()), part.strip()))
         begin = end + 1
     return tuple(statements)
 

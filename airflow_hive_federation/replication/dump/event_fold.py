@@ -91,7 +91,7 @@ def check_source(from_id: int, source_id: int) -> None:
 class EventReading:
     """Reads the events of a cycle once, and keeps none of them, because there may be millions.
 
-    :param found: events after ``from_id``, as the source gives them.
+    :param events: events after ``from_id``, as the source gives them.
     :param from_id: last event that the target has.
     :param transactions: the source's transactions at the cycle's moment, where the events end.
     :param on_event: receives each event.
@@ -99,14 +99,14 @@ class EventReading:
 
     def __init__(
         self,
-        found: Iterable[ev.Event],
+        events: Iterable[ev.Event],
         from_id: int,
         transactions: ValidTxns,
         on_event: Callable[[ev.Event], object] = lambda _: None,
     ) -> None:
         self.count = 0
         self.from_id = from_id
-        self._found = found
+        self._events = events
         self._transactions = transactions
         self._on_event = on_event
         self._last_id = self._seen_id = from_id
@@ -137,13 +137,13 @@ class EventReading:
         return self._gap or self._last_id < self.to_id(source_id)
 
     def _seen(self) -> Iterator[ev.Event]:
-        for event in self._found:
+        for event in self._events:
             self._seen_id = event.event_id
             yield event
         self._ended = True
 
 
-def events_at(found: Iterable[ev.Event], transactions: ValidTxns) -> Iterator[ev.Event]:
+def events_at(events: Iterable[ev.Event], transactions: ValidTxns) -> Iterator[ev.Event]:
     """Yield the events up to the moment of a list of transactions.
 
     That list and the events are read one after the other. If the events are cut before the first end of a
@@ -151,7 +151,7 @@ def events_at(found: Iterable[ev.Event], transactions: ValidTxns) -> Iterator[ev
     then match its write ids by the events.
     """
     open_ids = set(transactions.open_ids)
-    for event in found:
+    for event in events:
         if isinstance(event, ev.TxnEnded) and event.txn_id in open_ids:
             return
         if any(txn > transactions.high_watermark for txn in _transactions_of(event)):

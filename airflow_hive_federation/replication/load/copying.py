@@ -313,14 +313,14 @@ def _is_covered(target: str, complete: int, directories: Mapping[str, Collection
     )
 
 
-def _covers(one: DirectoryName, wanted: DirectoryName) -> bool:
-    if one.kind is DirectoryKind.BASE:
-        return wanted.max_write_id <= one.max_write_id
+def _covers(present: DirectoryName, wanted: DirectoryName) -> bool:
+    if present.kind is DirectoryKind.BASE:
+        return wanted.max_write_id <= present.max_write_id
     return (
-        one.kind is wanted.kind
-        and one.statement_id is None
-        and one.min_write_id <= wanted.min_write_id
-        and wanted.max_write_id <= one.max_write_id
+        present.kind is wanted.kind
+        and present.statement_id is None
+        and present.min_write_id <= wanted.min_write_id
+        and wanted.max_write_id <= present.max_write_id
     )
 
 

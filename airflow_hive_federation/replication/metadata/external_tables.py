@@ -62,11 +62,11 @@ def entries(table: str, places: TableLocations) -> list[ExternalEntry]:
     ]
 
 
-def to_text(found: Iterable[ExternalEntry]) -> str:
+def to_text(entries: Iterable[ExternalEntry]) -> str:
     """Return the text of the file."""
     return "".join(
         ",".join(filter(None, (entry.table, entry.partition, _encode(entry.location)))) + "\n"
-        for entry in found
+        for entry in entries
     )
 
 

@@ -198,15 +198,15 @@ def _format(provider: str) -> str | None:
     return short_name if short_name in _FORMATS else None
 
 
-def _same_place(one: str, other: str) -> bool:
+def _same_place(location: str, other: str) -> bool:
     """Return whether two URIs name one directory; a URI without scheme and authority takes the other's."""
     try:
-        if canonical(one) == canonical(other):
+        if canonical(location) == canonical(other):
             return True
-        first, second = parse_location(one), parse_location(other)
+        first, second = parse_location(location), parse_location(other)
     except ConfigurationError:
         return False
-    bare = "" in {_authority(first, one), _authority(second, other)}
+    bare = "" in {_authority(first, location), _authority(second, other)}
     return bare and first.path == second.path
 
 

@@ -139,20 +139,20 @@ def _put_write_ids(client: MetastoreClient, partitions: Sequence[Any], valid_wri
         )
 
 
-def delete_column_statistics(client: MetastoreClient, wanted: Any, found: Any, partition: str = "") -> None:
+def delete_column_statistics(client: MetastoreClient, wanted: Any, present: Any, partition: str = "") -> None:
     """Delete statistics of columns for which the source has no statistics, or none any more.
 
     :param wanted: wire ``Table`` or ``Partition`` with the source's statistics.
-    :param found: the target's, not of a transactional table: a metastore deletes no statistics of those.
+    :param present: the target's, not of a transactional table: a metastore deletes no statistics of those.
     :param partition: name of the partition.
     """
     kept = set(columns(wanted.colStats)) if wanted.colStats else set()
-    for column in columns(found.colStats) if found.colStats else ():
+    for column in columns(present.colStats) if present.colStats else ():
         if column not in kept and partition:
             call = "delete_partition_column_statistics"
-            client.call(call, found.dbName, found.tableName, partition, column, _ENGINE)
+            client.call(call, present.dbName, present.tableName, partition, column, _ENGINE)
         elif column not in kept:
-            client.call("delete_table_column_statistics", found.dbName, found.tableName, column, _ENGINE)
+            client.call("delete_table_column_statistics", present.dbName, present.tableName, column, _ENGINE)
 
 
 def take_statistics(
@@ -198,15 +198,15 @@ def is_accurate(parameters: Mapping[str, str] | None, names: Sequence[str]) -> b
     return flag.get("BASIC_STATS") == "true" and all(accurate.get(name.lower()) == "true" for name in names)
 
 
-def accurate_claims(one: Any) -> dict[str, str]:
+def accurate_claims(holder: Any) -> dict[str, str]:
     """Return the statistics that a wire ``Table`` or ``Partition`` calls accurate: row count and columns.
 
     Numbers and sizes of files stay outside, because each side has its own.
     """
-    parameters = one.parameters or {}
+    parameters = holder.parameters or {}
     if not is_accurate(parameters, []):
         return {}
-    described = (one.colStats and one.colStats.statsObj) or ()
+    described = (holder.colStats and holder.colStats.statsObj) or ()
     return {
         "numRows": str(parameters.get("numRows")),
         **{

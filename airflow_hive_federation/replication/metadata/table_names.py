@@ -186,14 +186,14 @@ class _NamedClient:
         database, _, table = name.partition(".")
         return f"{database}.{self._policy.source_table(table)}"
 
-    def _named(self, one: Any) -> Any:
+    def _named(self, described: Any) -> Any:
         """Rename a wire ``Table`` or ``Partition`` to the target's name, and return it."""
-        self._rename(one, "tableName", one.dbName)
-        if one.colStats is not None:
-            self._rename(one.colStats.statsDesc, "tableName", one.dbName)
-        return one
+        self._rename(described, "tableName", described.dbName)
+        if described.colStats is not None:
+            self._rename(described.colStats.statsDesc, "tableName", described.dbName)
+        return described
 
-    def _rename(self, one: Any, field: str, database: str | None) -> None:
-        name = getattr(one, field, None)
+    def _rename(self, described: Any, field: str, database: str | None) -> None:
+        name = getattr(described, field, None)
         if name and (database or "").lower() == self._policy.source_database:
-            setattr(one, field, self._policy.target_table(name))
+            setattr(described, field, self._policy.target_table(name))

@@ -89,10 +89,11 @@ def _record(value: object) -> CycleRecord:
 _RECORDS = values.list_of(_record)
 
 
-def _text(found: Sequence[CycleRecord]) -> str:
+def _text(records: Sequence[CycleRecord]) -> str:
     # Values that equal their defaults are left out, because the parameter has little room.
     defaults = {field.name: field.default for field in fields(CycleRecord)}
     lines = [
-        {name: value for name, value in asdict(record).items() if value != defaults[name]} for record in found
+        {name: value for name, value in asdict(record).items() if value != defaults[name]}
+        for record in records
     ]
     return json.dumps(lines, separators=(",", ":"))

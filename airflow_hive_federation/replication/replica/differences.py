@@ -166,9 +166,9 @@ def _retained(table: str, why: str) -> Difference:
     )
 
 
-def definition_differences(expected: Any, found: Any) -> list[Difference]:
+def definition_differences(expected: Any, actual: Any) -> list[Difference]:
     """Compare the definitions of two wire ``Table`` objects field by field."""
-    return _field_differences(found.tableName, "", expected, found)
+    return _field_differences(actual.tableName, "", expected, actual)
 
 
 class _Comparison:
@@ -179,42 +179,42 @@ class _Comparison:
         client: MetastoreClient,
         layout: TargetLayout,
         homes: TableIndex,
-        found: Any,
+        present: Any,
         write_ids: ValidWriteIds | None,
     ) -> None:
         self._client = client
         self._layout = layout
         self._homes = homes
-        self._found = found
+        self._present = present
         self._write_ids = write_ids
-        self._name: str = found.tableName
+        self._name: str = present.tableName
         self._directory = homes.of(self._name)
         self._document = self._directory.table(self._name)
 
     def roughly(self) -> Iterator[Difference]:
         """Compare definition, write ids, and names of partitions."""
         yield from self._table()
-        if self._found.partitionKeys:
-            names = set(self._client.list_partition_names(self._found.dbName, self._name))
+        if self._present.partitionKeys:
+            names = set(self._client.list_partition_names(self._present.dbName, self._name))
             yield from self._partition_names(names)
 
     def closely(self) -> Iterator[Difference]:
         """Compare the same, and constraints, statistics, and the definition of each partition."""
         yield from self._table()
         yield from self._constraints()
-        if table_kind(self._found).has_files:
+        if table_kind(self._present).has_files:
             yield from self._statistics()
-        if self._found.partitionKeys:
-            names = self._client.list_partition_names(self._found.dbName, self._name)
+        if self._present.partitionKeys:
+            names = self._client.list_partition_names(self._present.dbName, self._name)
             yield from self._partition_names(names)
             yield from self._partitions()
 
     def _table(self) -> Iterator[Difference]:
         policy = self._layout.policy.name
-        owner = (self._found.parameters or {}).get(markers.POLICY)
+        owner = (self._present.parameters or {}).get(markers.POLICY)
         if owner != policy and self._name not in self._homes.adopted:
             yield Difference(table=self._name, what=OWNER, expected=policy, found=str(owner))
-        yield from definition_differences(self._layout.table(self._document, {}), self._found)
+        yield from definition_differences(self._layout.table(self._document, {}), self._present)
         yield from self._write_id_differences()
 
     def _write_id_differences(self) -> Iterator[Difference]:
@@ -223,7 +223,7 @@ class _Comparison:
         expected, actual = self._document.write_ids.high_watermark, self._write_ids.high_watermark
         # A table that once belonged to a source has forgotten its last write ids if they were aborted.
         if actual < expected:
-            actual = max_allocated_write_id(self._client, self._found.dbName, self._name)
+            actual = max_allocated_write_id(self._client, self._present.dbName, self._name)
         if expected != actual:
             yield Difference(table=self._name, what=WRITE_IDS, expected=str(expected), found=str(actual))
 
@@ -244,25 +244,27 @@ class _Comparison:
     def _statistics(self) -> Iterator[Difference]:
         wanted = self._layout.table(self._document, {})
         current = self._client.get_table(
-            self._found.dbName,
+            self._present.dbName,
             self._name,
             with_column_stats=True,
             valid_write_ids=self._write_ids.text() if self._write_ids else None,
         )
         return _wrong_statistics(self._name, "", wanted, current)
 
-    def _partition_names(self, found: Collection[str]) -> Iterator[Difference]:
+    def _partition_names(self, present: Collection[str]) -> Iterator[Difference]:
         wanted = {line.name for line in self._lines()}
-        for name in sorted(wanted.difference(found)):
+        for name in sorted(wanted.difference(present)):
             yield Difference(
                 table=self._name, where=name, what="partition", expected="present", found="missing"
             )
-        for name in sorted(set(found) - wanted):
+        for name in sorted(set(present) - wanted):
             yield Difference(table=self._name, where=name, what="partition", expected="none", found="present")
 
     def _partitions(self) -> Iterator[Difference]:
         # Digests come first: of a million partitions, only those that differ are kept in memory.
-        digests = {name_of(self._found, partition): _claims(partition) for partition in self._on_target(None)}
+        digests = {
+            name_of(self._present, partition): _claims(partition) for partition in self._on_target(None)
+        }
         wanted = {
             line.name: line
             for line in self._lines()
@@ -270,14 +272,14 @@ class _Comparison:
         }
         del digests
         for candidate in self._on_target(list(wanted) if len(wanted) <= PARTITIONS_PER_CALL else None):
-            name = name_of(self._found, candidate)
+            name = name_of(self._present, candidate)
             if name in wanted:
                 expected = self._wanted(wanted[name])
                 yield from _field_differences(self._name, name, expected, candidate)
                 yield from _wrong_statistics(self._name, name, expected, candidate)
 
     def _on_target(self, names: Sequence[str] | None) -> Iterator[Any]:
-        return self._client.iter_partitions(self._found.dbName, self._name, names=names)
+        return self._client.iter_partitions(self._present.dbName, self._name, names=names)
 
     def _wanted(self, line: PartitionLine) -> Any:
         location = self._layout.directory(self._document, line.location, line.name)
@@ -290,14 +292,14 @@ class _Comparison:
         return self._directory.partitions(self._name)
 
 
-def _claims(one: Any) -> bytes:
+def _claims(partition: Any) -> bytes:
     """Return a digest of all compared properties of a wire ``Partition``."""
-    text = json.dumps([definition(one), statistics.accurate_claims(one)], sort_keys=True)
+    text = json.dumps([definition(partition), statistics.accurate_claims(partition)], sort_keys=True)
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-def _field_differences(table: str, where: str, expected: Any, found: Any) -> list[Difference]:
-    wanted, present = definition(expected), definition(found)
+def _field_differences(table: str, where: str, expected: Any, actual: Any) -> list[Difference]:
+    wanted, present = definition(expected), definition(actual)
     return [
         Difference(
             table=table,
@@ -311,13 +313,13 @@ def _field_differences(table: str, where: str, expected: Any, found: Any) -> lis
     ]
 
 
-def _wrong_statistics(table: str, where: str, expected: Any, found: Any) -> Iterator[Difference]:
+def _wrong_statistics(table: str, where: str, expected: Any, actual: Any) -> Iterator[Difference]:
     """Yield statistics that both sides call accurate but that have different values.
 
     A statistic that the target lacks, or does not call accurate, misleads no reader: Hive then reads the
     rows.
     """
-    wanted, present = statistics.accurate_claims(expected), statistics.accurate_claims(found)
+    wanted, present = statistics.accurate_claims(expected), statistics.accurate_claims(actual)
     for name in sorted(wanted.keys() & present.keys()):
         if wanted[name] != present[name]:
             yield Difference(

@@ -56,14 +56,14 @@ class PlacedFile:
         return self.size_bytes is None or self.size_bytes == entry.size_bytes
 
 
-def refuse_foreign_writes(database: str, policy: str, found: Iterable[ForeignWrite]) -> None:
+def refuse_foreign_writes(database: str, policy: str, foreign: Iterable[ForeignWrite]) -> None:
     """Refuse a target that holds foreign writes.
 
     :param database: the target database.
     :param policy: name of the policy.
     :raises TargetChangedError: the target holds some; ``differences`` names each.
     """
-    writes = sorted(map(str, found))
+    writes = sorted(map(str, foreign))
     if not writes:
         return
     more = [f"and {len(writes) - SHOWN} more"] if len(writes) > SHOWN else []
@@ -79,22 +79,22 @@ def refuse_foreign_writes(database: str, policy: str, found: Iterable[ForeignWri
     )
 
 
-def foreign_write_ids(table: str, found: ValidWriteIds, known: int) -> list[ForeignWrite]:
+def foreign_write_ids(table: str, present: ValidWriteIds, known: int) -> list[ForeignWrite]:
     """Name the write ids of a table that no load gave out.
 
     The source gives out the same numbers later, and the rows of two transactions would then have one write
     id.
 
-    :param found: the write ids of the target's table.
+    :param present: the write ids of the target's table.
     :param known: its highest write id after the loads of the policy.
     """
-    if found.high_watermark <= known:
+    if present.high_watermark <= known:
         return []
-    first, last = known + 1, found.high_watermark
+    first, last = known + 1, present.high_watermark
     ids = f"write id {first}" if first == last else f"write ids {first} to {last}"
     states = [
         f"{state}: {', '.join(map(str, later_ids))}"
-        for state, all_ids in (("open", found.open_ids), ("aborted", found.aborted_ids))
+        for state, all_ids in (("open", present.open_ids), ("aborted", present.aborted_ids))
         if (later_ids := [write_id for write_id in all_ids if write_id > known])
     ]
     of_them = f" ({'; '.join(states)})" if states else ""

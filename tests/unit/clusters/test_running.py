@@ -302,6 +302,46 @@ def test_a_refusal_ends_the_decisions_of_a_script(tables: Tables) -> None:
     ]
 
 
+def test_a_refusal_names_its_statement_in_a_script(tables: Tables) -> None:
+    script = "\nselect * from t1;\n\nselect * from t2; use cluster C1; -- then\nselect * from t2"
+    with pytest.raises(RoutingError, match=r"^Statement 4 of 4, from line 4: The cluster of the") as caught:
+        list(router(tables).script(script, Session()))
+    assert (caught.value.statement, caught.value.decision.cluster) == (4, None)
+    assert caught.value.remedy.startswith("USE CLUSTER without a name")
+    with pytest.raises(
+        UnknownClusterError, match=r"^Statement 2 of 2, from line 1: There is no cluster 'c9'"
+    ):
+        list(router(tables).script("select 1; use cluster c9", Session()))
+    with pytest.raises(UnknownClusterError, match=r"^Statement 2 of 2, from line 1: There is no cluster"):
+        list(router(tables).decisions("select 1; use cluster c9", Session()))
+    with pytest.raises(RoutingError, match=r"^Statement 1 of 2, from line 2: Temporary tables"):
+        list(router(tables).script("\ncreate temporary table x as select 1; select 2", Session()))
+    # The only statement of a script needs no name.
+    with pytest.raises(RoutingError, match=r"^No cluster can run"):
+        list(router(tables).script("insert into t1 select * from t2;", Session()))
+
+
+@pytest.mark.parametrize(
+    ("script", "position"),
+    [
+        ("\n  select *\n from t1 where a = ${x};", (3, 20)),
+        ("select 1;  select * from t1 where x = ${y}", (1, 39)),
+    ],
+)
+def test_what_cannot_be_analysed_has_its_position_in_the_script(
+    tables: Tables, script: str, position: tuple[int, int]
+) -> None:
+    line, column = position
+    clause = f"line {line}, column {column}: "
+    with pytest.raises(UnanalysableError, match=clause) as caught:
+        list(router(tables).script(script, Session()))
+    assert (caught.value.line, caught.value.column) == position
+    *_, (_, decision) = router(tables).decisions(script, Session())
+    assert decision.unanalysable is not None
+    assert (decision.unanalysable.line, decision.unanalysable.column) == position
+    assert clause in decision.reason
+
+
 def test_all_copies_are_compared_if_a_decision_does_not_name_each_partition(
     tables: Tables, places: tuple[Path, Path], tmp_path: Path
 ) -> None:
