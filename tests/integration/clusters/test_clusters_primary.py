@@ -362,9 +362,15 @@ def test_files_of_a_partition_that_was_dropped_after_a_killed_run_stay(
     report = change_primary(client, registry, name, "C2", keep_former=False, former_older_than_s=-60.0)
     first = root / "C1" / f"{DATABASE}.db" / "parts"
     assert (report.moved, report.removed) == (["p=b"], [f"file:{first}/p=b"])
-    assert report.left == {
+    left = {
         f"file:{first}/p={value}": f"its partition p={value} was dropped during the change" for value in "ac"
     }
+    # The copies that had become the directories of the dropped partitions, or were about to.
+    copies = (root / "C2" / f"{DATABASE}.db" / "parts.copies").glob("p=[ac]/copy-*")
+    of_copies = {f"file:{copy}": report.left.get(f"file:{copy}", "") for copy in copies}
+    assert len(of_copies) == 2
+    assert all("the copy of a partition that was dropped" in reason for reason in of_copies.values())
+    assert report.left == {**left, **of_copies}
     sweep_cluster(client, registry, "C1", table=name, former_older_than_s=-60.0)
     assert sorted(path.parent.name for path in first.rglob("data")) == ["p=a", "p=c"]
 

@@ -61,7 +61,7 @@ def test_the_server_starts_stops_and_dies_with_its_metastore(
         assert is_locked(lock)
         code, text = cli(capsys, *start, "derby")
         assert code != 0
-        assert "is running on postgresql, not on derby" in text
+        assert "is running on postgresql, not derby" in text
     finally:
         assert cli(capsys, "stop", name)[0] == 0
     assert not is_locked(lock)
