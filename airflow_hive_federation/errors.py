@@ -99,6 +99,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+_REMEDY = " Remedy: "
+
 
 class HiveFederationError(Exception):
     """Base of all errors of the package.
@@ -132,10 +134,16 @@ class HiveFederationError(Exception):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __str__(self) -> str:
-        return f"{self.message} Remedy: {self.remedy}" if self.remedy else self.message
+        return f"{self.message}{_REMEDY}{self.remedy}" if self.remedy else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.remedy, self.facts)
+
+
+def divided(text: str) -> tuple[str, str]:
+    """Divide the text of an error into its message and its remedy, which is empty if the text has none."""
+    message, _, remedy = text.partition(_REMEDY)
+    return message, remedy
 
 
 def _rebuild(

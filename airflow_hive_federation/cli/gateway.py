@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: grpcio's server then waits for messages in its own threads. By default, threads of grpcio's event engine
 #: wait and wake those threads, which takes some 25 to 50 microseconds more per call.
 _GRPC_EXPERIMENTS = ("GRPC_EXPERIMENTS", "-event_engine_listener")
+#: Seconds that a worker has to end after its fronts have drained.
+_STOP_S = 10.0
 
 
 def add_parser(subparsers: Any) -> None:
@@ -110,12 +112,19 @@ def _serve_by_several(args: argparse.Namespace, config: GatewayConfig) -> int:
             first = reserve("--metrics-port", host, config.metrics.port, args.workers)
             for number in range(args.workers):
                 print(f"metrics of worker {number}: http://{host}:{first + number}/metrics", flush=True)
-        patience = 10.0 + (config.thrift.drain_timeout_s if config.thrift else 30.0)
         commands = [[*command, "--worker", str(number)] for number in range(args.workers)]
-        return Workers(commands, stop_timeout_s=patience).run()
+        return Workers(commands, stop_timeout_s=_STOP_S + _longest_drain_s(config)).run()
     finally:
         for holder in holders:
             holder.close()
+
+
+def _longest_drain_s(config: GatewayConfig) -> float:
+    # All fronts of a process drain at the same time.
+    drains = [] if config.thrift is None else [config.thrift.drain_timeout_s]
+    if config.grpc is not None:
+        drains.append(config.grpc.settings.drain_timeout_s)
+    return max(drains, default=0.0)
 
 
 def _argv(args: argparse.Namespace) -> list[str]:
@@ -156,10 +165,9 @@ def _with_options(config: GatewayConfig, args: argparse.Namespace) -> GatewayCon
     options |= {name: getattr(args, name) for name in ("host", "port") if getattr(args, name) is not None}
     options |= {"allow_plain": True} if args.allow_plain else {}
     changes: dict[str, Any] = {}
-    if options and config.thrift is not None:
-        changes["thrift"] = replace(config.thrift, **options)
-    elif options:
-        changes["thrift"] = ThriftSettings(**options)
+    # Of the options, only a port asks for a Thrift front that the file leaves out.
+    if options and (config.thrift is not None or args.port is not None):
+        changes["thrift"] = replace(config.thrift or ThriftSettings(), **options)
     if args.grpc_port is not None or (options and config.grpc is not None):
         changes["grpc"] = _grpc(config.grpc, args)
     if args.metrics_port is not None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from airflow_hive_federation.errors import GatewayError, HiveFederationError
-from airflow_hive_federation.gateway.certificates import ServerTls
+from airflow_hive_federation.errors import ConfigurationError, GatewayError, HiveFederationError
+from airflow_hive_federation.gateway.certificates import Certificates, ServerTls, check_exposure
 from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
 from airflow_hive_federation.gateway.dispatch import Gateway
 from airflow_hive_federation.gateway.handler import Caller, Deadline
 from airflow_hive_federation.gateway.health import probe
 from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, head_bytes, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
+from airflow_hive_federation.gateway.properties import GrpcSection
+from airflow_hive_federation.gateway.serving import grpc_server
+from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.protocol import ApplicationFault, encode
@@ -48,7 +51,10 @@ class Sight:
 def examine(config: GatewayConfig, resolve: Resolve, caller: Caller) -> list[Sight]:
     """Make a caller's typical calls through a gateway of this configuration, and return the results.
 
-    :raises ConfigurationError: a gateway with this configuration would not start.
+    Ports are not tried, since the gateway itself may be listening at them.
+
+    :raises ConfigurationError: a gateway with this configuration would not start, for another reason than a
+        front's settings.
     """
     target = config.target(resolve)
     try:
@@ -103,12 +109,37 @@ def _visible_database(config: GatewayConfig, caller: Caller) -> str:
 
 
 def _fronts(config: GatewayConfig) -> Iterator[Sight]:
-    front = config.thrift
-    if front is not None:
-        yield Sight(name="Thrift front", state="ok", detail=_where(front.host, front.port, front.tls))
-    if config.grpc is not None:
-        settings = config.grpc.settings
-        yield Sight(name="gRPC front", state="ok", detail=_where(settings.host, settings.port, settings.tls))
+    if (front := config.thrift) is not None:
+        where = _where(front.host, front.port, front.tls)
+        # A file that has no [thrift] may be meant for gRPC alone.
+        by_default = config.grpc is not None and front == ThriftSettings()
+        detail = f"{where} (by default; thrift = false leaves it out)" if by_default else where
+        yield _front("Thrift front", detail, lambda: _check_thrift(front))
+    if (section := config.grpc) is not None:
+        settings = section.settings
+        where = _where(settings.host, settings.port, settings.tls)
+        yield _front("gRPC front", where, lambda: _check_grpc(section))
+
+
+def _front(name: str, detail: str, check: Callable[[], None]) -> Sight:
+    try:
+        check()
+    except ConfigurationError as error:
+        return Sight(name=name, state="error", detail=error.message, remedy=error.remedy)
+    return Sight(name=name, state="ok", detail=detail)
+
+
+def _check_thrift(settings: ThriftSettings) -> None:
+    check_exposure(settings.host, settings.tls, allow_plain=settings.allow_plain)
+    if settings.tls is not None:
+        Certificates(settings.tls)
+
+
+def _check_grpc(section: GrpcSection) -> None:
+    server = grpc_server()
+    # Another class has rules of its own, which only its start can show.
+    if issubclass(server.server_class(section.server_class), server.GrpcFront):
+        server.check_settings(section.settings)
 
 
 def _metastore(upstream: Upstream) -> Sight:

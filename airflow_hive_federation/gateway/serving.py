@@ -135,15 +135,23 @@ class _GrpcFront:
             set_health(name, up)
 
 
-def _grpc_front(handler: Handler, section: GrpcSection, *, shared: bool) -> Front:
+def grpc_server() -> Any:
+    """Import the module of the gRPC front, which needs the extra ``grpc``.
+
+    :raises ConfigurationError: a package is not installed.
+    """
     try:
-        server = import_module("airflow_hive_federation.gateway.grpc.server")
-        services = _services(handler)
+        return import_module("airflow_hive_federation.gateway.grpc.server")
     except ImportError as error:
         raise ConfigurationError(
             f"The gRPC front cannot be started: {error}.",
             remedy="pip install 'airflow-hive-federation[grpc]', or take [grpc] out of the file.",
         ) from error
+
+
+def _grpc_front(handler: Handler, section: GrpcSection, *, shared: bool) -> Front:
+    server = grpc_server()
+    services = _services(handler)
     read = replace(section.settings, reuse_port=shared or section.settings.reuse_port)
     front = server.server_class(section.server_class)(handler, read, services)
     front.start()
@@ -153,8 +161,7 @@ def _grpc_front(handler: Handler, section: GrpcSection, *, shared: bool) -> Fron
 
 def _services(handler: Handler) -> tuple[Any, ...]:
     """Return the typed gRPC services, which run beside the raw encoding."""
-    package = import_module("airflow_hive_federation.gateway.services")
-    return tuple(package.services(handler)) if hasattr(package, "services") else ()
+    return tuple(import_module("airflow_hive_federation.gateway.services").services(handler))
 
 
 def _measure(metrics: Metrics, serving: Serving) -> None:

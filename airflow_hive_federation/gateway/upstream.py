@@ -388,7 +388,7 @@ class Upstream:
         if isinstance(error, NotSent) and not (reads and late):
             return errors.MetastoreUnreachableError(
                 f"{method}: the call could not be sent to {place}: {error}",
-                remedy="Start the metastore.",
+                remedy=error.remedy or "Start the metastore.",
                 **facts,
             )
         if not reads:

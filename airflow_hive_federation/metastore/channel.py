@@ -19,7 +19,14 @@ class ForeignProtocol(Exception):  # noqa: N818 - internal signal, never seen by
 
 
 class NotSent(ConnectionError):  # noqa: N818 - internal signal, never seen by callers
-    """The error for a connection that broke before the request was sent, so that no server executed it."""
+    """The error for a connection that broke before the request was sent, so that no server executed it.
+
+    :param remedy: the server's own remedy; empty if it has given none.
+    """
+
+    def __init__(self, *args: object, remedy: str = "") -> None:
+        super().__init__(*args)
+        self.remedy = remedy
 
 
 class Deadline:

@@ -225,7 +225,7 @@ def _broken(method: str, endpoint: Endpoint, error: OSError) -> Exception:
     if isinstance(error, NotSent):
         return MetastoreUnreachableError(
             f"{method}: the call could not be sent to {endpoint}: {error}",
-            remedy="Start the metastore.",
+            remedy=error.remedy or "Start the metastore.",
             **facts,
         )
     if not is_idempotent(method):

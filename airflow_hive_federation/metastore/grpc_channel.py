@@ -37,6 +37,7 @@ from airflow_hive_federation.errors import (
     ConfigurationError,
     MetastoreAuthenticationError,
     MetastoreServerError,
+    divided,
 )
 from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol, NotSent
 from airflow_hive_federation.metastore.grpc_conversation import Conversation, Metadata, NoConversation
@@ -276,6 +277,8 @@ class GrpcChannel:
 
 def _translated(uri: str, code: Any, text: str, status: str | None) -> Exception:
     """Return the error by which the client knows whether a call may be repeated; see the module's text."""
+    # A gateway's text ends with its remedy, and the client's own error adds one, too.
+    text, remedy = divided(text)
     if code is Code.UNAUTHENTICATED:
         return MetastoreAuthenticationError(
             f"{uri}: {text}",
@@ -283,7 +286,7 @@ def _translated(uri: str, code: Any, text: str, status: str | None) -> Exception
             uri=uri,
         )
     if code is Code.UNAVAILABLE and (status == "unavailable" or _UNREAD.match(text)):
-        return NotSent(text)
+        return NotSent(text, remedy=remedy)
     if code is Code.RESOURCE_EXHAUSTED and text.startswith(_SERVER_TOO_LONG):
         return MetastoreServerError(
             f"{uri} does not accept so long a call: {text}",

@@ -148,6 +148,18 @@ def _most_streams(settings: GrpcFrontSettings) -> int:
     return settings.max_conversations + settings.max_watches
 
 
+def check_settings(settings: GrpcFrontSettings) -> None:
+    """Make the checks of :class:`GrpcFront` except that of its port.
+
+    :raises ConfigurationError: the front would serve in plain text, or unknown callers, off loopback; or the
+        certificates or the settings of the authentication class cannot be used.
+    """
+    check_exposure(settings.host, settings.tls, allow_plain=settings.allow_plain)
+    make_authenticator(settings)
+    if settings.tls is not None:
+        Certificates(settings.tls)
+
+
 def server_class(path: str | None) -> Any:
     """Return :class:`GrpcFront`, or the server class that ``metastore.custom.server.class`` names.
 

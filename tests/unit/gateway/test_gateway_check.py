@@ -66,6 +66,7 @@ def test_all_is_well(peer: Peers, check: Check) -> None:
         "ok       alias far: stands for sales",
         "ok       clients of Hive 2 and 3: get_table is answered",
     ]
+    assert lines[0].endswith(", plain text")
     assert code == 0
 
 
@@ -136,16 +137,93 @@ def test_a_caller_who_sees_no_database(peer: Peers, check: Check) -> None:
     assert "ok       databases: none" in starts(lines)
 
 
-def test_fronts_are_shown_as_they_would_listen(peer: Peers, check: Check) -> None:
+def test_fronts_are_shown_as_they_would_listen(peer: Peers, check: Check, tmp_path: Path) -> None:
     uri = peer(Thrift(metastore)).uri
-    _, lines = check(f'thrift = false\n[grpc]\nport = 0\ncert_file = "c"\n{upstream(uri)}')
+    authority = Authority(tmp_path)
+    cert_file, key_file = authority.issue("gateway")
+    tls = f'cert_file = "{cert_file}"\nkey_file = "{key_file}"\n'
+    _, lines = check(f"thrift = false\n[grpc]\nport = 0\n{tls}{upstream(uri)}")
     assert lines[0] == "ok       gRPC front: would listen at 127.0.0.1:(a free port), TLS"
     assert "Thrift front" not in "".join(lines)
-    _, lines = check(f'[thrift]\ncert_file = "c"\nclient_ca_file = "a"\n{upstream(uri)}')
+    _, lines = check(f'[thrift]\n{tls}client_ca_file = "{authority.ca_file}"\n{upstream(uri)}')
     assert lines[0] == (
         "ok       Thrift front: would listen at 127.0.0.1:9083, TLS, clients need a certificate"
     )
     assert "gRPC front" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("section", "by_default"),
+    [("", True), ("[thrift]\nport = 9083\n", True), ("[thrift]\nport = 1\n", False)],
+)
+def test_a_thrift_front_that_the_file_does_not_set_up_is_named(
+    peer: Peers, check: Check, section: str, by_default: bool
+) -> None:
+    _, lines = check(f"{section}[grpc]\nport = 0\n{upstream(peer(Thrift(metastore)).uri)}")
+    assert lines[0].startswith("ok       Thrift front: would listen at 127.0.0.1:")
+    assert lines[0].endswith(", plain text (by default; thrift = false leaves it out)") is by_default
+
+
+OPEN = "would serve 0.0.0.0 in plain text."
+NO_FILES = 'cert_file = "/no/such/cert"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "finding", "remedy"),
+    [
+        ('[thrift]\nhost = "0.0.0.0"\n', f"Thrift front: The gateway {OPEN}", "Give a certificate"),
+        (
+            f"[thrift]\n{NO_FILES}",
+            "Thrift front: TLS files /no/such/cert cannot be used",
+            "Give readable PEM",
+        ),
+        (
+            'thrift = false\n[grpc]\nhost = "0.0.0.0"\n',
+            f"gRPC front: The gateway {OPEN}",
+            "Give a certificate",
+        ),
+        (
+            f"thrift = false\n[grpc]\n{NO_FILES}",
+            "gRPC front: TLS files /no/such/cert cannot be used",
+            "Give readable PEM",
+        ),
+        (
+            'thrift = false\n[grpc]\nhost = "0.0.0.0"\nallow_plain = true\n',
+            "gRPC front: The gRPC front would serve 0.0.0.0, and no authentication is set.",
+            "Set metastore.grpc.authentication.class to ",
+        ),
+        (
+            'thrift = false\n[properties]\n"metastore.custom.server.class" = "no.such.Class"\n',
+            "gRPC front: metastore.custom.server.class names 'no.such.Class'",
+            "",
+        ),
+    ],
+)
+def test_a_front_that_would_not_start_is_an_error(
+    peer: Peers, check: Check, text: str, finding: str, remedy: str
+) -> None:
+    code, lines = check(text + upstream(peer(Thrift(metastore)).uri))
+    assert code == 1
+    assert lines[0].startswith(f"error    {finding}")
+    assert lines[1].startswith(f"         → {remedy}")
+    assert "ok       metastore main: answers" in starts(lines)
+
+
+class OtherFront:
+    """A server with rules of its own about its addresses."""
+
+    def start(self) -> None:
+        """Never called."""
+
+    def stop(self, drain_timeout_s: float | None = None) -> None:
+        """Never called."""
+
+
+def test_a_server_of_another_class_is_not_held_to_the_rules_of_ours(peer: Peers, check: Check) -> None:
+    named = f'"metastore.custom.server.class" = "{OtherFront.__module__}.OtherFront"'
+    text = f'thrift = false\n[grpc]\nhost = "0.0.0.0"\n[properties]\n{named}\n'
+    _, lines = check(text + upstream(peer(Thrift(metastore)).uri))
+    assert lines[0] == "ok       gRPC front: would listen at 0.0.0.0:9084, plain text"
 
 
 def test_calls_that_fail_are_findings(peer: Peers, check: Check) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.gateway.config import config_of
+from airflow_hive_federation.gateway.config import GatewayConfig, config_of
 from airflow_hive_federation.gateway.serving import start
 from airflow_hive_federation.gateway.workers import Workers, reserve_ports
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
@@ -203,3 +203,63 @@ def test_the_command_chooses_grpcs_threads_unless_the_user_has(
         monkeypatch.delenv("GRPC_EXPERIMENTS")
     assert main(["gateway", "serve", "--config", "/none"]) != 0
     assert os.environ["GRPC_EXPERIMENTS"] == ("-event_engine_listener" if chosen is None else chosen)
+
+
+def configured(tmp_path: Path, text: str) -> list[str]:
+    """Return the command that serves a configuration file."""
+    file = tmp_path / "gateway.toml"
+    file.write_text(f'{text}\n[upstream]\nuris = ["thrift://x:1"]\n', encoding="utf-8")
+    return ["gateway", "serve", "--config", str(file)]
+
+
+@pytest.mark.parametrize(
+    ("text", "longest_s"),
+    [
+        ("[thrift]\nport = 0\ndrain_timeout_s = 7", 7.0),
+        ("[thrift]\nport = 0\ndrain_timeout_s = 7\n[grpc]\nport = 0\ndrain_timeout_s = 300", 300.0),
+        ("[thrift]\nport = 0\ndrain_timeout_s = 300\n[grpc]\nport = 0\ndrain_timeout_s = 7", 300.0),
+        ("thrift = false\n[grpc]\nport = 0\ndrain_timeout_s = 7", 7.0),
+        ("thrift = false", 0.0),
+    ],
+)
+def test_workers_are_waited_for_as_long_as_any_front_drains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, longest_s: float
+) -> None:
+    stop_timeouts_s = []
+
+    class Recorder:
+        def __init__(self, _commands: Any, *, stop_timeout_s: float) -> None:
+            stop_timeouts_s.append(stop_timeout_s)
+
+        def run(self) -> int:
+            return 0
+
+    monkeypatch.setattr("airflow_hive_federation.gateway.workers.Workers", Recorder)
+    assert main([*configured(tmp_path, text), "--workers", "2"]) == 0
+    assert stop_timeouts_s == [10.0 + longest_s]
+
+
+@pytest.mark.parametrize(
+    ("options", "host"),
+    [
+        (["--host", "0.0.0.0"], None),
+        (["--allow-plain"], None),
+        (["--cert-file", "c", "--key-file", "k"], None),
+        (["--port", "9183"], "127.0.0.1"),
+        (["--port", "9183", "--host", "0.0.0.0"], "0.0.0.0"),
+    ],
+)
+def test_a_thrift_front_that_the_file_leaves_out_stays_out_unless_it_gets_a_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], host: str | None
+) -> None:
+    """It has no authentication: a file that leaves it out must not have one off loopback by an option."""
+    configs: list[GatewayConfig] = []
+
+    def start(config: GatewayConfig, *_: Any, **__: Any) -> Any:
+        configs.append(config)
+        raise ConfigurationError("enough")
+
+    monkeypatch.setattr("airflow_hive_federation.gateway.serving.start", start)
+    assert main([*configured(tmp_path, "thrift = false\n[grpc]\nport = 0"), *options]) == 1
+    (config,) = configs
+    assert (config.thrift and config.thrift.host) == host

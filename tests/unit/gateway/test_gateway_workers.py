@@ -8,10 +8,13 @@ import signal
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from airflow_hive_federation.gateway.workers import Workers, reserve_port
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.gateway import workers as module
+from airflow_hive_federation.gateway.workers import Workers, reserve_port, reserve_ports
 from tests.support.gateways import until
 
 #: Ends when its standard input does, as a gateway.
@@ -88,3 +91,42 @@ def test_a_reserved_port_is_shared_and_taken_by_nobody_else(host: str) -> None:
         assert same == port
         with socket.socket(holder.family) as other, pytest.raises(OSError, match="in use"):
             other.bind((host, port))
+
+
+class Process:
+    """A process that ends when its standard input does, whose pipe is broken already."""
+
+    def __init__(self) -> None:
+        self.stdin = self
+        self.waits: list[float | None] = []
+
+    def close(self) -> None:
+        raise BrokenPipeError
+
+    def wait(self, timeout: float | None = None) -> int:
+        self.waits.append(timeout)
+        return 0
+
+
+def test_a_broken_pipe_keeps_no_other_worker_from_its_end() -> None:
+    workers = Workers([], out=io.StringIO(), stop_timeout_s=0)
+    workers._processes = processes = [Process(), Process()]
+    workers._stop()
+    # All have a moment to end by themselves, however long the others took.
+    assert [process.waits for process in processes] == [[0.1], [0.1]]
+
+
+def test_consecutive_ports_that_are_never_free_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    holders = []
+
+    def reserve(host: str, port: int) -> Any:
+        if port:
+            raise ConfigurationError(f"port {port} is taken")
+        holders.append(socket.socket())
+        return holders[-1], 9000
+
+    monkeypatch.setattr(module, "reserve_port", reserve)
+    with pytest.raises(ConfigurationError, match="port 9001 is taken"):
+        reserve_ports("127.0.0.1", 0, 2)
+    assert len(holders) > 1
+    assert all(holder.fileno() < 0 for holder in holders)

@@ -23,6 +23,7 @@ from airflow_hive_federation.errors import (
     NoSuchObjectError,
     OutcomeUnknownError,
     UnsupportedMethodError,
+    divided,
 )
 from airflow_hive_federation.gateway.grpc.authentication import is_local, unauthenticated
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
@@ -112,9 +113,23 @@ def test_a_metastore_that_is_down_is_unavailable_and_another_gateway_is_asked(
             client.call("create_database", types.Database(name="d"))
     with (
         MetastoreClient(MetastoreSettings(uris=(lame.uri,))) as client,
-        pytest.raises(MetastoreUnreachableError, match=r"main does not answer"),
+        pytest.raises(MetastoreUnreachableError, match=r"main does not answer") as caught,
     ):
         client.call("get_all_databases")
+    # The gateway knows more about the failure than its client does.
+    assert caught.value.remedy.startswith("Start the metastore, or correct the upstream's URIs")
+    assert str(caught.value).count("Remedy: ") == 1
+
+
+def test_a_gateway_before_another_one_passes_its_remedy_on(fronted: Fronts) -> None:
+    near = fronted(fronted(DEAD_URI).uri)
+    with near.channel() as channel:
+        error = refused(lambda: ask(channel, "create_database", database=types.Database(name="d")))
+    assert error.code() is Code.UNAVAILABLE
+    message, remedy = divided(error.details())
+    assert "main does not answer" in message
+    assert remedy.startswith("Start the metastore, or correct the upstream's URIs")
+    assert "Remedy: " not in remedy
 
 
 @pytest.mark.parametrize("method", ["get_all_databases", "create_database"])
