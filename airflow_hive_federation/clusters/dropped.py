@@ -50,7 +50,7 @@ def drop_events(client: MetastoreClient, table: str) -> Callable[[], Sequence[ty
     @cache
     def events() -> Sequence[types.NotificationEvent]:
         try:
-            shown = list(client.iter_notification_events(0, database=database, table=name, event_type=_DROP))
+            shown = list(client.iter_table_events(database, name, _DROP))
         except (MetastoreServerError, UnsupportedMethodError) as error:
             log.info("Nothing is known of drops of %s: the metastore shows us no events: %s", table, error)
             return []

@@ -49,9 +49,10 @@ class OneTable:
         assert database == self.table.dbName
         yield from copy.deepcopy(self.others)
 
-    def iter_notification_events(self, after: int, **_: str) -> Iterator[types.NotificationEvent]:
+    def iter_table_events(
+        self, database: str, table: str, event_type: str
+    ) -> Iterator[types.NotificationEvent]:
         """Yield all events, as metastores do that do not filter."""
-        assert after == 0
         self.reads += 1
         yield from self.events
 

@@ -241,8 +241,6 @@ class TransactionCalls(Calls):
         *,
         up_to: int | None = None,
         database: str | None = None,
-        table: str | None = None,
-        event_type: str | None = None,
         batch_size: int = EVENTS_PER_CALL,
     ) -> Iterator[types.NotificationEvent]:
         """Yield the events with ids above ``after``, in order, from calls or from a gateway's stream.
@@ -250,8 +248,6 @@ class TransactionCalls(Calls):
         :param batch_size: the number of events per call.
         :param up_to: the last id to yield; ``None`` continues to the end of the log.
         :param database: only events of this database; the server filters (Hive 4).
-        :param table: only events of this table of the database; the server filters (Hive 4).
-        :param event_type: only events of this type; the server filters (Hive 4).
         """
         last = after
         if (
@@ -268,6 +264,28 @@ class TransactionCalls(Calls):
                 return
             except NotStreamed as error:
                 log.debug("events after %d are read by calls: %s", last, error)
+        yield from self._called_events(last, up_to=up_to, database=database, batch_size=batch_size)
+
+    def iter_table_events(
+        self, database: str, table: str, event_type: str
+    ) -> Iterator[types.NotificationEvent]:
+        """Yield the log's events of one type of a table, in order.
+
+        :param event_type: Hive's name of the type, for instance ``DROP_TABLE``. Hive 4 filters the events; an
+            older server also sends others.
+        """
+        return self._called_events(0, database=database, table=table, event_type=event_type)
+
+    def _called_events(
+        self,
+        last: int,
+        *,
+        up_to: int | None = None,
+        database: str | None = None,
+        table: str | None = None,
+        event_type: str | None = None,
+        batch_size: int = EVENTS_PER_CALL,
+    ) -> Iterator[types.NotificationEvent]:
         while up_to is None or last < up_to:
             request = types.NotificationEventRequest(
                 lastEvent=last,

@@ -682,10 +682,10 @@ def test_without_access_to_events_a_sweep_leaves_the_copies_of_a_table_that_is_g
     take_note(registry.cluster("C1"), Note.of(described("C2"), Kind.COPY, f"file:{copy}"))
     store = store_after_drop(monkeypatch, later=False)
 
-    def denied(after: int, **_: str) -> NoReturn:
+    def denied(*_: str) -> NoReturn:
         raise error("User u is not allowed to perform this API call")
 
-    monkeypatch.setattr(store, "iter_notification_events", denied)
+    monkeypatch.setattr(store, "iter_table_events", denied)
     report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
     assert (report.removed, list(report.left)) == ([], [f"file:{copy}"])
     assert report.left[f"file:{copy}"].startswith("there is no table d.t")

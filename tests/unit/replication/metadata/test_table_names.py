@@ -140,7 +140,8 @@ def test_what_does_not_translate_names_is_not_asked() -> None:
         for method in ("find_partitions", "list_partition_names", "get_table_column_statistics"):
             with pytest.raises(NotImplementedError, match=method):
                 getattr(named, method)
-        assert callable(named.get_open_txns)
+        for method in ("get_open_txns", "iter_notification_events"):
+            assert callable(getattr(named, method))
 
 
 @pytest.mark.parametrize(
