@@ -65,7 +65,7 @@ def with_drop(
     note: Note,
     options: Mapping[str, Any] | None,
 ) -> Note:
-    """Return a note with the time at which its table was dropped, if an event says so.
+    """Return a note with the time at which its table was dropped, if an event records the drop.
 
     The note keeps this time, because metastores forget their events, often after a day. A mark of a change of
     the primary is later than the drop, so that the table was back then.
@@ -113,7 +113,7 @@ def _lies_in(location: str, directory: str) -> bool:
 
 
 def _leaves_no_owner(event: types.NotificationEvent, note: Note) -> bool:
-    """Return whether an event says that the table of a note was dropped, and its files belong to nobody."""
+    """Return whether an event records the drop of a note's table, and its files belong to nobody."""
     try:
         message = decode_message(str(event.message), event.messageFormat)
         # Fields of the IDL's Table: 4 createTime, 7 sd (2 location), 8 partitionKeys, 9 parameters,
@@ -126,7 +126,7 @@ def _leaves_no_owner(event: types.NotificationEvent, note: Note) -> bool:
         removes_files = table["12"]["str"] == "MANAGED_TABLE" or _purges(parameters)
         lay_elsewhere = not has_partitions and not is_below(location, note.directory)
     except (ConfigurationError, LookupError, TypeError, ValueError, AttributeError):
-        # An event that cannot be read says nothing.
+        # An event that cannot be read proves nothing.
         return False
     return is_of_note and (removes_files or lay_elsewhere)
 

@@ -77,7 +77,7 @@ class Note:
     :param becomes_primary: a change of the primary is making the directory that of the primary, or has made
         it. Such a directory is never removed by the note.
     :param dropped_s: the time, in seconds since 1970 by the metastore's clock, at which the table was dropped
-        with all that it owned, by an event of the metastore; 0 if no event says so.
+        with all that it owned, by an event of the metastore; 0 without such an event.
     """
 
     kind: Kind

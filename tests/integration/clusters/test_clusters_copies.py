@@ -147,7 +147,7 @@ def test_a_table_is_copied_kept_current_and_dropped(
 def test_copies_of_a_dropped_table_are_swept_by_its_event(
     client: MetastoreClient, registry: ClusterRegistry, run_copy: RunCopy, hive_sql_source: HiveSql
 ) -> None:
-    """Of the partitions of an external table, the event says not where they lay."""
+    """The event does not name the locations of the partitions of an external table."""
     places = {}
     for name, keys, values in (("gone", "", "(1)"), ("stays", "PARTITIONED BY (p STRING)", "(1, 'a')")):
         hive_sql_source.execute(f"CREATE EXTERNAL TABLE {DATABASE}.{name} (id INT) {keys}")
@@ -170,7 +170,7 @@ def test_copies_of_a_dropped_table_are_swept_by_its_event(
         removed += sweep_cluster(client, registry, "C2", table=table, former_older_than_s=-60.0).removed
     assert removed == [places["gone"]]
     assert (files(places["gone"]), len(files(places["stays"]))) == ({}, 1)
-    # As the remedy says; other tests sweep this cluster, too.
+    # The remedy of the error; other tests sweep this cluster, too.
     cluster = registry.cluster("C2")
     (note,) = (note for note in notes_of(cluster) if note.directory == places["stays"])
     assert remove_noted(cluster, note)

@@ -546,7 +546,7 @@ def test_the_event_of_a_drop_lets_copies_be_removed(
     removed: bool,
     later: bool,
 ) -> None:
-    """Nothing else says that the table is gone: the metastore may list no table, or another one."""
+    """Nothing else proves that the table is gone: the metastore may list no table, or another one."""
     cluster = registry.cluster("C1")
     copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
     copy.mkdir(parents=True)

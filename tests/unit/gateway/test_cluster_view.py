@@ -1,4 +1,4 @@
-"""What a cluster's view passes on without a change."""
+"""A cluster's view passes requests and answers on without a change, unless they concern clusters."""
 
 from __future__ import annotations
 

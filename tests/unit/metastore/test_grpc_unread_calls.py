@@ -143,7 +143,7 @@ class Answering:
 
 
 def test_a_stream_with_answers_was_read() -> None:
-    """No server can refuse it unread any more, whatever its reset says."""
+    """No server can refuse it unread any more, whatever the code of its reset."""
     peer = Peer(Answering(), scheme="grpc")
     settings = MetastoreSettings(uris=(peer.uri,))
     (endpoint,) = settings.endpoints()
