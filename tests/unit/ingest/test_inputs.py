@@ -110,7 +110,7 @@ def test_delimiters_on_the_command_line(text: str, meant: str) -> None:
 
 
 def test_a_delimiter_that_is_no_escape() -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="no escape"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not an escape"):
         _delimiter("\\x")
 
 
