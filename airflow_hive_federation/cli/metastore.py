@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from airflow_hive_federation.cli import metastore_sql
@@ -109,15 +110,21 @@ def _start(args: argparse.Namespace) -> int:
     started = EmbeddedMetastore.start(
         args.name, directory=directory, tied_to_parent=False, port=args.port, database=args.database
     )
-    where = f" --directory {directory}" if directory != default_directory(args.name) else ""
     text = (
         f"{args.name}: {started.uri}\ndatabase: {started.database}\ndirectory: {started.directory}\n"
-        f"log: {started.log_path}\n"
-        f"SQL: hive-federation metastore sql {args.name}{where} 'SHOW DATABASES'\n"
-        f"It runs until: hive-federation metastore stop {args.name}{where}"
+        f"log: {started.log_path}\n{_next_commands(args.name, directory)}"
     )
     _print(args, [started], text, single=True)
     return 0
+
+
+def _next_commands(name: str, directory: Path) -> str:
+    where = f" --directory {quote(str(directory))}" if directory != default_directory(name) else ""
+    # (argparse takes no statements after an option.)
+    return (
+        f"SQL: hive-federation metastore sql {name} 'SHOW DATABASES'{where}\n"
+        f"It runs until: hive-federation metastore stop {name}{where}"
+    )
 
 
 def _refuse_differences(args: argparse.Namespace, running: RunningMetastore) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.cli.main import build_parser, main
+from airflow_hive_federation.cli.metastore import _next_commands
 from airflow_hive_federation.cli.metastore_sql import print_answer, statements_of
 from airflow_hive_federation.embedded import naming
 from airflow_hive_federation.embedded.metastore import RunningMetastore
@@ -16,6 +18,16 @@ from airflow_hive_federation.errors import ConfigurationError
 
 def running(name: str, directory: Path) -> RunningMetastore:
     return RunningMetastore(name=name, port=1, jdbc_port=2, pid=3, directory=directory)
+
+
+def test_the_commands_that_a_start_prints_are_valid(tmp_path: Path) -> None:
+    directory = tmp_path / "its directory"
+    for line in _next_commands("dev", directory).splitlines():
+        program, *arguments = shlex.split(line.partition(": ")[2])
+        assert program == "hive-federation"
+        args = build_parser().parse_args(arguments)
+        assert (args.name, args.directory) == ("dev", directory)
+    assert "--directory" not in _next_commands("dev", naming.default_directory("dev"))
 
 
 def test_a_script_is_cut_at_semicolons_outside_of_quotes_and_comments() -> None:
