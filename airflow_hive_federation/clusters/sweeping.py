@@ -78,11 +78,10 @@ def sweep_cluster(
 
     It leaves the directories of tables that are being copied for the next run, and those of tables that no
     longer exist, which may have been renamed, and whose name another table may have now, unless an event of
-    an event of the metastore records that the table was dropped (:mod:`.clusters.dropped`). A renamed table
-    takes the notes of its copies along when they are dropped or replaced; its former primaries go when its
-    primary is set again. In the primary cluster of a table, it leaves the directories that a change of the
-    primary has noted, because that change has not ended. It leaves former primaries in which others have
-    written files.
+    the metastore records that the table was dropped (:mod:`.clusters.dropped`). A renamed table takes the
+    notes of its copies along when they are dropped or replaced; its former primaries go when its primary is
+    set again. In the primary cluster of a table, it leaves the directories that a change of the primary has
+    noted, because that change has not ended. It leaves former primaries in which others have written files.
 
     A damaged note stays, and so do all directories of a table whose cluster metadata is damaged; the sweep
     goes on with the others before it reports the damage. A sweep of one table only logs damaged notes that

@@ -212,5 +212,6 @@ def _environment_without_airflow(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if not name.startswith("AIRFLOW_") or name.startswith("AIRFLOW_HIVE_FEDERATION_")
+        # The command line sets a variable of Airflow's that begins with an underscore.
+        if not name.startswith(("AIRFLOW_", "_AIRFLOW_")) or name.startswith("AIRFLOW_HIVE_FEDERATION_")
     }

@@ -1,11 +1,11 @@
-"""The demo's reading of Airflow's log; test_demo.py lets Airflow write it."""
+"""The demo's reading of Airflow's log, and its environment; test_demo.py lets Airflow write the log."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from airflow_hive_federation.demo.local_airflow import DagTestLog
+from airflow_hive_federation.demo.local_airflow import DagTestLog, _environment_without_airflow
 from airflow_hive_federation.progress.events import Event, FilesProcessed, TransactionsOpen
 from airflow_hive_federation.progress.kinds import FileJob
 
@@ -84,3 +84,9 @@ def test_errors_that_are_not_ours_have_their_class() -> None:
 def test_a_task_that_is_tried_again_has_not_failed() -> None:
     log, _ = read(starting("dump", 1), failing("AirflowException", "gone"), starting("dump", 2))
     assert log.failure() == ""
+
+
+def test_the_demo_has_no_setting_of_the_users_airflow() -> None:
+    ours = {"PATH": "/bin", "AIRFLOW_HIVE_FEDERATION_CACHE": "/c"}
+    others = {"AIRFLOW_HOME": "/a", "AIRFLOW__CORE__EXECUTOR": "x", "_AIRFLOW_PROCESS_CONTEXT": "server"}
+    assert _environment_without_airflow({**ours, **others}) == ours
