@@ -26,6 +26,7 @@ from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import CompactorWriteIds
 from airflow_hive_federation.storage.filesystem import is_below, join
 from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import Snapshot
 
 
@@ -45,7 +46,7 @@ def forgettable(state: AcidState, write_ids: CompactorWriteIds) -> int:
 
 
 def sweep_table(
-    client: MetastoreClient, table: Any, snapshot: Snapshot, options: Mapping[str, Any] | None = None
+    client: MetastoreClient, table: Any, snapshot: Snapshot, options: StorageOptions | None = None
 ) -> int:
     """Remove the directories of aborted transactions from all partitions of a table.
 

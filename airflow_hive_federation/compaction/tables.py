@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from airflow_hive_federation.orc.properties import (
     requested_properties,
 )
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 
 _FORMATS = {
     "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": FileFormat.ORC,
@@ -91,7 +91,7 @@ def compacted_table(
     return FoundTable(table=table, location=storage.location, compacted=compacted)
 
 
-def run_as(table: Any, location: str, options: Mapping[str, Any] | None, client: MetastoreClient) -> str:
+def run_as(table: Any, location: str, options: StorageOptions | None, client: MetastoreClient) -> str:
     """Return the user that the cleaner acts for: the owner of the directory, else of the table.
 
     Hive's ``TxnUtils.findUserToRunAs`` returns the owner of the directory.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_hive_federation.acid.history import check_history
@@ -16,6 +16,7 @@ from airflow_hive_federation.model.partitions import partition_name, unescape
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.side_by_side import side_by_side
 from airflow_hive_federation.tables.read.partition_scans import PartitionState
 from airflow_hive_federation.tables.read.pruning import Bucketing, Predicate, only_buckets
@@ -31,7 +32,7 @@ def directories_to_read(
     *,
     snapshot: Snapshot | None,
     predicate: Predicate | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> list[PartitionState]:
     """List the directories of a table and choose the files to read in each.
 
@@ -121,7 +122,7 @@ def _is_hidden(entry: FileEntry) -> bool:
     return any(part.startswith(("_", ".")) for part in entry.path.split("/"))
 
 
-def _check_versions(states: Sequence[PartitionState], storage_options: Mapping[str, Any] | None) -> None:
+def _check_versions(states: Sequence[PartitionState], storage_options: StorageOptions | None) -> None:
     # The same directory name in several partitions means the same statement, which has one version.
     marks = {
         directory.name: f"{partition.location}/{entry.path}"
@@ -133,7 +134,7 @@ def _check_versions(states: Sequence[PartitionState], storage_options: Mapping[s
     side_by_side(lambda uri: _check_version(uri, storage_options), list(marks.values()))
 
 
-def _check_version(uri: str, storage_options: Mapping[str, Any] | None) -> None:
+def _check_version(uri: str, storage_options: StorageOptions | None) -> None:
     version = read_marker(uri, storage_options).strip()
     if version != _VERSION:
         raise AcidFormatError(

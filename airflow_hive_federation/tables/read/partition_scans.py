@@ -18,6 +18,7 @@ from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column, HiveType
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.spark_internals import arrow_frame
 from airflow_hive_federation.tables.spark_types import spark_type
@@ -57,7 +58,7 @@ class PartitionScan:
         path, uri = scan.qualified(spark, directory.location)
         return cls(path, uri, directory.state, directory.values)
 
-    def with_rows(self, options: Mapping[str, Any] | None) -> PartitionScan:
+    def with_rows(self, options: StorageOptions | None) -> PartitionScan:
         """Return the place without its files of no bytes, which to Hive have no rows.
 
         Hive's rule is ``ReaderImpl.buildEmptyTail``.

@@ -9,7 +9,7 @@ would.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.arrow_rows import RowFile, bucket_property
 from airflow_hive_federation.tables.read.deletes import Deletes, read_deletes
@@ -56,7 +57,7 @@ def read_table(
     where: str | None = None,
     row_ids: bool = False,
     snapshot: Snapshot | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> DataFrame:
     """Read a Hive table with the rows that Hive would return.
 
@@ -128,7 +129,7 @@ def visible_rows(
     partition_keys: Sequence[Column] = (),
     row_ids: bool = False,
     only: Sequence[str] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> DataFrame:
     """Read the rows that are visible in snapshots of a full ACID table's directories.
 
@@ -253,7 +254,7 @@ class _Reading:
     spark: SparkSession
     schema: spark_types.StructType
     write_ids: ValidWriteIds
-    storage_options: Mapping[str, Any] | None = field(repr=False)
+    storage_options: StorageOptions | None = field(repr=False)
     as_a_whole: bool
     """All columns of the schema are wanted: they may be read by position, without the identity columns."""
 
@@ -365,7 +366,7 @@ def _numbered(
     return files
 
 
-def _row_counts(paths: Sequence[str], options: Mapping[str, Any] | None) -> list[int]:
+def _row_counts(paths: Sequence[str], options: StorageOptions | None) -> list[int]:
     return each(paths, options, lambda file, _: int(file.nrows))
 
 

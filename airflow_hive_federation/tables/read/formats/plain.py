@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.types import Column, HiveType
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.formats.parquet import parquet_rows
 from airflow_hive_federation.tables.read.formats.text import TextForm, parsed_types, text_form
@@ -60,7 +61,7 @@ def plain_table(
     columns: Sequence[Column],
     keys: Sequence[Column],
     *,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> DataFrame:
     """Read the visible files of a table's directories.
 
@@ -116,7 +117,7 @@ def _rows(
     paths: list[str],
     schema: spark_types.StructType,
     form: _Form,
-    storage_options: Mapping[str, Any] | None,
+    storage_options: StorageOptions | None,
 ) -> list[DataFrame]:
     if not paths:
         return []
