@@ -167,7 +167,7 @@ def partitions_of(client: MetastoreClient, table: str, partitions: Sequence[str]
     :raises ConfigurationError: the table is not transactional, or partitions are named and it has none.
     """
     database, _, name = table.partition(".")
-    described: Any = client.get_table(database, name)
+    described = client.get_table(database, name)
     if not is_transactional(described):
         raise ConfigurationError(f"{table} is not transactional: there is nothing to compact.")
     keys = [str(key.name) for key in described.partitionKeys or []]

@@ -475,7 +475,7 @@ def _heartbeats(settings: MetastoreSettings, compactions: Sequence[_Compaction])
     def beat(client: MetastoreClient) -> None:
         for compaction in compactions:
             if compaction.txn_id and compaction.lost is None:
-                answer: Any = client.heartbeat_txn_range(compaction.txn_id, compaction.txn_id)
+                answer = client.heartbeat_txn_range(compaction.txn_id, compaction.txn_id)
                 if compaction.txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
                     compaction.lost = TransactionAbortedError(
                         f"The compaction's transaction {compaction.txn_id} was aborted meanwhile.",

@@ -72,7 +72,7 @@ def described_table(client: MetastoreClient, description: Description) -> tuple[
     name = f"{description.database}.{description.table}"
     with metastore_errors(InvalidTable, name, table=name):
         try:
-            table: Any = client.get_table(description.database, description.table)
+            table = client.get_table(description.database, description.table)
         except NoSuchObjectError as error:
             raise InvalidTable(
                 f"There is no table {name}.", remedy="Create it, or check its name.", table=name

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
 
 from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.directory_digests import DirectoryDigests
@@ -36,7 +36,7 @@ _UNPUBLISHED = (".hive-staging", "_tmp", "_task_tmp", "_temporary", ".spark-stag
 
 
 def visible_files(
-    table: Any,
+    table: types.Table,
     places: TableLocations,
     write_ids: ValidWriteIds | None,
     transactions: ValidTxns,

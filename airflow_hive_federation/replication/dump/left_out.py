@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.spark_tables import data_location, provider_of
@@ -20,7 +20,7 @@ _LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi", "_spark_metadata": "Spar
 _THREADS = 8
 
 
-def left_out(policy: ReplicationPolicy, tables: Iterable[Any]) -> dict[str, str]:
+def left_out(policy: ReplicationPolicy, tables: Iterable[types.Table]) -> dict[str, str]:
     """Return the reason for each table that stays out, by name.
 
     :param tables: wire ``Table`` objects of the source, with their names on the target.
@@ -41,7 +41,7 @@ def left_out(policy: ReplicationPolicy, tables: Iterable[Any]) -> dict[str, str]
     return reasons
 
 
-def _names_files(table: Any, options: StorageOptions | None) -> str | None:
+def _names_files(table: types.Table, options: StorageOptions | None) -> str | None:
     """Return the reason for which a copy of a table's directory would not work; ``None`` if it would.
 
     Some formats store names of the table's files in its directory.

@@ -8,8 +8,8 @@ compared with the digests of the dump before.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.contents import listed_places
 from airflow_hive_federation.replication.dump.directory_digests import directory_digest
 from airflow_hive_federation.replication.format.tables import PartitionTotals
@@ -18,7 +18,7 @@ from airflow_hive_federation.storage.options import StorageOptions
 
 
 def partitions_with_other_files(
-    table: Any,
+    table: types.Table,
     before: Mapping[str, PartitionTotals],
     concerned: Collection[str],
     options: StorageOptions | None = None,

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.objects import Described
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied, Published
 from airflow_hive_federation.progress.kinds import Step
@@ -428,7 +429,7 @@ class TargetLoad:
             only=only,
         )
 
-    def _made_before(self, candidates: Iterable[Any]) -> list[Any]:
+    def _made_before(self, candidates: Iterable[Described]) -> list[Described]:
         """Return the tables or partitions that another load has made."""
         return [
             candidate

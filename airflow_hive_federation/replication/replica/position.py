@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import TargetChangedError, TargetNotOursError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork
@@ -101,7 +102,7 @@ def read_position(
     dump = _checkpoint(client, policy)
     loaded = DumpDirectory(dump, policy.storage_options).manifest()
     adopted = loaded.adopted
-    wire_tables: list[Any] = list(client.get_tables(name, client.list_tables(name)))
+    wire_tables: list[types.Table] = list(client.get_tables(name, client.list_tables(name)))
     foreign = sorted(
         candidate.tableName
         for candidate in wire_tables
@@ -144,7 +145,7 @@ def refuse_later_writes(client: MetastoreClient, policy: ReplicationPolicy, dump
     """
     manifest = dump.manifest()
     name = policy.target_database
-    wire_tables: list[Any] = list(client.get_tables(name, [entry.name for entry in manifest.tables]))
+    wire_tables: list[types.Table] = list(client.get_tables(name, [entry.name for entry in manifest.tables]))
     write_ids = readable_write_ids(client, wire_tables, valid_transactions(client.get_open_txns()))
     foreign = _foreign(policy, manifest.previous, manifest, wire_tables, write_ids)
     refuse_foreign_writes(name, policy.name, foreign)
@@ -154,7 +155,7 @@ def _foreign(
     policy: ReplicationPolicy,
     loaded: str,
     manifest: Manifest,
-    tables: Iterable[Any],
+    tables: Iterable[types.Table],
     write_ids: Mapping[str, ValidWriteIds],
 ) -> list[ForeignWrite]:
     """Return the write ids of the target's tables above those that loads of the policy left.
@@ -186,7 +187,7 @@ def _foreign(
 
 
 def _high_watermark(
-    client: MetastoreClient, table: Any, write_ids: ValidWriteIds, adopted: Collection[str]
+    client: MetastoreClient, table: types.Table, write_ids: ValidWriteIds, adopted: Collection[str]
 ) -> int:
     if table.tableName not in adopted:
         return write_ids.high_watermark

@@ -11,6 +11,7 @@ from airflow_hive_federation.acid.names import VERSION_FILE
 from airflow_hive_federation.acid.snapshot import AcidState
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import partition_name, unescape
 from airflow_hive_federation.model.types import Column
@@ -27,7 +28,7 @@ _VERSION = b"2"
 
 def directories_to_read(
     client: MetastoreClient,
-    table: Any,
+    table: types.Table,
     partitions: Sequence[str] | None,
     *,
     snapshot: Snapshot | None,
@@ -68,7 +69,7 @@ def directories_to_read(
 
 
 def _places(
-    client: MetastoreClient, table: Any, partitions: Sequence[str] | None, predicate: Predicate | None
+    client: MetastoreClient, table: types.Table, partitions: Sequence[str] | None, predicate: Predicate | None
 ) -> list[tuple[Any, tuple[str, ...]]]:
     name = f"{table.dbName}.{table.tableName}"
     if not table.partitionKeys:
@@ -94,7 +95,7 @@ def _places(
     return [(partition.sd, tuple(partition.values)) for partition in described]
 
 
-def _refuse_shared_locations(table: Any, partitions: Sequence[Any]) -> None:
+def _refuse_shared_locations(table: types.Table, partitions: Sequence[types.Partition]) -> None:
     """Refuse partitions that share a directory.
 
     Hive returns the files of a shared directory once per partition; a scan here returns a file once.
@@ -145,7 +146,9 @@ def _check_version(uri: str, storage_options: StorageOptions | None) -> None:
         )
 
 
-def _only_wanted_buckets(state: AcidState, storage: Any, table: Any, predicate: Predicate) -> AcidState:
+def _only_wanted_buckets(
+    state: AcidState, storage: types.StorageDescriptor, table: types.Table, predicate: Predicate
+) -> AcidState:
     columns = [Column.of(field.name, field.type) for field in table.sd.cols]
     bucketing = Bucketing.of(storage, columns, (table.parameters or {}).get("bucketing_version", "1"))
     wanted = None if bucketing is None else predicate.buckets(bucketing)

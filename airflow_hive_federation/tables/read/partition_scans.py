@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +14,7 @@ from pyspark.sql import types as spark_types
 from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column, HiveType
@@ -41,7 +41,7 @@ class PartitionState:
     location: str
     state: AcidState
     values: tuple[str, ...] = ()
-    storage: Any | None = None
+    storage: types.StorageDescriptor | None = None
 
 
 @dataclass(frozen=True)

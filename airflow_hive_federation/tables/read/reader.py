@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
@@ -22,6 +21,7 @@ from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.model.write_ids import ValidWriteIds
@@ -77,7 +77,7 @@ def read_table(
     :raises AcidFormatError: if the table's directories break Hive's layout.
     """
     database, _, table_name = name.partition(".")
-    table: Any = client.get_table(database, table_name)
+    table = client.get_table(database, table_name)
     _refuse_unreadable(table, name)
     parameters = table.parameters or {}
     transactional = is_transactional(table)
@@ -391,7 +391,7 @@ def _refuse_unknown_columns(table: str, chosen: Sequence[str], known: Sequence[C
         )
 
 
-def _refuse_unreadable(table: Any, name: str) -> None:
+def _refuse_unreadable(table: types.Table, name: str) -> None:
     if table.tableType in {"VIRTUAL_VIEW", "MATERIALIZED_VIEW"} or not table.sd.location:
         raise ConfigurationError(f"{name} is a view.", remedy="Read the tables it selects from.")
     handler = (table.parameters or {}).get("storage_handler")

@@ -148,11 +148,11 @@ def _remove_tree(filesystem: Any, path: str) -> None:
 def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:
     """Return existing and new partitions by value texts; a table without partitions stands for itself."""
     layout, client = statement.layout, statement.client
-    table: Any = client.get_table(layout.database, layout.table)
+    table = client.get_table(layout.database, layout.table)
     if not layout.partition_keys:
         return {(): table}
     names = dict(zip(partition_names(layout, values), values, strict=True))
-    partitions: Any = client.iter_partitions(layout.database, layout.table, names=list(names))
+    partitions = client.iter_partitions(layout.database, layout.table, names=list(names))
     existing = {tuple(partition.values): partition for partition in partitions}
     if not statement.deletes:
         check_alike(layout, table, list(existing.values()))
@@ -242,7 +242,7 @@ def _rename(source: str, target: str, storage_options: StorageOptions | None) ->
         rename(filesystem, source_path, open_filesystem(target, storage_options)[1])
 
 
-def _create(statement: Statement, partitions: Sequence[Any]) -> None:
+def _create(statement: Statement, partitions: Sequence[types.Partition]) -> None:
     made = [partition for partition in partitions if partition.writeId == statement.write_id]
     if statement.layout.partition_keys and made:
         statement.client.add_partitions(made, environment=_NO_STATS_UPDATE)

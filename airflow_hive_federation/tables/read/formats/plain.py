@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +12,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.types import Column, HiveType
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
@@ -56,7 +56,7 @@ class _Form:
 
 def plain_table(
     spark: SparkSession,
-    table: Any,
+    table: types.Table,
     directories: Sequence[PartitionState],
     columns: Sequence[Column],
     keys: Sequence[Column],
@@ -91,7 +91,7 @@ def plain_table(
     return scan.union([scan.Rows(frame=frame, columns=selected).made() for frame in frames])
 
 
-def _form(table: Any, partition: PartitionState, columns: Sequence[Column]) -> _Form:
+def _form(table: types.Table, partition: PartitionState, columns: Sequence[Column]) -> _Form:
     """Return the form of a directory's files; ``ALTER TABLE`` changes only the form of later partitions.
 
     ORC and Parquet files have the table's columns (``Utilities.isInputFileFormatSelfDescribing``); text files
