@@ -303,7 +303,7 @@ def _decimal_java(array: pa.Array) -> UInts:
     return np.array(codes, np.uint64).astype(np.uint32)
 
 
-def _big_decimal_code(value: Any) -> int:
+def _big_decimal_code(value: object) -> int:
     """Return the hash code of ``java.math.BigDecimal``."""
     unscaled, scale = _stripped(value)
     rest, words = abs(unscaled), []
@@ -357,7 +357,7 @@ def _is_null(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False))
 
 
-def _numbers(array: pa.Array, dtype: Any) -> np.ndarray[Any, Any]:
+def _numbers(array: pa.Array, dtype: object) -> np.ndarray[Any, Any]:
     filled = array.fill_null(False if pa.types.is_boolean(array.type) else 0) if array.null_count else array
     values: np.ndarray[Any, Any] = filled.to_numpy(zero_copy_only=False).astype(dtype)
     return values

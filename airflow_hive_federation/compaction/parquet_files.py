@@ -253,7 +253,7 @@ class _Merging:
 
         return with_leaves(pa.array([], field.type), changed).type
 
-    def _opened(self, source: MergeInput, content: Any, **settings: Any) -> parquet.ParquetFile:
+    def _opened(self, source: MergeInput, content: object, **settings: Any) -> parquet.ParquetFile:
         try:
             return parquet.ParquetFile(content, page_checksum_verification=True, **settings)
         except (pa.ArrowException, OSError) as error:

@@ -134,7 +134,7 @@ def _runs(codes: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Any, list[int], l
     return order, bounds, [int(order[start]) for start in bounds]
 
 
-def _text(value: Any, convert: Callable[[Any], str]) -> str | None:
+def _text(value: object, convert: Callable[[Any], str]) -> str | None:
     return None if value is None else convert(value)
 
 

@@ -74,7 +74,7 @@ class ReplicationGroup:
         return [by_name[name] for name in names] if names else list(self.policies)
 
 
-def members_of(group: str, given: object, defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
+def members_of(group: str, given: object, defaults: Mapping[str, object]) -> list[dict[str, Any]]:
     """Return the fields of a group's policies, completed by the group's own fields.
 
     :param group: name of the group.

@@ -303,14 +303,14 @@ def _option(name: str, value: str) -> Any:
     return duration_s(value) if name.endswith("_s") else value
 
 
-def _check_count(policy: str, which: str, value: Any) -> None:
+def _check_count(policy: str, which: str, value: object) -> None:
     if value is not None and (not isinstance(value, int) or value < 1):
         raise ConfigurationError(
             f"Policy {policy!r}: {which} is {value!r}.", remedy="Give a whole number, one at least."
         )
 
 
-def _check_bound(policy: str, which: str, value: Any, highest: int | None) -> None:
+def _check_bound(policy: str, which: str, value: object, highest: int | None) -> None:
     if not isinstance(value, int) or value < 0 or (highest is not None and value > highest):
         raise ConfigurationError(
             f"Policy {policy!r}: {which} is {value!r}.",

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -326,7 +326,7 @@ class _LocalFile:
 class _RemoteFile:
     """A file of an fsspec store whose errors have the target's URI."""
 
-    def __init__(self, file: Any, uri: str, at: str) -> None:
+    def __init__(self, file: IO[bytes], uri: str, at: str) -> None:
         self._file = file
         self._uri = uri
         self.at = at

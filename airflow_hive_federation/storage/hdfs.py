@@ -32,13 +32,17 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fsspec import AbstractFileSystem
 
 from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.storage.hdfs_errors import USER_VARIABLE, native_errors
 from airflow_hive_federation.storage.options import StorageValue
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
 
 _UMASK = "fs.permissions.umask-mode"
 _BUFFER_BYTES = 1 << 20
@@ -280,7 +284,7 @@ class _Writer(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data: Any) -> int:
+    def write(self, data: ReadableBuffer) -> int:
         with self._filesystem._errors(self._path):  # noqa: SLF001 - of the same module
             return int(self._inner.write(bytes(data)))
 
@@ -320,9 +324,9 @@ class _Reader(io.RawIOBase):
         self._at = base + offset
         return self._at
 
-    def readinto(self, buffer: Any) -> int:
-        data = self._read(len(buffer))
-        buffer[: len(data)] = data
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        data = self._read(memoryview(buffer).nbytes)
+        memoryview(buffer)[: len(data)] = data
         return len(data)
 
     def readall(self) -> bytes:

@@ -237,10 +237,10 @@ class _HdfsPlace:
     def set_mode(self, mode: int) -> None:
         self.filesystem.set_mode(self.path, mode)
 
-    def set_group(self, group: Any) -> None:
+    def set_group(self, group: object) -> None:
         self.filesystem.set_owner(self.path, group=group)
 
-    def set_owner(self, owner: Any) -> None:
+    def set_owner(self, owner: object) -> None:
         self.filesystem.set_owner(self.path, owner=owner)
 
     def set_listed(self, listed: HdfsAccess) -> None:

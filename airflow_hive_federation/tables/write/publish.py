@@ -295,7 +295,7 @@ def _notification(
     )
 
 
-def _mark_stale(statement: Statement, described: Sequence[Any]) -> None:
+def _mark_stale(statement: Statement, described: Sequence[object]) -> None:
     stale = claiming_accuracy(described)
     if not stale:
         return
