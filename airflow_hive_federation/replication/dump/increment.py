@@ -115,7 +115,7 @@ def dump_increment(
     start = IncrementStart(
         source=source,
         position=position,
-        unfinished=UnfinishedLoads(policy=policy, loaded=position.dump),
+        unfinished=UnfinishedLoads(policy=policy, loaded=position.dump, begun=position.begun),
         mend=mend or RepairPlan(),
     )
     # Events go through a file: there may be millions, and the directory of their dump is known only at their
@@ -144,6 +144,7 @@ def dump_increment(
             from_id=folded.from_id,
             event_id=folded.to_id,
             previous=position.dump,
+            begun=position.begun,
             lease=lease,
             events=moment.events,
             transactions=dump.write_ends(),

@@ -12,7 +12,7 @@ from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import Manifest
-from airflow_hive_federation.replication.format.unfinished import unfinished_loads
+from airflow_hive_federation.replication.format.unfinished import begun_uris, unfinished_loads
 from airflow_hive_federation.replication.metadata.write_ids import (
     max_allocated_write_id,
     readable_write_ids,
@@ -59,12 +59,14 @@ class TargetPosition:
     :param dump: URI of the dump from which it was last loaded.
     :param tables: the states of its tables, by name.
     :param foreign: write ids that no load of the policy gave out.
+    :param begun: URIs of the dumps whose load had begun before the position was read.
     """
 
     last_id: int
     dump: str
     tables: Mapping[str, TableState] = field(default_factory=dict)
     foreign: Sequence[ForeignWrite] = ()
+    begun: tuple[str, ...] = ()
 
     def refuse_foreign_writes(self, policy: ReplicationPolicy, *, replaced: Collection[str] = ()) -> None:
         """Refuse to continue from a target with foreign write ids.
@@ -98,6 +100,8 @@ def read_position(
     :raises TargetChangedError: it holds tables that this policy did not make.
     """
     name = policy.target_database
+    # A load that begins later may change what is read below: the next load then refuses the increment.
+    begun = begun_uris(policy)
     last_id = _published_at(client, policy)
     dump = _checkpoint(client, policy)
     loaded = DumpDirectory(dump, policy.storage_options).manifest()
@@ -133,6 +137,7 @@ def read_position(
         dump=dump,
         tables=tables,
         foreign=_foreign(policy, dump, loaded, wire_tables, write_ids),
+        begun=begun,
     )
 
 
