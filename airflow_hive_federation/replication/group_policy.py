@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError, GroupMembershipError
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.storage.options import StorageOptions
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.storage.options import StorageOptions
+
 
 #: A policy of a group may have these fields in its own entry only.
 _OWN = frozenset({"name", "source_database", "target_database", "group"})

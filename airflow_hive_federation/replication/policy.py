@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.runtime.durations import duration_s
-from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy
 
 if TYPE_CHECKING:
+    from airflow_hive_federation.storage.options import StorageOptions
     from airflow_hive_federation.storage.sources import SourceRoots
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
