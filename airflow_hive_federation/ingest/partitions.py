@@ -113,7 +113,7 @@ class Partitions:
         )
         return {tuple(partition.values): partition for partition in partitions}
 
-    def _disclaim(self, described: Sequence[object], write_id: int) -> None:
+    def _disclaim(self, described: Sequence[Any], write_id: int) -> None:
         stale = claiming_accuracy(described)
         if not stale:
             return

@@ -114,7 +114,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     # -- reading metadata --------------------------------------------------------------------------------
 
-    def info(self, path: str, **_: Any) -> dict[str, Any]:
+    def info(self, path: str, **_: object) -> dict[str, Any]:
         """Return the metadata of a file or directory.
 
         :raises FileNotFoundError: if it does not exist.
@@ -122,7 +122,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         with self._errors(path):
             return _details(self._client.get_file_info(path))
 
-    def exists(self, path: str, **_: Any) -> bool:
+    def exists(self, path: str, **_: object) -> bool:
         """Return whether a file or directory exists; raise an error if HDFS does not answer."""
         try:
             self.info(path)
@@ -130,7 +130,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
             return False
         return True
 
-    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+    def ls(self, path: str, detail: bool = True, **_: object) -> list[Any]:
         """List a directory, or return the metadata of a file."""
         with self._errors(path):
             entries = [_details(status) for status in self._client.list_status(path, False)]
@@ -167,7 +167,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     # -- changing ----------------------------------------------------------------------------------------
 
-    def mkdir(self, path: str, create_parents: bool = True, *, mode: int = 0o777, **_: Any) -> None:
+    def mkdir(self, path: str, create_parents: bool = True, *, mode: int = 0o777, **_: object) -> None:
         """Create a directory; an existing one is unchanged.
 
         :param mode: mode before the umask.
@@ -181,7 +181,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self.mkdir(path, mode=mode)
 
-    def mv(self, path1: str, path2: str, *, overwrite: bool = False, **_: Any) -> None:
+    def mv(self, path1: str, path2: str, *, overwrite: bool = False, **_: object) -> None:
         """Rename a file or directory.
 
         :param overwrite: replace, in one step, an existing file or empty directory of the new name.
@@ -201,7 +201,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Remove an empty directory."""
         self._remove(path, recursive=False)
 
-    def rm(self, path: str | Iterable[str], recursive: bool = False, **_: Any) -> None:
+    def rm(self, path: str | Iterable[str], recursive: bool = False, **_: object) -> None:
         """Remove files and directories."""
         for each in [path] if isinstance(path, str) else path:
             self._remove(self._strip_protocol(each), recursive=recursive)
@@ -243,7 +243,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         mode: str = "rb",
         *,
         permission: int = 0o666,
-        **_: Any,
+        **_: object,
     ) -> Any:
         with self._errors(path):
             if mode == "rb":
