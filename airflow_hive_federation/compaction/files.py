@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.acid.names import ACID_VERSION, VERSION_FILE
 from airflow_hive_federation.compaction.plan import CompactionPlan, FileFormat, staging_txn
@@ -27,6 +27,10 @@ from airflow_hive_federation.storage.filesystem import (
 )
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_directory, write_atomically
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
 
 
 def placed(plan: CompactionPlan, location: str) -> CompactionPlan:
@@ -91,7 +95,7 @@ def remove_leftovers(location: str, txns: ValidTxns, options: StorageOptions | N
             _remove(join(location, name), options)
 
 
-def _move(filesystem: Any, made: str, place: str) -> None:
+def _move(filesystem: AbstractFileSystem, made: str, place: str) -> None:
     if "file" in protocols(filesystem):
         # The tasks that wrote the files, on any machine, have synced them.
         durable.rename(made, place)
@@ -99,7 +103,7 @@ def _move(filesystem: Any, made: str, place: str) -> None:
         filesystem.mv(made, place, recursive=True)
 
 
-def _listed(filesystem: Any, path: str) -> list[Any]:
+def _listed(filesystem: AbstractFileSystem, path: str) -> list[Any]:
     try:
         return list(filesystem.ls(path, detail=False, refresh=True))
     except FileNotFoundError:

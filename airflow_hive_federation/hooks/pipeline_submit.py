@@ -71,7 +71,7 @@ class PipelineSubmitHook(SparkSubmitHook):
         mode = self._connection["deploy_mode"]
         return str(mode) if mode else None
 
-    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+    def _process_spark_submit_log(self, itr: Iterator[object]) -> None:
         super()._process_spark_submit_log(self._without_events(itr))
 
     def _without_events(self, lines: Iterator[Any]) -> Iterator[Any]:

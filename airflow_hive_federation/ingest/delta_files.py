@@ -16,7 +16,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -276,7 +275,7 @@ class _LocalStore:
 class _UploadingStore:
     """A store that collects a file on this machine and uploads it whole when it is published."""
 
-    def __init__(self, directory: str, uri: str, options: Any) -> None:
+    def __init__(self, directory: str, uri: str, options: StorageOptions | None) -> None:
         self._directory, self._uri, self._options = directory, uri, options
         with tempfile.NamedTemporaryFile(prefix="hive-bucket-", delete=False) as file:
             self._path = Path(file.name)
@@ -303,7 +302,9 @@ def _bucket_property(bucket: int) -> int:
     return _BUCKET_FLAG | bucket << 16
 
 
-def _store(directory: str, uri: str, options: Any, *, side: bool) -> _LocalStore | _UploadingStore:
+def _store(
+    directory: str, uri: str, options: StorageOptions | None, *, side: bool
+) -> _LocalStore | _UploadingStore:
     local = local_path(directory)
     if local is None:
         return _UploadingStore(directory, uri, options)
