@@ -58,6 +58,7 @@ from airflow_hive_federation.metastore.grpc_wire import (
 )
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings, TlsSettings
+from airflow_hive_federation.metastore.trace_context import current_trace
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +192,9 @@ class GrpcChannel:
         """
         try:
             call = self._channel.unary_stream(path)(
-                request, timeout=deadline.remaining_s(), metadata=self._metadata(renew=False)
+                request,
+                timeout=deadline.remaining_s(),
+                metadata=[*self._metadata(renew=False), *current_trace()],
             )
         except ValueError as error:
             raise ConnectionAbortedError("the channel was closed") from error
@@ -219,7 +222,7 @@ class GrpcChannel:
                 answer: Iterator[bytes] = iter((self._ask_shortly(request, deadline, metadata),))
             else:
                 pieces = self._call_in_pieces(
-                    wrap(request), timeout=deadline.remaining_s(), metadata=metadata
+                    wrap(request), timeout=deadline.remaining_s(), metadata=[*metadata, *current_trace()]
                 )
                 # The first piece is read here, so that send() sees a refusal and can make the call again.
                 answer = map(self._value, _from(next(pieces), pieces))
@@ -243,7 +246,8 @@ class GrpcChannel:
                 ):
                     raise
                 self._conversation, self._converses_from = None, time.monotonic() + _ROOMLESS_S
-        return self._value(self._call(wrap(request), timeout=deadline.remaining_s(), metadata=metadata))
+        traced = [*metadata, *current_trace()]
+        return self._value(self._call(wrap(request), timeout=deadline.remaining_s(), metadata=traced))
 
     def _conversing(self, metadata: Metadata) -> Conversation:
         conversation = self._conversation
