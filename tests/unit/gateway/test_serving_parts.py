@@ -157,6 +157,7 @@ def test_the_lines_of_an_access_log_go_nowhere_else(
     stack: ExitStack, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access_log, "propagate", True)
+    monkeypatch.setattr(access_log.parent, "handlers", [caplog.handler])
     before = set(access_log.handlers)
     file = tmp_path / "log"
     started(stack, log={"access": str(file)})
