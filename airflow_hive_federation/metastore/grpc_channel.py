@@ -291,17 +291,26 @@ def _translated(uri: str, code: Any, text: str, status: str | None) -> Exception
         )
     if code is Code.UNAVAILABLE and (status == "unavailable" or _UNREAD.match(text)):
         return NotSent(text, remedy=remedy)
-    if code is Code.RESOURCE_EXHAUSTED and text.startswith(_SERVER_TOO_LONG):
-        return MetastoreServerError(
-            f"{uri} does not accept so long a call: {text}",
-            remedy="Make smaller batches, or raise metastore.grpc.max.request.size of the gateway.",
-            uri=uri,
-        )
+    too_long = code is Code.RESOURCE_EXHAUSTED and text.startswith(_SERVER_TOO_LONG)
+    # Only a gateway sends that metadata with INVALID_ARGUMENT: it has read the call, and refuses its content.
+    if too_long or (code is Code.INVALID_ARGUMENT and status is not None):
+        return _not_accepted(uri, text, remedy, too_long=too_long)
     if code in {Code.UNIMPLEMENTED, Code.INVALID_ARGUMENT, Code.RESOURCE_EXHAUSTED}:
         return ForeignProtocol(f"{code.name}: {text}")
     if code is Code.UNAVAILABLE and "handshake" in text.lower():
         return ssl.SSLError(ssl.SSL_ERROR_SSL, text)
     return ConnectionResetError(f"{code.name}: {text}")
+
+
+def _not_accepted(uri: str, text: str, remedy: str, *, too_long: bool) -> MetastoreServerError:
+    if too_long:
+        remedy = "Make smaller batches, or raise metastore.grpc.max.request.size of the gateway."
+        return MetastoreServerError(f"{uri} does not accept so long a call: {text}", remedy=remedy, uri=uri)
+    return MetastoreServerError(
+        f"The gateway at {uri} does not accept the call: {text}",
+        remedy=remedy or "Correct the arguments of the call.",
+        uri=uri,
+    )
 
 
 def _open(target: str, endpoint: Endpoint, settings: MetastoreSettings) -> grpc.Channel:
