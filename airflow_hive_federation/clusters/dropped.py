@@ -6,8 +6,9 @@ creation, proves that its copies have no owner any more.
 
 The event does not hold the locations of partitions. To read a table while its primary's site is down,
 somebody may have set the location of a partition to its copy; when an external table is dropped, Hive leaves
-such files, which are then the only ones. So the event counts for tables whose files Hive removes with them,
-and for tables without partitions whose location was another one.
+such files, which are then the only ones. So the event suffices for tables whose files Hive removes with them,
+and for tables without partitions whose location was another one. The copies of other external tables are
+removed only while the directories that they were made of hold the same files, unchanged since.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from enum import Enum, auto
 from functools import cache
 from typing import Any
 
+from airflow_hive_federation.clusters.metadata import content_mark, listing_mark
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.errors import (
     ConfigurationError,
     MetastoreServerError,
     NoSuchObjectError,
+    StorageError,
     UnsupportedMethodError,
 )
 from airflow_hive_federation.metastore import MetastoreClient
@@ -32,6 +36,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import decode_message
 from airflow_hive_federation.model.thrift_json import loads
 from airflow_hive_federation.storage.filesystem import is_below
+from airflow_hive_federation.storage.listing import list_files
 
 log = logging.getLogger(__name__)
 _DROP = "DROP_TABLE"
@@ -81,11 +86,34 @@ def with_drop(
     if note.dropped_s:
         return note
     for event in events():
-        if _leaves_no_owner(event, note):
-            dropped = replace(note, dropped_s=float(event.eventTime or 0))
+        proof = _proof_of(event, note)
+        if proof is not _Proof.NONE:
+            dropped = replace(
+                note,
+                dropped_s=float(event.eventTime or 0),
+                only_beside_primary=proof is _Proof.BESIDE_PRIMARY,
+            )
             take_note(cluster, dropped, options)
             return dropped
     return note
+
+
+def lacks_primary(note: Note, options: Mapping[str, Any] | None) -> str:
+    """Return the reason why a copy may be the only one of its rows; empty if it is not, or need not be.
+
+    The files of a primary have not changed if their paths, sizes and modification times are those of the time
+    of the copy.
+    """
+    if not note.only_beside_primary:
+        return ""
+    try:
+        primary = list_files(note.primary, options=options, missing_ok=True)
+        copy = list_files(note.directory, options=options, missing_ok=True)
+    except (ConfigurationError, StorageError) as error:
+        return f"its files cannot be compared with those in {note.primary}: {error.message}"
+    if listing_mark(primary) != note.primary_listing:
+        return f"the files in {note.primary}, of which it is a copy, have changed or are gone"
+    return "" if content_mark(copy) == note.content else "others have written files there"
 
 
 def table_at(client: MetastoreClient, database: str) -> Callable[[str], str]:
@@ -112,8 +140,19 @@ def _lies_in(location: str, directory: str) -> bool:
         return False
 
 
-def _leaves_no_owner(event: types.NotificationEvent, note: Note) -> bool:
-    """Return whether an event records the drop of a note's table, and its files belong to nobody."""
+class _Proof(Enum):
+    """What the event of a drop proves about a copy."""
+
+    #: Nothing, or that the table lay there.
+    NONE = auto()
+    #: Its files belong to nobody.
+    UNOWNED = auto()
+    #: They belong to nobody if the directory of the primary has the same ones.
+    BESIDE_PRIMARY = auto()
+
+
+def _proof_of(event: types.NotificationEvent, note: Note) -> _Proof:
+    """Return what an event proves about the directory of a note."""
     try:
         message = decode_message(str(event.message), event.messageFormat)
         # Fields of the IDL's Table: 4 createTime, 7 sd (2 location), 8 partitionKeys, 9 parameters,
@@ -124,11 +163,19 @@ def _leaves_no_owner(event: types.NotificationEvent, note: Note) -> bool:
         has_partitions = bool(table.get("8", {}).get("lst", [])[2:])
         location = table["7"]["rec"]["2"]["str"]
         removes_files = table["12"]["str"] == "MANAGED_TABLE" or _purges(parameters)
-        lay_elsewhere = not has_partitions and not is_below(location, note.directory)
+        lay_elsewhere = not is_below(location, note.directory)
     except (ConfigurationError, LookupError, TypeError, ValueError, AttributeError):
         # An event that cannot be read proves nothing.
-        return False
-    return is_of_note and (removes_files or lay_elsewhere)
+        return _Proof.NONE
+    if not is_of_note or not (removes_files or lay_elsewhere):
+        return _Proof.NONE
+    if removes_files or not has_partitions:
+        return _Proof.UNOWNED
+    # A plan has no rows. A copy of an earlier version does not name its primary.
+    if note.kind is Kind.PLAN:
+        return _Proof.UNOWNED
+    is_beside = bool(note.primary) and not _lies_in(note.primary, note.directory)
+    return _Proof.BESIDE_PRIMARY if is_beside and not _lies_in(note.directory, note.primary) else _Proof.NONE
 
 
 def _purges(parameters: Mapping[str, str]) -> bool:

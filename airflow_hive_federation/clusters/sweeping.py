@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name, split_name
-from airflow_hive_federation.clusters.dropped import drop_events, table_at, with_drop
+from airflow_hive_federation.clusters.dropped import drop_events, lacks_primary, table_at, with_drop
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.notes import (
@@ -286,7 +286,7 @@ def _unused(
 
     def reason_to_keep(note: Note) -> str:
         if not note.is_of(table) and (note := with_drop(events, swept, note, options)).dropped_s:
-            return _reason_after_drop(note, ages_s, users)
+            return _reason_after_drop(note, ages_s, users, options)
         if note.kind is Kind.FORMER_PRIMARY and primary == swept.name and note.is_of(table):
             return f"{swept.name} is the primary of {name}, so its files may be in use"
         return reason_to_leave(note, table, ages_s.get(note.kind, 0.0), options)
@@ -327,21 +327,29 @@ def _of_no_table(
                 "again, under its present name, and if it was dropped, remove the directory and its note "
                 f"{uri_of_note(swept, note)}"
             )
-        elif reason := _reason_after_drop(note, ages_s, users):
+        elif reason := _reason_after_drop(note, ages_s, users, options):
             left[note.directory] = reason
         else:
             unused.append(note)
     return unused, left
 
 
-def _reason_after_drop(note: Note, ages_s: Mapping[Kind, float], users: _Users) -> str:
+def _reason_after_drop(
+    note: Note, ages_s: Mapping[Kind, float], users: _Users, options: Mapping[str, Any] | None
+) -> str:
     """Return the reason to leave a directory whose table was dropped; empty if there is none."""
     if note.kind is Kind.PLAN:
         return ""
     if max(note.taken_s, note.dropped_s) > time.time() - ages_s.get(note.kind, 0.0):
         return _MAY_READ
-    user = users(split_name(note.table)[0])(note.directory)
-    return f"{note.table} was dropped, and the table {user} lies there" if user else ""
+    if user := users(split_name(note.table)[0])(note.directory):
+        return f"{note.table} was dropped, and the table {user} lies there"
+    reason = lacks_primary(note, options)
+    return (
+        f"{note.table} was dropped, and {reason}; if nobody needs it, remove it and its note"
+        if reason
+        else ""
+    )
 
 
 def _settle_marks(
@@ -373,7 +381,7 @@ def _settle_marks(
             continue
         renew()
         if note.dropped_s:
-            note = replace(note, dropped_s=0.0)
+            note = replace(note, dropped_s=0.0, only_beside_primary=False)
             take_note(swept, note, options)
         if not note.becomes_primary:
             continue
