@@ -116,21 +116,50 @@ def lacks_primary(note: Note, options: Mapping[str, Any] | None) -> str:
     return "" if content_mark(copy) == note.content else "others have written files there"
 
 
-def table_at(client: MetastoreClient, database: str) -> Callable[[str], str]:
-    """Return a function that returns a table of a database that lies in a directory; empty if none does.
+class PresentTables:
+    """The tables that a metastore has now; those of a database are read once."""
 
-    Somebody may read the last rows of a dropped table by another one. The locations of its partitions, and
-    tables of other databases, are not looked at, for that would take all metadata.
-    """
+    def __init__(self, client: MetastoreClient) -> None:
+        self._client = client
+        self._read: dict[str, list[types.Table]] = {}
 
-    @cache
-    def locations() -> list[tuple[str, str]]:
-        with suppress(NoSuchObjectError):
-            tables = client.iter_tables(database)
-            return [(f"{database}.{item.tableName}", str(item.sd and item.sd.location)) for item in tables]
-        return []
+    def at(self, directory: str, database: str) -> str:
+        """Return a table of a database that lies in a directory; empty if none does.
 
-    return lambda directory: next((name for name, place in locations() if _lies_in(place, directory)), "")
+        Somebody may read the last rows of a dropped table by another one. The locations of its partitions,
+        and tables of other databases, are not looked at, for that would take all metadata.
+        """
+        lying = (
+            item for item in self._of(database) if _lies_in(str(item.sd and item.sd.location), directory)
+        )
+        return next((f"{database}.{item.tableName}" for item in lying), "")
+
+    def named(self, note: Note) -> str:
+        """Return the present name of the table of a note; empty if no database has the table.
+
+        After its drop, a backup may have brought it back, and somebody may have renamed it since.
+        """
+        for database in self._client.list_databases():
+            for item in self._of(database):
+                if (item.id, item.createTime) == (note.table_id, note.created_s):
+                    return f"{database}.{item.tableName}"
+        return ""
+
+    def _of(self, database: str) -> list[types.Table]:
+        if database not in self._read:
+            self._read[database] = []
+            with suppress(NoSuchObjectError):
+                # Only these fields are needed of perhaps many tables.
+                self._read[database] = [
+                    types.Table(
+                        tableName=item.tableName,
+                        id=item.id,
+                        createTime=item.createTime,
+                        sd=types.StorageDescriptor(location=item.sd.location) if item.sd else None,
+                    )
+                    for item in self._client.iter_tables(database)
+                ]
+        return self._read[database]
 
 
 def _lies_in(location: str, directory: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from airflow_hive_federation.clusters.altering import partitions_by_name
 from airflow_hive_federation.clusters.catalog import MetastoreFacts
 from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
-from airflow_hive_federation.clusters.notes import notes_of, remove_noted
+from airflow_hive_federation.clusters.notes import notes_of, remove_noted, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.clusters.sweeping import sweep_cluster
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -190,6 +191,30 @@ def test_copies_of_a_dropped_table_are_swept_by_its_event(
     cluster = registry.cluster("C2")
     (note,) = (note for note in notes_of(cluster) if note.directory == stays)
     assert remove_noted(cluster, note)
+
+
+def test_a_table_that_is_back_under_another_name_keeps_its_copy(
+    client: MetastoreClient, registry: ClusterRegistry, run_copy: RunCopy
+) -> None:
+    """A sweep has seen the event of its drop; then a backup brought the table back, and a user renamed it."""
+    name, cluster = f"{DATABASE}.back", registry.cluster("C2")
+    table = client.get_table(DATABASE, "plain")
+    table.tableName, table.parameters = "back", {"EXTERNAL": "TRUE"}
+    client.create_table(table)
+    copy_to_cluster(client, registry, name, "C2", run_copy)
+    copy = copy_in_c2(client, "back")
+    assert copy is not None
+    (note,) = (note for note in notes_of(cluster) if note.table == name)
+    take_note(cluster, replace(note, taken_s=10.0, dropped_s=20.0))
+    renamed = client.get_table(DATABASE, "back")
+    renamed.tableName = "back_again"
+    client.alter_table(DATABASE, "back", renamed)
+    swept = sweep_cluster(client, registry, "C2", table=name)
+    reason = f"{name} was dropped, and is back as {name}_again, which may use it; drop or copy that one again"
+    assert (swept.removed, swept.left) == ([], {copy.location: reason})
+    # The remedy.
+    assert drop_copies(client, registry, f"{name}_again", "C2", at_once=True).removed == [copy.location]
+    client.drop_table(DATABASE, "back_again", delete_data=False)
 
 
 def test_partitions_are_copied_by_name_and_by_condition(

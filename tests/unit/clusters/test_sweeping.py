@@ -667,10 +667,43 @@ def test_a_table_that_a_backup_has_brought_back_does_not_count_as_dropped(
     table.parameters = write_metadata(table.parameters, ClusterMetadata().with_secondary("C1", copied))
     assert sweep_cluster(OneTable(table).client, registry, "C1").used == 1
     assert notes_of(cluster) == [note]
-    # The table is renamed, and still names its copy.
+    # The table is renamed, and names its copy as before.
     report = sweep_cluster(store_after_drop(monkeypatch, later=False).client, registry, "C1")
     assert (report.removed, list(report.left)) == ([], [f"file:{copy}"])
     assert copy.is_dir()
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("database", ["d", "other"])
+def test_a_table_that_a_backup_has_brought_back_between_two_sweeps_keeps_its_copy(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, later: bool, database: str
+) -> None:
+    """It was renamed at once, so that no sweep has seen it under the name of its note."""
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    table = described("C2")
+    take_note(cluster, replace(Note.of(table, Kind.COPY, f"file:{copy}"), taken_s=10.0))
+    store = store_after_drop(monkeypatch, later=later)
+    store.events = [dropping(at_s=int(time.time()))]
+    assert sweep_cluster(store.client, registry, "C1").removed == []
+    assert [note.dropped_s > 0 for note in notes_of(cluster)] == [True]
+    # The backup, and the new name.
+    store.events = []
+    table.dbName, table.tableName = database, "renamed"
+    store.others = [table]
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert (report.removed, list(report.left)) == ([], [f"file:{copy}"])
+    reason = f"d.t was dropped, and is back as {database}.renamed, which may use it"
+    assert report.left[f"file:{copy}"].startswith(reason)
+    # Its next copy takes the note, under its present name; once it has gone for good, its copy goes.
+    store.others = [replace_id(table, 8)]
+    assert sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0).removed == [f"file:{copy}"]
+
+
+def replace_id(table: types.Table, number: int) -> types.Table:
+    table.id = number
+    return table
 
 
 @pytest.mark.parametrize("error", [MetastoreServerError, UnsupportedMethodError])
