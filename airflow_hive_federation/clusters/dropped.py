@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import replace
 from enum import Enum, auto
 from functools import cache
-from typing import Any
 
 from airflow_hive_federation.clusters.metadata import content_mark, listing_mark
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
@@ -37,6 +36,7 @@ from airflow_hive_federation.model.events import decode_message
 from airflow_hive_federation.model.thrift_json import loads
 from airflow_hive_federation.storage.filesystem import is_below
 from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.storage.options import StorageOptions
 
 log = logging.getLogger(__name__)
 _DROP = "DROP_TABLE"
@@ -68,7 +68,7 @@ def with_drop(
     events: Callable[[], Sequence[types.NotificationEvent]],
     cluster: Cluster,
     note: Note,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> Note:
     """Return a note with the time at which its table was dropped, if an event records the drop.
 
@@ -98,7 +98,7 @@ def with_drop(
     return note
 
 
-def lacks_primary(note: Note, options: Mapping[str, Any] | None) -> str:
+def lacks_primary(note: Note, options: StorageOptions | None) -> str:
     """Return the reason why a copy may be the only one of its rows; empty if it is not, or need not be.
 
     The files of a primary have not changed if their paths, sizes and modification times are those of the time
