@@ -266,18 +266,13 @@ class _Audience:
 
 
 def _report(site: Site, airflow: DemoAirflow) -> dict[str, Any]:
-    """Return the verification report that was written last."""
+    """Return the report of the last verification."""
     filesystem, root = open_filesystem(site.dumps)
-    reports = [path for path in filesystem.find(root) if path.endswith("/_verified.json")]
+    paths = [path for path in filesystem.find(root) if path.endswith("/_verified.json")]
+    reports: list[dict[str, Any]] = [json.loads(filesystem.cat_file(path)) for path in paths]
     if not reports:
         raise HiveFederationError("The DAG left no verification report.", remedy=f"Read {airflow.log_path}.")
-    report: dict[str, Any] = json.loads(filesystem.cat_file(max(reports, key=_event_of_dump)))
-    return report
-
-
-def _event_of_dump(report: str) -> int:
-    """Return the event id with which the name of a report's dump begins."""
-    return int(report.split("/")[-2].partition("-")[0])
+    return max(reports, key=lambda report: int(report["event_id"]))
 
 
 def _result(report: Mapping[str, Any], seconds: float) -> dict[str, Any]:

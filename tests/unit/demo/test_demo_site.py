@@ -43,13 +43,14 @@ def test_hadoop_without_its_client_is_refused_before_a_server_starts(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_report_is_that_of_the_last_dump(tmp_path: Path) -> None:
+def test_the_report_is_that_of_the_last_verification(tmp_path: Path) -> None:
     site, airflow = Site(base=f"file:{tmp_path}"), DemoAirflow(tmp_path)
     (tmp_path / "dumps" / "policy").mkdir(parents=True)
     with pytest.raises(HiveFederationError, match="no verification report"):
         _report(site, airflow)
-    for name in ("95-20260101T000000Z", "110-20260101T000001Z"):
+    # A bootstrap, and the increment after it.
+    for name, event_id in (("75-1795725293211", 75), ("75-95-20", 95), ("95-110-15", 110)):
         directory = tmp_path / "dumps" / "policy" / name
         directory.mkdir()
-        (directory / "_verified.json").write_text(json.dumps({"dump": name}), encoding="utf-8")
-    assert _report(site, airflow)["dump"].startswith("110-")
+        (directory / "_verified.json").write_text(json.dumps({"event_id": event_id}), encoding="utf-8")
+        assert _report(site, airflow)["event_id"] == event_id
