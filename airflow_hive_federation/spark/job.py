@@ -26,6 +26,7 @@ from airflow_hive_federation.errors import ConfigurationError, HiveFederationErr
 from airflow_hive_federation.progress.lines import EventFormatter
 from airflow_hive_federation.spark.failures import error_report, from_spark, result_report
 from airflow_hive_federation.spark.needs import NEEDS, check_needs
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
 
 #: Name of each job → its module.
@@ -50,14 +51,14 @@ class JobModule(Protocol):
         ...
 
     def run(
-        self, spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None
+        self, spark: Any, args: argparse.Namespace, options: StorageOptions | None = None
     ) -> dict[str, Any]:
         """Run the job and return its result as JSON values."""
         ...
 
 
 def run_job(
-    spark: Any, job: str, arguments: Sequence[str], *, options: Mapping[str, Any] | None = None
+    spark: Any, job: str, arguments: Sequence[str], *, options: StorageOptions | None = None
 ) -> dict[str, Any]:
     """Run a job in a Spark session of this process.
 
@@ -100,9 +101,7 @@ def main(argv: Sequence[str]) -> int:
     return code
 
 
-def _run_in_new_context(
-    job: str, arguments: Sequence[str], options: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def _run_in_new_context(job: str, arguments: Sequence[str], options: StorageOptions | None) -> dict[str, Any]:
     module = _module(job)
     args = _parse(job, module, arguments)
     from pyspark import SparkContext
@@ -140,12 +139,12 @@ def _split(argv: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
     return None, argv[0] if argv else "", argv[1:]
 
 
-def _take_options() -> dict[str, Any] | None:
+def _take_options() -> StorageOptions | None:
     text = os.environ.pop(OPTIONS_VARIABLE, "")
     return json.loads(text) if text else None
 
 
-def _deliver(text: str, report: str | None, options: Mapping[str, Any] | None) -> None:
+def _deliver(text: str, report: str | None, options: StorageOptions | None) -> None:
     if report is not None:
         write_atomically(report, [text.encode()], options)
     else:
