@@ -139,16 +139,18 @@ class SparkPipelineHook(BaseHook):
             self._running = self._followed = None
             files.forget(run.attempt)
 
-    def wait_for_earlier(self, report_uri: str) -> None:
-        """Wait for the application of an earlier, killed call of :meth:`submit`, if it works on.
+    def wait_for_copy(self, dump: str) -> None:
+        """Wait for the copy job that an earlier, killed load of a dump has started, if it works on.
 
-        A cycle calls it before it takes the lock of its target: the lock's fence would end a copy job.
+        A load calls it before it takes the lock of its target: the lock's fence would end the job.
 
-        :param report_uri: the URI of the file for the job's report.
-        :raises StorageError: the store of the report cannot be read.
+        :param dump: URI of the dump.
+        :raises SparkJobError: :meth:`on_kill` has ended the wait, and the job.
+        :raises StorageError: the store of the dump cannot be read.
         """
         from airflow_hive_federation.spark.runs import RunFiles
 
+        report_uri = _report_of_copy(f"{dump}/load/outcomes")
         self._settle(self._provider_hook(), RunFiles(report_uri, self._storage_options), "")
 
     def copy_runner(self, policy: ReplicationPolicy | None = None) -> Callable[[str, str], None]:
@@ -163,7 +165,7 @@ class SparkPipelineHook(BaseHook):
             self.submit(
                 "copy-files",
                 ["--plan", plan_uri, "--outcomes", outcomes_uri, *bounds],
-                report_uri=f"{outcomes_uri}/_report.json",
+                report_uri=_report_of_copy(outcomes_uri),
             )
 
         return run_copy
@@ -330,6 +332,10 @@ class SparkPipelineHook(BaseHook):
             else "The Spark job reported no result.",
             remedy="Look further up in the task's log.",
         )
+
+
+def _report_of_copy(outcomes_uri: str) -> str:
+    return f"{outcomes_uri}/_report.json"
 
 
 def spark_environment(

@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -101,10 +101,7 @@ class RunFiles:
     """
 
     report: str
-    options: Mapping[str, Any] | None = None
-
-    def __repr__(self) -> str:
-        return f"RunFiles({self.report!r})"
+    options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def run(self) -> JobRun | None:
         """Return the present submission; ``None`` if the file is missing or damaged.
@@ -241,7 +238,7 @@ class RunClaim:
         self._beat_s = beat_s
         self._over = threading.Event()
         self._cancel: Callable[[], None] = lambda: None
-        self._thread = threading.Thread(target=self._renew, name="claim of the run")
+        self._thread = threading.Thread(target=self._renew, name="claim of the run", daemon=True)
         self._loss: SparkJobError | None = None
 
     @property
