@@ -58,6 +58,7 @@ def main() -> int:
     files = {
         "__init__.py": f'{NOTICE}"""Bindings of the Hive metastore\'s Thrift interface."""\n',
         "types.py": _types_module(definition),
+        "types.pyi": _types_stub(definition),
         "service.py": _service_module(definition),
         "constants.py": _constants_module(definition),
     }
@@ -176,6 +177,44 @@ def _struct_class(
         if (fid, field) not in now:
             late.append(f"{name}.thrift_spec[{fid}] = {_literal(field)}")
     yield ""
+
+
+STUB_HEAD = '''\
+"""Types of the enums, structs and exceptions of the Hive metastore, for type checkers.
+
+An unset field reads as ``None``, and a server sets nearly all of them. ``Unset`` lets a reader use a field
+without a test for ``None``; its name and its type are checked, and only values of the type can be set.
+"""
+
+from enum import IntEnum
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from airflow_hive_federation.metastore.struct import Fault, Struct
+
+_T = TypeVar("_T")
+
+Unset: TypeAlias = Any
+
+class _Field(Generic[_T]):
+    def __get__(self, struct: object, owner: type) -> _T | Unset: ...
+    def __set__(self, struct: object, value: _T | None) -> None: ...
+'''
+
+
+def _types_stub(definition: Definition) -> str:
+    out = [NOTICE, STUB_HEAD]
+    for name, values in definition.enums.items():
+        out.append(f"class {name}(IntEnum):")
+        out += [f"    {key} = {value}" for key, value in sorted(values.items(), key=lambda item: item[1])]
+        out.append("")
+    for name, spec in definition.structs.items():
+        fields = [
+            f"    {field[1]}: _Field[{_annotation(field[0], _inner(field))}] = ..."
+            for _, field in sorted(spec.items())
+        ]
+        base = "Fault" if name in definition.faults else "Struct"
+        out += [f"class {name}({base}):", *(fields or ["    pass"]), ""]
+    return "\n".join(out)
 
 
 def _service_module(definition: Definition) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from airflow_hive_federation.acid.names import METADATA_FILE, is_acid_directory, parse_directory
 from airflow_hive_federation.acid.snapshot import AcidState, acid_state
@@ -12,6 +11,7 @@ from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 def chosen(
@@ -19,7 +19,7 @@ def chosen(
     listing: Sequence[FileEntry],
     write_ids: ValidWriteIds,
     txns: ValidTxns,
-    storage_options: Mapping[str, Any] | None,
+    storage_options: StorageOptions | None,
 ) -> AcidState:
     """Read the markers of Hive 3's compactor, and choose the files to read in a directory.
 
@@ -45,7 +45,7 @@ def _is_mark_of_a_base(path: str) -> bool:
     return parse_directory(name).visibility_txn_id == 0
 
 
-def _is_marked_compacted(uri: str, storage_options: Mapping[str, Any] | None) -> bool:
+def _is_marked_compacted(uri: str, storage_options: StorageOptions | None) -> bool:
     """Return whether a marker (``AcidUtils.MetaDataFile``) states that its directory is compacted."""
     try:
         content = bounded_json.loads(read_marker(uri, storage_options))
@@ -54,7 +54,7 @@ def _is_marked_compacted(uri: str, storage_options: Mapping[str, Any] | None) ->
         raise AcidFormatError(f"{uri} cannot be read as Hive's marker of a directory.", path=uri) from error
 
 
-def read_marker(uri: str, storage_options: Mapping[str, Any] | None) -> bytes:
+def read_marker(uri: str, storage_options: StorageOptions | None) -> bytes:
     """Return the content of a small file, such as the marker of a directory."""
     filesystem, path = open_filesystem(uri, storage_options)
     with storage_errors(uri), filesystem.open(path, "rb") as file:

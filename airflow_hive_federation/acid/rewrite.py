@@ -11,10 +11,9 @@ import io
 import itertools
 import shutil
 import tempfile
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +26,7 @@ from airflow_hive_federation.orc.batches import Head, OrcBatches
 from airflow_hive_federation.orc.file_writer import OrcFileWriter
 from airflow_hive_federation.orc.tail import OrcTail, read_tail, replace_footer
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 
 ACID_COLUMNS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
 _KEY_COLUMNS = ["originalTransaction", "bucket", "rowId"]
@@ -34,7 +34,7 @@ _WRITABLE = {"uncompressed", "zlib", "snappy", "lz4", "zstd"}
 
 
 def rewrite_file(
-    source: str, target: str, visible_write_ids: str, options: Mapping[str, Any] | None = None
+    source: str, target: str, visible_write_ids: str, options: StorageOptions | None = None
 ) -> None:
     """Copy a bucket file between stores without the rows of aborted write ids; see :func:`drop_rows`.
 

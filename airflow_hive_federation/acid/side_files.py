@@ -9,14 +9,13 @@ no rows.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import Any
 
 from airflow_hive_federation.errors import AcidFormatError, FileVanishedError
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 
 
-def read_flushed_length(uri: str, options: Mapping[str, Any] | None = None) -> int | None:
+def read_flushed_length(uri: str, options: StorageOptions | None = None) -> int | None:
     """Read the flushed length from a side file.
 
     :param uri: URI of the side file.

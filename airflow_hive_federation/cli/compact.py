@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli.connecting import settings_for
 from airflow_hive_federation.cli.tables import print_table
+from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow_hive_federation.compaction.worker import CompactionReport, MergeRunner
@@ -123,7 +124,7 @@ def _runner(args: argparse.Namespace) -> MergeRunner:
     )
 
 
-def _storage_options(args: argparse.Namespace) -> dict[str, Any]:
+def _storage_options(args: argparse.Namespace) -> StorageOptions:
     if "://" in args.metastore:
         return {}
     from airflow_hive_federation.hooks.metastore import HiveMetastoreHook

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.remotes import AirflowConnections
@@ -27,10 +28,10 @@ class End:
 
     name: str
     settings: MetastoreSettings
-    written_storage_options: dict[str, Any] = field(default_factory=dict, repr=False)
+    written_storage_options: StorageOptions = field(default_factory=dict, repr=False)
 
     @cached_property
-    def storage_options(self) -> dict[str, Any]:
+    def storage_options(self) -> StorageOptions:
         """The options, in which ``aws_conn_id`` has become the credentials of that connection.
 
         :raises ConfigurationError: an ``aws`` connection does not exist, or needs the Amazon provider.
@@ -120,7 +121,7 @@ def _end_for(connection: str) -> End:
         ) from None
 
 
-def common_storage_options(source: End, target: End) -> dict[str, Any]:
+def common_storage_options(source: End, target: End) -> StorageOptions:
     """Return the storage options of both ends, for work that reads one and writes the other.
 
     :raises ConfigurationError: they differ and are not separated by URI prefix.

@@ -337,17 +337,15 @@ class _Work:
         story.stage("Switching the roles")
         return switch_roles(self.source, self.target, self.policy, observer=story.observe)
 
-    def _cycle(self) -> tuple[str, set[str]]:
-        """Run a bootstrap or an increment; return the URI of the dump and the changed tables."""
+    def _cycle(self) -> tuple[str, set[str] | None]:
+        """Run a bootstrap or an increment; return the URI of the dump and the tables to compare."""
         from airflow_hive_federation.replication.cycle import is_published
-        from airflow_hive_federation.replication.replica.table_index import changed_tables
+        from airflow_hive_federation.replication.verify.unverified import tables_to_compare
 
         with self.target.client() as client:
             published = is_published(client, self.policy)
         loaded = self._increment() if published else self._bootstrap()
-        if loaded.idle:
-            return loaded.dump, set()
-        return loaded.dump, changed_tables(loaded.dump, self.policy.storage_options)
+        return loaded.dump, tables_to_compare(loaded.dump, self.policy.storage_options, idle=loaded.idle)
 
     def _loaded_dump(self) -> str:
         from airflow_hive_federation.replication.replica.position import loaded_dump

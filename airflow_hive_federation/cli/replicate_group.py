@@ -34,6 +34,7 @@ from airflow_hive_federation.errors import ConfigurationError, GroupMembershipEr
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.replication.group_policy import ReplicationGroup, members_of
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastorePool
@@ -52,7 +53,7 @@ class GroupFile:
 
 
 def read_group(
-    path: Path, values: Mapping[str, Any], options: Mapping[str, Any], *, into_existing: bool
+    path: Path, values: Mapping[str, Any], options: StorageOptions, *, into_existing: bool
 ) -> GroupFile:
     """Make a group of the values of a group file.
 

@@ -9,7 +9,7 @@ current write ids. A reader's transaction preserves the primary's files while th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
 from airflow_hive_federation.transactions.transaction import Transaction
 
@@ -33,7 +34,7 @@ def acid_inputs(
     names: Iterable[str],
     cluster: str,
     *,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
     """Describe the transactional tables among the inputs of a statement, and preserve their files.
 
@@ -80,7 +81,7 @@ def _described_input(
     table: types.Table,
     snapshot: Snapshot,
     cluster: str,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> dict[str, Any]:
     objects: Sequence[Described] = [table]
     if table.partitionKeys:
@@ -128,7 +129,7 @@ def _current(table: types.Table, described: Described, snapshot: Snapshot, clust
 
 
 def _whole(
-    copies: Sequence[tuple[Described, Secondary]], options: Mapping[str, Any] | None
+    copies: Sequence[tuple[Described, Secondary]], options: StorageOptions | None
 ) -> dict[int, Secondary]:
     """Return the copies that have all their files, by the ``id()`` of their table or partition."""
     listings = list_many([copy.location for _, copy in copies], options=options, missing_ok=True)

@@ -7,9 +7,8 @@ files without changing them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from airflow_hive_federation.acid.history import check_history
 from airflow_hive_federation.acid.markers import chosen
@@ -22,6 +21,7 @@ from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import RangeState, ValidWriteIds
 from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.storage.listing import file_size
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
 
 
@@ -122,7 +122,7 @@ def acid_files(
     snapshot: Snapshot,
     *,
     insert_only: bool,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> AcidFiles:
     """Select the files of a table or partition that a reader of a snapshot opens.
 
@@ -154,7 +154,7 @@ def acid_files(
     return AcidFiles(state=state, files=files, growing=frozenset(lengths), problem=problem)
 
 
-def _readable_lengths(location: str, state: AcidState, options: Mapping[str, Any] | None) -> dict[str, int]:
+def _readable_lengths(location: str, state: AcidState, options: StorageOptions | None) -> dict[str, int]:
     """Return the lengths in bytes up to which the files of streaming writers may be read.
 
     A writer only appends, and each flushed length ends with a tail: these first bytes are a file of their

@@ -11,7 +11,7 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -26,6 +26,7 @@ from airflow_hive_federation.clusters.running import LiveRouter
 from airflow_hive_federation.errors import FileVanishedError, RoutingError, StorageError
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, reading, storage_errors
 from airflow_hive_federation.storage.listing import list_directory
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import (
     TEMPORARY_PREFIX,
     remove_file,
@@ -67,7 +68,7 @@ class HistoryWriter:
     directory: str
     run: str
     source: str
-    options: Mapping[str, Any] | None = field(default=None, repr=False)
+    options: StorageOptions | None = field(default=None, repr=False)
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _lines: list[bytes] = field(default_factory=list, repr=False)
     _uri: str = ""
@@ -134,7 +135,7 @@ class History:
     damaged: tuple[str, ...] = ()
 
 
-def read_history(directory: str, since: datetime, options: Mapping[str, Any] | None = None) -> History:
+def read_history(directory: str, since: datetime, options: StorageOptions | None = None) -> History:
     """Read the records of a history since a moment; a missing directory has none.
 
     :param directory: the URI of the history's directory.
@@ -165,7 +166,7 @@ def read_history(directory: str, since: datetime, options: Mapping[str, Any] | N
     return History(records=tuple(records), damaged=tuple(damaged))
 
 
-def remove_old_history(directory: str, before: date, options: Mapping[str, Any] | None = None) -> list[str]:
+def remove_old_history(directory: str, before: date, options: StorageOptions | None = None) -> list[str]:
     """Remove the records of the days before a day, and nothing else.
 
     The user chooses the directory of a history, so that its directories of days may also hold other files.
@@ -186,7 +187,7 @@ def remove_old_history(directory: str, before: date, options: Mapping[str, Any] 
     return removed
 
 
-def _days(directory: str, options: Mapping[str, Any] | None) -> Iterator[str]:
+def _days(directory: str, options: StorageOptions | None) -> Iterator[str]:
     filesystem, path = open_filesystem(directory, options)
     try:
         with storage_errors(directory):
@@ -205,7 +206,7 @@ def _days(directory: str, options: Mapping[str, Any] | None) -> Iterator[str]:
             continue
 
 
-def _lines_of(uri: str, options: Mapping[str, Any] | None) -> list[bytes]:
+def _lines_of(uri: str, options: StorageOptions | None) -> list[bytes]:
     try:
         with reading(uri, options) as file:
             return _lines(file)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from airflow_hive_federation.clusters.advice import advise
 from airflow_hive_federation.clusters.advice_history import History, history_directory, read_history
@@ -16,6 +14,7 @@ from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.routing.inputs import primary_of
 from airflow_hive_federation.errors import ConfigurationError, CopyRefusedError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,7 @@ def advise_from_history(
     directory: str | None = None,
     days: int = 7,
     budget_bytes: int | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> AdviceOfHistory:
     """Choose the copies that would have saved bytes across sites in the last days.
 

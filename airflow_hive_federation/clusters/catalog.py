@@ -35,6 +35,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import is_transactional, take_snapshots
 
 _VIEW = "VIRTUAL_VIEW"
@@ -211,7 +212,7 @@ class MetastoreFacts:
         cluster: str,
         *,
         values: Iterable[tuple[str, ...]] | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: StorageOptions | None = None,
     ) -> list[str]:
         """Compare the files of primaries, and of their copies in a cluster, with the files that were copied.
 
@@ -248,7 +249,7 @@ class MetastoreFacts:
         key: Name,
         cluster: str,
         marks: Mapping[str, tuple[Any, Secondary]],
-        options: Mapping[str, Any] | None,
+        options: StorageOptions | None,
     ) -> list[str]:
         # Compactions also change the files of a transactional primary, so its writes are detected by write
         # ids.

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import Cluster
@@ -32,6 +31,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import decode_message
 from airflow_hive_federation.model.thrift_json import loads
 from airflow_hive_federation.storage.filesystem import is_below
+from airflow_hive_federation.storage.options import StorageOptions
 
 log = logging.getLogger(__name__)
 _DROP = "DROP_TABLE"
@@ -63,7 +63,7 @@ def with_drop(
     events: Callable[[], Sequence[types.NotificationEvent]],
     cluster: Cluster,
     note: Note,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> Note:
     """Return a note with the time at which its table was dropped, if an event records the drop.
 

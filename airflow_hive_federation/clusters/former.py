@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache, partial
-from typing import Any
 
 from airflow_hive_federation.clusters.altering import full_name, partitions_by_name, split_name
 from airflow_hive_federation.clusters.copies.directories import home_of
@@ -25,6 +24,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical, is_below
 from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 def remove_former_primaries(
@@ -34,7 +34,7 @@ def remove_former_primaries(
     place: Cluster,
     older_than_s: float,
     *,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> tuple[list[str], dict[str, str]]:
     """Remove the files of a table's former primaries that no metadata names, by their notes.
 
@@ -95,7 +95,7 @@ def former_directories(
     cluster: Cluster,
     table: types.Table,
     objects: Iterable[types.Table | types.Partition],
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> list[Note]:
     """Return the notes of a table's former primaries that hold files and that no metadata names.
 
@@ -136,7 +136,7 @@ def remedy_for_former(notes: Iterable[Note], table: types.Table, cluster: Cluste
     )
 
 
-def forget_primaries(cluster: Cluster, locations: Iterable[str], options: Mapping[str, Any] | None) -> None:
+def forget_primaries(cluster: Cluster, locations: Iterable[str], options: StorageOptions | None) -> None:
     """Forget the notes of directories that have become those of a primary otherwise than by a change of it.
 
     Somebody may have set a table's location to its copy. A sweep would remove the files of an external
@@ -156,7 +156,7 @@ def forget_dropped_partitions(
     table: types.Table,
     former: Cluster,
     place: Cluster,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> dict[str, str]:
     """Forget the notes of partitions that a user has dropped during a change of the primary.
 
@@ -189,7 +189,7 @@ def forget_dropped_partitions(
     return kept
 
 
-def _report_foreign(note: Note, place: Cluster, options: Mapping[str, Any] | None) -> None:
+def _report_foreign(note: Note, place: Cluster, options: StorageOptions | None) -> None:
     """Report files that others have written to a former primary, where no reader of the table finds them."""
     if files := foreign_files(note, options):
         raise PrimaryRefusedError(

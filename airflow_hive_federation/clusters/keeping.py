@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 from airflow_hive_federation.catalog.hive import identity_of, keeps_events
 from airflow_hive_federation.clusters.altering import (
@@ -39,6 +37,7 @@ from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import is_transactional
 
 log = logging.getLogger(__name__)
@@ -106,7 +105,7 @@ def keep_current(
     today: date | None = None,
     compare_after: timedelta = COMPARE_AFTER,
     at_once: bool = False,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> KeepReport:
     """Copy the changes of a table since the last run, as far as a rule covers them.
 

@@ -20,9 +20,10 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from airflow_hive_federation.errors import AcidFormatError, ClusterMetadataError
+from airflow_hive_federation.metastore.objects import TableOrPartition
 from airflow_hive_federation.model.files import FileEntry, hidden_name
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
@@ -153,7 +154,7 @@ def without_metadata(parameters: Mapping[str, str] | None) -> dict[str, str]:
     }
 
 
-def metadata_mark(described: Any) -> str:
+def metadata_mark(described: TableOrPartition) -> str:
     """Return a digest of the metastore's parameters for the data of a table or partition.
 
     Hive changes ``transient_lastDdlTime`` with any other change, even of a comment. Then a copy counts as
@@ -167,7 +168,7 @@ def metadata_mark(described: Any) -> str:
     return _digest(parts)
 
 
-def place_mark(described: Any) -> str:
+def place_mark(described: TableOrPartition) -> str:
     """Return a digest of the location of a transactional table or partition.
 
     Write ids reveal the writes. Statistics do not, because compactions also change them, but change no row.
@@ -177,7 +178,7 @@ def place_mark(described: Any) -> str:
     return _digest([(described.sd.location if described.sd else None) or "", "transactional"])
 
 
-def source_mark(described: Any, files: Iterable[FileEntry]) -> SourceMark:
+def source_mark(described: TableOrPartition, files: Iterable[FileEntry]) -> SourceMark:
     """Return the mark of the present state of a primary.
 
     :param described: a wire ``Table`` or ``Partition``.

@@ -13,6 +13,7 @@ from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.errors import CopyRefusedError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ def move_copies(
     partitions: Sequence[str] | None = None,
     where: str | None = None,
     at_once: bool = False,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> MoveReport:
     """Copy the objects with copies in one cluster to another, then drop their copies in the first one.
 

@@ -21,7 +21,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
 
 from airflow_hive_federation.clusters.metadata import visible_files
 from airflow_hive_federation.clusters.registry import Cluster
@@ -38,6 +37,7 @@ from airflow_hive_federation.storage.filesystem import (
     storage_errors,
 )
 from airflow_hive_federation.storage.listing import has_entries, list_directory, list_files
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, write_atomically
 
 #: The directory below a cluster's root for data in transit; Hive's readers skip such names.
@@ -165,7 +165,7 @@ def uri_of_note(cluster: Cluster, note: Note) -> str:
     return _uri(cluster, note.kind, note.directory)
 
 
-def take_note(cluster: Cluster, note: Note, options: Mapping[str, Any] | None = None) -> None:
+def take_note(cluster: Cluster, note: Note, options: StorageOptions | None = None) -> None:
     """Write a note, before its directory is created.
 
     :raises StorageError: the note cannot be written.
@@ -174,7 +174,7 @@ def take_note(cluster: Cluster, note: Note, options: Mapping[str, Any] | None = 
     write_atomically(_uri(cluster, note.kind, note.directory), [text.encode()], options, private=True)
 
 
-def forget(cluster: Cluster, kind: Kind, directory: str, options: Mapping[str, Any] | None = None) -> None:
+def forget(cluster: Cluster, kind: Kind, directory: str, options: StorageOptions | None = None) -> None:
     """Remove the note of a removed directory, if it exists.
 
     :raises StorageError: the note cannot be removed.
@@ -183,7 +183,7 @@ def forget(cluster: Cluster, kind: Kind, directory: str, options: Mapping[str, A
 
 
 def note_of(
-    cluster: Cluster, kind: Kind, directory: str, options: Mapping[str, Any] | None = None
+    cluster: Cluster, kind: Kind, directory: str, options: StorageOptions | None = None
 ) -> Note | None:
     """Return the note of a directory; ``None`` if it has none.
 
@@ -196,7 +196,7 @@ def note_of(
 
 
 def notes_of(
-    cluster: Cluster, options: Mapping[str, Any] | None = None, *, kind: Kind | None = None
+    cluster: Cluster, options: StorageOptions | None = None, *, kind: Kind | None = None
 ) -> list[Note]:
     """Return the notes of a cluster.
 
@@ -210,7 +210,7 @@ def notes_of(
 
 
 def read_notes(
-    cluster: Cluster, options: Mapping[str, Any] | None = None, *, kind: Kind | None = None
+    cluster: Cluster, options: StorageOptions | None = None, *, kind: Kind | None = None
 ) -> tuple[list[Note], list[DamagedNote]]:
     """Return the notes of a cluster, and the files among them that are no notes.
 
@@ -225,7 +225,7 @@ def read_notes(
     ]
 
 
-def noted(cluster: Cluster, kind: Kind, options: Mapping[str, Any] | None = None) -> Callable[[str], bool]:
+def noted(cluster: Cluster, kind: Kind, options: StorageOptions | None = None) -> Callable[[str], bool]:
     """Return a function that returns whether a directory has a note of a kind, by one listing of the notes.
 
     :raises StorageError: the notes cannot be listed.
@@ -234,12 +234,12 @@ def noted(cluster: Cluster, kind: Kind, options: Mapping[str, Any] | None = None
     return lambda directory: _name(kind, directory) in names
 
 
-def _names(cluster: Cluster, options: Mapping[str, Any] | None) -> list[str]:
+def _names(cluster: Cluster, options: StorageOptions | None) -> list[str]:
     entries = list_directory(join(state_of(cluster), _NOTES), options=options)
     return sorted(name for name in entries if name.endswith(".json"))
 
 
-def _read(cluster: Cluster, name: str, options: Mapping[str, Any] | None) -> Note | DamagedNote | None:
+def _read(cluster: Cluster, name: str, options: StorageOptions | None) -> Note | DamagedNote | None:
     """Return the note in a file; ``None`` if its directory was removed after the names were listed."""
     uri = join(state_of(cluster), _NOTES, name)
     try:
@@ -279,7 +279,7 @@ def _is_number(item: object) -> bool:
     return isinstance(item, int | float)
 
 
-def foreign_files(note: Note, options: Mapping[str, Any] | None = None) -> list[str]:
+def foreign_files(note: Note, options: StorageOptions | None = None) -> list[str]:
     """Return the files in a former primary's directory that others have written there since its note.
 
     Later copies to its cluster may lie in directories below it; their files are not those of others.
@@ -294,7 +294,7 @@ def foreign_files(note: Note, options: Mapping[str, Any] | None = None) -> list[
     ]
 
 
-def remove_noted(cluster: Cluster, note: Note, options: Mapping[str, Any] | None = None) -> bool:
+def remove_noted(cluster: Cluster, note: Note, options: StorageOptions | None = None) -> bool:
     """Remove the directory of a note, and the note; return whether the directory existed.
 
     From a former primary's directory, it removes only noted files that have not changed.
@@ -313,7 +313,7 @@ def remove_noted(cluster: Cluster, note: Note, options: Mapping[str, Any] | None
     return exists
 
 
-def _remove_files(note: Note, listing: Sequence[FileEntry], options: Mapping[str, Any] | None) -> None:
+def _remove_files(note: Note, listing: Sequence[FileEntry], options: StorageOptions | None) -> None:
     for entry in listing:
         if _is_noted(note, entry):
             remove_file(join(note.directory, entry.path), options)
@@ -324,7 +324,7 @@ def _is_noted(note: Note, entry: FileEntry) -> bool:
     return list((note.files or {}).get(entry.path, ())) == [entry.size_bytes, entry.modified_ns]
 
 
-def remove_empty_directory(directory: str, options: Mapping[str, Any] | None = None) -> bool:
+def remove_empty_directory(directory: str, options: StorageOptions | None = None) -> bool:
     """Remove a directory if it exists and is empty; return whether none is left.
 
     Another process may remove it at the same time.

@@ -23,10 +23,10 @@ lock between two transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from airflow_hive_federation.clusters.altering import (
     alter_partitions,
@@ -72,6 +72,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.storage.filesystem import canonical, is_below
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import is_transactional
 from airflow_hive_federation.transactions.transaction import Transaction
 
@@ -108,7 +109,7 @@ def change_primary(
     *,
     keep_former: bool = True,
     former_older_than_s: float = FORMER_S,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> PrimaryReport:
     """Make a cluster the primary of a table; its copies of the table and of all partitions must be fresh.
 
@@ -231,7 +232,7 @@ class _Change:
     place: Cluster
     former: str
     keep_former: bool
-    options: Mapping[str, Any] | None = field(repr=False)
+    options: StorageOptions | None = field(repr=False)
 
     def run(
         self, table: types.Table, registry: ClusterRegistry

@@ -37,6 +37,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.storage.filesystem import canonical, is_below, local_path, reading, refuse_hidden
+from airflow_hive_federation.storage.options import StorageOptions
 
 PROPERTIES = "hive.cluster.properties"
 DEFAULT_NAME = "hive.default.cluster.name"
@@ -161,7 +162,7 @@ def read_registry(document: str | Mapping[str, Any], *, origin: str) -> ClusterR
     return ClusterRegistry(clusters, _default(values, clusters, origin), _use_default(values, origin))
 
 
-def registry_of_file(uri: str, options: Mapping[str, Any] | None = None) -> ClusterRegistry:
+def registry_of_file(uri: str, options: StorageOptions | None = None) -> ClusterRegistry:
     """Read the registry in a file.
 
     :param uri: the URI or path of the JSON file.

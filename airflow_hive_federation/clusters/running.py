@@ -30,6 +30,7 @@ from airflow_hive_federation.clusters.statements.tokens import placed_statements
 from airflow_hive_federation.errors import FileVanishedError, RoutingError, StorageError, UnanalysableError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ class RoutedStatement:
     def written(
         self,
         cluster: Cluster,
-        options: Mapping[str, Any] | None = None,
+        options: StorageOptions | None = None,
         acid: Sequence[Mapping[str, Any]] = (),
     ) -> Iterator[str]:
         """Write the statement for a job in a cluster; yield its URI, and remove it after the block.
@@ -109,7 +110,7 @@ class RoutedStatement:
                 log.warning("The file of a statement stays until the next cluster sweep: %s", error)
 
 
-def remove_statement(directory: str, options: Mapping[str, Any] | None = None) -> None:
+def remove_statement(directory: str, options: StorageOptions | None = None) -> None:
     """Remove the directory of a finished statement, with its report, if it exists.
 
     :raises StorageError: the directory cannot be removed.
@@ -148,7 +149,7 @@ class LiveRouter:
     registry: ClusterRegistry
     policy: Policy = Policy.STRICT
     check_files: bool = True
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    options: StorageOptions = field(default_factory=dict, repr=False)
 
     def script(self, script: str, session: Session) -> Iterator[RoutedStatement]:
         """Route the statements of a script lazily, each after the one before it has run.

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import groupby
-from typing import Any
 
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name, split_name
 from airflow_hive_federation.clusters.dropped import drop_events, table_at, with_drop
@@ -37,6 +36,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.storage.options import StorageOptions
 
 log = logging.getLogger(__name__)
 _WEEK_S = 7 * 24 * 3600.0
@@ -72,7 +72,7 @@ def sweep_cluster(
     statements_older_than_s: float = _WEEK_S,
     former_older_than_s: float = FORMER_S,
     copies_older_than_s: float | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> SweepReport:
     """Remove the directories in a cluster that a note names and no metadata names.
 
@@ -221,7 +221,7 @@ def named_directories(table: types.Table, objects: Iterable[types.Table | types.
 
 
 def reason_to_leave(
-    note: Note, table: types.Table, former_older_than_s: float, options: Mapping[str, Any] | None
+    note: Note, table: types.Table, former_older_than_s: float, options: StorageOptions | None
 ) -> str:
     """Return the reason to leave a directory that no metadata names; empty if there is none.
 
@@ -262,7 +262,7 @@ def _unused(
     renew: Callable[[], None],
     ages_s: Mapping[Kind, float],
     users: _Users,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> tuple[list[Note], dict[str, str], int]:
     """Return the notes of unused directories, the directories to leave, with reasons, and the number in use.
 
@@ -310,7 +310,7 @@ def _of_no_table(
     *,
     ages_s: Mapping[Kind, float],
     users: _Users,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> tuple[list[Note], dict[str, str]]:
     """Return the notes of directories whose table was dropped, and the directories to leave, with reasons."""
     unused: list[Note] = []
@@ -351,7 +351,7 @@ def _settle_marks(
     notes: Iterable[Note],
     *,
     renew: Callable[[], None],
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> None:
     """Settle the notes of the table that a killed change of the primary has marked, or the event of a drop.
 
@@ -392,7 +392,7 @@ def _directories(notes: Iterable[Note]) -> list[str]:
     return [item.directory for item in notes]
 
 
-def _remove(cluster: Cluster, notes: Iterable[Note], options: Mapping[str, Any] | None) -> list[str]:
+def _remove(cluster: Cluster, notes: Iterable[Note], options: StorageOptions | None) -> list[str]:
     return [item.directory for item in notes if remove_noted(cluster, item, options)]
 
 

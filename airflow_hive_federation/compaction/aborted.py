@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.acid.names import is_acid_directory
@@ -22,10 +21,12 @@ from airflow_hive_federation.acid.snapshot import AcidState
 from airflow_hive_federation.compaction.files import remove_directories
 from airflow_hive_federation.compaction.plan import compactor_write_ids
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import CompactorWriteIds
 from airflow_hive_federation.storage.filesystem import is_below, join
 from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import Snapshot
 
 
@@ -45,7 +46,7 @@ def forgettable(state: AcidState, write_ids: CompactorWriteIds) -> int:
 
 
 def sweep_table(
-    client: MetastoreClient, table: Any, snapshot: Snapshot, options: Mapping[str, Any] | None = None
+    client: MetastoreClient, table: types.Table, snapshot: Snapshot, options: StorageOptions | None = None
 ) -> int:
     """Remove the directories of aborted transactions from all partitions of a table.
 
@@ -67,11 +68,11 @@ def sweep_table(
     return highest
 
 
-def _locations(client: MetastoreClient, table: Any) -> Iterator[str]:
+def _locations(client: MetastoreClient, table: types.Table) -> Iterator[str]:
     """Yield the table's directory, and the directories of partitions that lie outside it."""
     yield table.sd.location
     for described in client.iter_partitions(table.dbName, table.tableName):
-        partition: Any = described
+        partition = described
         if not is_below(partition.sd.location, table.sd.location):
             yield partition.sd.location
 

@@ -7,7 +7,7 @@ are therefore written under their final names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -25,6 +25,7 @@ from airflow_hive_federation.storage.filesystem import (
     protocols,
     storage_errors,
 )
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_directory, write_atomically
 
 _ACID_VERSION = b"2"
@@ -41,7 +42,7 @@ def placed(plan: CompactionPlan, location: str) -> CompactionPlan:
 
 
 def publish(
-    plan: CompactionPlan, location: str, file_format: FileFormat, options: Mapping[str, Any] | None = None
+    plan: CompactionPlan, location: str, file_format: FileFormat, options: StorageOptions | None = None
 ) -> None:
     """Give the finished directories their final names, and create those that got no file.
 
@@ -60,14 +61,14 @@ def publish(
     remove_staging(plan, location, options)
 
 
-def remove_staging(plan: CompactionPlan, location: str, options: Mapping[str, Any] | None = None) -> None:
+def remove_staging(plan: CompactionPlan, location: str, options: StorageOptions | None = None) -> None:
     """Remove the hidden directory with the files that were not published."""
     if plan.staging:
         _remove(join(location, plan.staging), options)
 
 
 def remove_directories(
-    location: str, directories: Iterable[str], options: Mapping[str, Any] | None = None
+    location: str, directories: Iterable[str], options: StorageOptions | None = None
 ) -> None:
     """Remove directories, and ignore those that do not exist.
 
@@ -78,7 +79,7 @@ def remove_directories(
         _remove(join(location, directory), options)
 
 
-def remove_leftovers(location: str, txns: ValidTxns, options: Mapping[str, Any] | None = None) -> None:
+def remove_leftovers(location: str, txns: ValidTxns, options: StorageOptions | None = None) -> None:
     """Remove the hidden directories of compactions that were killed.
 
     :param txns: the current transactions; directories of open transactions stay.
@@ -107,7 +108,7 @@ def _listed(filesystem: Any, path: str) -> list[Any]:
         return []
 
 
-def _remove(uri: str, options: Mapping[str, Any] | None) -> None:
+def _remove(uri: str, options: StorageOptions | None) -> None:
     filesystem, path = open_filesystem(uri, options)
     with suppress(FileVanishedError), storage_errors(uri):
         filesystem.rm(path, recursive=True)

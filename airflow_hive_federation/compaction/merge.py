@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from airflow_hive_federation.model.types import Field, HiveType
 from airflow_hive_federation.orc.assembly import AssembledFile, Stripe, encode, type_messages
 from airflow_hive_federation.orc.properties import BloomFilters
 from airflow_hive_federation.storage.filesystem import join
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.permissions import creation_mode
 from airflow_hive_federation.storage.publishing import publishing
 
@@ -49,7 +50,7 @@ class MergeOutcome:
 def merge_bucket(
     merge: BucketMerge,
     *,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     compression: str | None = None,
     threads: int = 1,
 ) -> MergeOutcome:

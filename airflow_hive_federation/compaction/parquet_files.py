@@ -8,7 +8,7 @@ INT96 as wall-clock time, and its days before 15 October 1582 as days of the Jul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from airflow_hive_federation.orc.arrow_columns import in_one_piece
 from airflow_hive_federation.orc.calendars import julian_days, proleptic_dates, proleptic_days
 from airflow_hive_federation.orc.nested import with_leaves
 from airflow_hive_federation.storage.filesystem import join, reading
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.permissions import creation_mode
 from airflow_hive_federation.storage.publishing import publishing
 
@@ -56,7 +57,7 @@ class _Source:
     julian: bool
 
 
-def append_parquet(merge: BucketMerge, options: Mapping[str, Any] | None) -> tuple[int, int]:
+def append_parquet(merge: BucketMerge, options: StorageOptions | None) -> tuple[int, int]:
     """Write the merged file with the first file's compression; return its row count and its length in bytes.
 
     :raises AcidFormatError: a file is not whole, or does not fit the others.
@@ -83,7 +84,7 @@ class _Merging:
     :param options: storage options.
     """
 
-    def __init__(self, merge: BucketMerge, options: Mapping[str, Any] | None) -> None:
+    def __init__(self, merge: BucketMerge, options: StorageOptions | None) -> None:
         self._merge = merge
         self._options = options
         self._sources = [self._looked_at(source) for source in merge.inserts]

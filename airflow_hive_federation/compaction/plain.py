@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -12,6 +11,7 @@ from airflow_hive_federation.compaction.plan import BucketMerge, FileFormat
 from airflow_hive_federation.compaction.rows import BucketReader
 from airflow_hive_federation.orc.assembly import AssembledFile, encode, type_messages
 from airflow_hive_federation.storage.filesystem import join, reading
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.permissions import creation_mode
 from airflow_hive_federation.storage.publishing import publishing
 
@@ -19,7 +19,7 @@ _COPY_BYTES = 8 * 1024 * 1024
 _STRIPE_BYTES = 64 * 1024 * 1024
 
 
-def append_files(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str) -> tuple[int, int]:
+def append_files(merge: BucketMerge, options: StorageOptions | None, compression: str) -> tuple[int, int]:
     """Write the merged file; return its row count (0 for text, which is not parsed) and its length in bytes.
 
     :raises AcidFormatError: a file is not whole, or its columns are not those of the others.
@@ -29,7 +29,7 @@ def append_files(merge: BucketMerge, options: Mapping[str, Any] | None, compress
     return append[merge.table.file_format](merge, options, compression)
 
 
-def _orc(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str) -> tuple[int, int]:
+def _orc(merge: BucketMerge, options: StorageOptions | None, compression: str) -> tuple[int, int]:
     reader = BucketReader(merge, options)
     tables = _chunks(reader.plain_rows())
     first = next(tables, None)
@@ -66,12 +66,12 @@ def _chunks(rows: Iterator[pa.ChunkedArray]) -> Iterator[pa.Table]:
         yield pa.concat_tables(buffered)
 
 
-def _parquet(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str) -> tuple[int, int]:
+def _parquet(merge: BucketMerge, options: StorageOptions | None, compression: str) -> tuple[int, int]:
     del compression  # A merged Parquet file takes the first file's compression.
     return append_parquet(merge, options)
 
 
-def _text(merge: BucketMerge, options: Mapping[str, Any] | None, compression: str) -> tuple[int, int]:
+def _text(merge: BucketMerge, options: StorageOptions | None, compression: str) -> tuple[int, int]:
     del compression
     written = 0
     with publishing(

@@ -17,6 +17,7 @@ from airflow_hive_federation.errors import ConfigurationError, InvalidOperationE
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import is_transactional
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
@@ -116,7 +117,7 @@ def compact_table(
     *,
     partitions: Sequence[str] | None = None,
     batch_size: int = 64,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
     on_report: Callable[[CompactionReport], None] | None = None,
 ) -> list[CompactionReport]:
     """Compact a table at once, in this process.
@@ -166,7 +167,7 @@ def partitions_of(client: MetastoreClient, table: str, partitions: Sequence[str]
     :raises ConfigurationError: the table is not transactional, or partitions are named and it has none.
     """
     database, _, name = table.partition(".")
-    described: Any = client.get_table(database, name)
+    described = client.get_table(database, name)
     if not is_transactional(described):
         raise ConfigurationError(f"{table} is not transactional: there is nothing to compact.")
     keys = [str(key.name) for key in described.partitionKeys or []]

@@ -12,7 +12,7 @@ import io
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from airflow_hive_federation.orc.batches import Head, OrcBatches
 from airflow_hive_federation.orc.nanosecond_times import has_nanosecond_times
 from airflow_hive_federation.orc.tail import OrcTail, read_tail
 from airflow_hive_federation.storage.filesystem import join, local_path, reading
+from airflow_hive_federation.storage.options import StorageOptions
 
 _BUCKET_VERSION = 0x20000000
 _DELETE_COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
@@ -90,7 +91,7 @@ class BucketReader:
     :param options: storage options.
     """
 
-    def __init__(self, merge: BucketMerge, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, merge: BucketMerge, options: StorageOptions | None = None) -> None:
         self.merge = merge
         self.options = options
         self.write_ids = ValidWriteIds.parse(merge.write_ids)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,12 +12,13 @@ from airflow_hive_federation.compaction.merge import MergeOutcome, merge_bucket
 from airflow_hive_federation.compaction.plan import BucketMerge
 from airflow_hive_federation.compaction.worker import MergeRunner
 from airflow_hive_federation.errors import AcidFormatError, HiveFederationError
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 def in_threads(
     threads: int | None = None,
     *,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     compression: str | None = None,
 ) -> MergeRunner:
     """Return a runner that merges in threads of this process: several files, or several stripes of one file.
@@ -46,7 +46,7 @@ def in_threads(
 
 
 def merge_or_error(
-    merge: BucketMerge, *, options: Mapping[str, Any] | None, compression: str | None, threads: int
+    merge: BucketMerge, *, options: StorageOptions | None, compression: str | None, threads: int
 ) -> MergeOutcome | HiveFederationError:
     """Merge one bucket; return an error instead of raising it, so that a bad table does not stop others."""
     try:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.compaction.plan import CompactedTable, FileFormat
 from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError, StorageError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.remote_links import WRITE_THERE, remote_of
 from airflow_hive_federation.orc.properties import (
     bloom_filters,
@@ -18,6 +17,7 @@ from airflow_hive_federation.orc.properties import (
     requested_properties,
 )
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 
 _FORMATS = {
     "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": FileFormat.ORC,
@@ -35,7 +35,7 @@ class FoundTable:
     :param compacted: the table or partition to compact; ``None`` for a partitioned table as a whole.
     """
 
-    table: Any
+    table: types.Table
     location: str
     compacted: CompactedTable | None
 
@@ -55,7 +55,7 @@ def compacted_table(
     :raises ConfigurationError: the table is not transactional, is sorted, or has a format that is not merged
         here; or a property of ORC has an invalid value.
     """
-    table: Any = client.get_table(database, name)
+    table = client.get_table(database, name)
     full_name = f"{database}.{name}"
     parameters = {key.lower(): value for key, value in (table.parameters or {}).items()}
     if remote := remote_of(parameters):
@@ -76,7 +76,7 @@ def compacted_table(
             raise ConfigurationError(f"{full_name} has {lines} lines in its files: they are not merged here.")
     insert_only = parameters.get("transactional_properties", "").lower() == "insert_only"
     columns = tuple((column.name, column.type) for column in table.sd.cols)
-    of_serde = table.sd.serdeInfo and table.sd.serdeInfo.parameters
+    of_serde = table.sd.serdeInfo.parameters if table.sd.serdeInfo else None
     orc_properties = merged_properties(of_serde, parameters, requested_properties(properties))
     compacted = CompactedTable(
         name=full_name,
@@ -91,7 +91,7 @@ def compacted_table(
     return FoundTable(table=table, location=storage.location, compacted=compacted)
 
 
-def run_as(table: Any, location: str, options: Mapping[str, Any] | None, client: MetastoreClient) -> str:
+def run_as(table: types.Table, location: str, options: StorageOptions | None, client: MetastoreClient) -> str:
     """Return the user that the cleaner acts for: the owner of the directory, else of the table.
 
     Hive's ``TxnUtils.findUserToRunAs`` returns the owner of the directory.
@@ -112,8 +112,10 @@ def run_as(table: Any, location: str, options: Mapping[str, Any] | None, client:
     return str(table.owner or client.settings.effective_user())
 
 
-def _storage(client: MetastoreClient, table: Any, partition: str) -> Any:
-    partitions: list[Any] = list(client.iter_partitions(table.dbName, table.tableName, names=[partition]))
+def _storage(client: MetastoreClient, table: types.Table, partition: str) -> types.StorageDescriptor:
+    partitions: list[types.Partition] = list(
+        client.iter_partitions(table.dbName, table.tableName, names=[partition])
+    )
     if not partitions:
         raise NoSuchObjectError(
             f"{table.dbName}.{table.tableName} has no partition {partition}.",
@@ -122,7 +124,7 @@ def _storage(client: MetastoreClient, table: Any, partition: str) -> Any:
     return partitions[0].sd
 
 
-def _format(name: str, storage: Any) -> FileFormat:
+def _format(name: str, storage: types.StorageDescriptor) -> FileFormat:
     file_format = _FORMATS.get(storage.inputFormat)
     if file_format is None:
         raise ConfigurationError(

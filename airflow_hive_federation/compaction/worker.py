@@ -14,7 +14,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +51,7 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.doctor import examine_cleaner
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.commits import commit_patiently
 from airflow_hive_federation.transactions.heartbeat import (
     SILENCE_SHARE,
@@ -122,7 +123,7 @@ class CompactionWorker:
         *,
         pool_name: str | None = None,
         batch_size: int = 1,
-        storage_options: Mapping[str, Any] | None = None,
+        storage_options: StorageOptions | None = None,
     ) -> None:
         self._settings = settings
         self._run_merges = run_merges
@@ -252,7 +253,7 @@ class _Compaction:
     """A request in progress, which has a ``report`` once its state is final."""
 
     def __init__(
-        self, client: MetastoreClient, options: Mapping[str, Any] | None, request: types.CompactionInfoStruct
+        self, client: MetastoreClient, options: StorageOptions | None, request: types.CompactionInfoStruct
     ) -> None:
         self.request: Any = request
         self.txn_id = 0
@@ -474,7 +475,7 @@ def _heartbeats(settings: MetastoreSettings, compactions: Sequence[_Compaction])
     def beat(client: MetastoreClient) -> None:
         for compaction in compactions:
             if compaction.txn_id and compaction.lost is None:
-                answer: Any = client.heartbeat_txn_range(compaction.txn_id, compaction.txn_id)
+                answer = client.heartbeat_txn_range(compaction.txn_id, compaction.txn_id)
                 if compaction.txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
                     compaction.lost = TransactionAbortedError(
                         f"The compaction's transaction {compaction.txn_id} was aborted meanwhile.",

@@ -39,6 +39,7 @@ from airflow_hive_federation.metastore.wire import from_bytes
 from airflow_hive_federation.model.side_parameters import SHOWN_IN, as_stored, shown_read_only
 from airflow_hive_federation.storage.filesystem import is_below, join
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.options import StorageOptions
 
 _CREATES = frozenset(
     {
@@ -95,7 +96,7 @@ class ClusterView:
     registry: ClusterRegistry
     cluster: Cluster
     check_files: bool = True
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    options: StorageOptions = field(default_factory=dict, repr=False)
 
     wants_names = True
 

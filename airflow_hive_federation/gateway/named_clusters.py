@@ -39,6 +39,7 @@ from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.wire import from_bytes
+from airflow_hive_federation.storage.options import StorageOptions
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class NamedClusters:
         registry: ClusterRegistry,
         *,
         check_files: bool = True,
-        options: Mapping[str, Any] | None = None,
+        options: StorageOptions | None = None,
     ) -> None:
         self.target = target
         self._registry = registry

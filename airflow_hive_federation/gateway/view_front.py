@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.gateway.cluster_view import ClusterView
@@ -13,6 +12,7 @@ from airflow_hive_federation.gateway.thrift_front import ThriftFront
 from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def serving_view(
     cluster: Cluster,
     *,
     check_files: bool = True,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> Iterator[str]:
     """Serve a cluster's view at a free port of the loopback address; yield its URI.
 

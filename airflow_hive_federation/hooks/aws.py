@@ -14,6 +14,7 @@ from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException, mask_secret
+from airflow_hive_federation.storage.options import StorageOptions, StorageValue
 
 #: Storage option that names an Airflow connection of type ``aws``.
 AWS_CONNECTION = "aws_conn_id"
@@ -44,7 +45,7 @@ def session_arguments(connection_id: str, service: str) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value}
 
 
-def with_aws_credentials(options: Mapping[str, Any]) -> dict[str, Any]:
+def with_aws_credentials(options: StorageOptions) -> dict[str, StorageValue]:
     """Replace the option ``aws_conn_id`` by the options of s3fs; of URI prefixes, in each one's options.
 
     The credentials are those of the moment: those of a role expire with it, and the next task gets new ones.
@@ -52,7 +53,7 @@ def with_aws_credentials(options: Mapping[str, Any]) -> dict[str, Any]:
     :raises ConfigurationError: a connection does not exist, or needs the Amazon provider.
     :raises StorageError: a role cannot be assumed.
     """
-    resolved = {
+    resolved: dict[str, StorageValue] = {
         name: with_aws_credentials(value) if isinstance(value, Mapping) else value
         for name, value in options.items()
     }
@@ -61,7 +62,8 @@ def with_aws_credentials(options: Mapping[str, Any]) -> dict[str, Any]:
         return resolved
     made = _s3_options(str(connection_id))
     # Explicit options take precedence over those of the connection.
-    client = {**made.pop("client_kwargs"), **resolved.pop("client_kwargs", {})}
+    given = resolved.pop("client_kwargs", {})
+    client = {**made.pop("client_kwargs"), **(given if isinstance(given, Mapping) else {})}
     return {**made, **resolved, **({"client_kwargs": client} if client else {})}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow_hive_federation.clusters.registry import ClusterRegistry
@@ -17,7 +18,7 @@ METASTORE = "metastore"
 
 
 def find_registry(
-    origin: str | None, client: MetastoreClient, options: dict[str, Any] | None = None
+    origin: str | None, client: MetastoreClient, options: StorageOptions | None = None
 ) -> ClusterRegistry:
     """Read the registry of clusters.
 

@@ -8,6 +8,7 @@ from typing import Any
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.replication.group_policy import ReplicationGroup, members_of
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 def group_fields(group: ReplicationGroup | Mapping[str, Any]) -> dict[str, Any]:
@@ -33,7 +34,7 @@ def group_fields(group: ReplicationGroup | Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "policies": [policy_fields(member) for member in members]}
 
 
-def rendered_group(fields: Mapping[str, Any], storage_options: Mapping[str, Any]) -> ReplicationGroup:
+def rendered_group(fields: Mapping[str, Any], storage_options: StorageOptions) -> ReplicationGroup:
     """Return the group that rendered fields describe.
 
     :raises ConfigurationError: a value is impossible.

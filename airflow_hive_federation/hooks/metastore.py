@@ -14,6 +14,7 @@ from airflow_hive_federation.hooks.aws import with_aws_credentials
 from airflow_hive_federation.hooks.compat import mask_secret, redact
 from airflow_hive_federation.hooks.connection_form import field_behaviour, form_widgets
 from airflow_hive_federation.hooks.tunnel import tunnel_settings
+from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from hmsclient import HMSClient
@@ -105,7 +106,7 @@ class HiveMetastoreHook(BaseHook):
         return settings_from_connection(self._connection)
 
     @cached_property
-    def storage_options(self) -> dict[str, Any]:
+    def storage_options(self) -> StorageOptions:
         """Options for the (fsspec) file systems that hold this metastore's tables, secret options included.
 
         An option ``aws_conn_id`` has become the credentials of that connection.
@@ -116,7 +117,7 @@ class HiveMetastoreHook(BaseHook):
         return with_aws_credentials(self.written_storage_options)
 
     @cached_property
-    def written_storage_options(self) -> dict[str, Any]:
+    def written_storage_options(self) -> StorageOptions:
         """The storage options as the connection has them.
 
         :raises ConfigurationError: they are no JSON objects, or the visible extra contains a secret.
@@ -206,7 +207,7 @@ def settings_from_connection(connection: Any) -> MetastoreSettings:
     )
 
 
-def storage_options_from_connection(connection: Any) -> dict[str, Any]:
+def storage_options_from_connection(connection: Any) -> StorageOptions:
     """Merge the extras ``storage_options`` and ``secret_storage_options``, each a JSON object or its text.
 
     :raises ConfigurationError: see :attr:`HiveMetastoreHook.written_storage_options`.
@@ -231,7 +232,7 @@ def storage_options_from_connection(connection: Any) -> dict[str, Any]:
     return merged
 
 
-def common_storage_options(source: HiveMetastoreHook, target: HiveMetastoreHook) -> dict[str, Any]:
+def common_storage_options(source: HiveMetastoreHook, target: HiveMetastoreHook) -> StorageOptions:
     """Return the storage options of both ends of a replication, for work that reads one and writes the other.
 
     :raises ConfigurationError: they differ and are not separated by URI prefix.
@@ -397,7 +398,7 @@ def _headers(connection: Any, extras: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in headers.items()}
 
 
-def _secrets_among(options: Mapping[str, Any]) -> set[str]:
+def _secrets_among(options: StorageOptions) -> set[str]:
     """Return the names of options that Airflow or this package treats as secrets, also below URI prefixes."""
     secrets = set()
     for name, value in options.items():

@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.replication.policy import BOUNDS, COUNTS, FLAGS, ReplicationPolicy
+from airflow_hive_federation.storage.options import StorageOptions
 
 #: Fields of a policy that an operator accepts. The connections hold the storage options, because Airflow's UI
 #: shows all arguments of an operator.
@@ -47,7 +48,7 @@ def policy_fields(policy: ReplicationPolicy | Mapping[str, Any]) -> dict[str, An
     return given
 
 
-def rendered_policy(values: Mapping[str, Any], storage_options: Mapping[str, Any]) -> ReplicationPolicy:
+def rendered_policy(values: Mapping[str, Any], storage_options: StorageOptions) -> ReplicationPolicy:
     """Return the policy that the rendered fields describe.
 
     :raises ConfigurationError: a value is impossible.

@@ -26,6 +26,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.hooks.compat import AirflowException
 from airflow_hive_federation.spark.runs import killed, taken
+from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
@@ -75,7 +76,7 @@ class SparkPipelineHook(BaseHook):
         self,
         conn_id: str = default_conn_name,
         *,
-        storage_options: Mapping[str, Any] | None = None,
+        storage_options: StorageOptions | None = None,
         conf: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         observer: Observer | None = None,
@@ -341,7 +342,7 @@ def _report_of_copy(outcomes_uri: str) -> str:
 def spark_environment(
     environ: Mapping[str, str],
     extra: Mapping[str, str],
-    storage_options: Mapping[str, Any],
+    storage_options: StorageOptions,
     *,
     local: bool,
 ) -> dict[str, str]:

@@ -48,6 +48,7 @@ from airflow_hive_federation.ingest.partitions import Partitions
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.write.plan import TableLayout, partition_names
 from airflow_hive_federation.transactions.batch_heartbeat import Heartbeats
 from airflow_hive_federation.transactions.commits import commit_patiently
@@ -78,7 +79,7 @@ class BatchSettings:
     buffer_bytes: int
     heartbeat_interval_s: float
     fence: types.LockComponent | None = None
-    storage_options: Any = field(default=None, repr=False)
+    storage_options: StorageOptions | None = field(default=None, repr=False)
     lock_policy: PollPolicy = LOCK_POLICY
     at: Callable[[str], None] = lambda _step: None
     on_lost: Callable[[Collection[int]], None] = lambda _txn_ids: None

@@ -12,6 +12,7 @@ from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.ingest.hive_conf import metastore_settings, site_settings, warn_of_overridden
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.waiting import PollPolicy
 
 ConnectionT = TypeVar("ConnectionT")
@@ -98,7 +99,7 @@ class StreamingConnectionBuilder(Generic[ConnectionT]):
         """Set how many bytes of rows are buffered before they are written to the files (128 MiB)."""
         return self._with(buffer_bytes=size_bytes)
 
-    def with_storage_options(self, options: Mapping[str, Any] | None) -> Self:
+    def with_storage_options(self, options: StorageOptions | None) -> Self:
         """Set the options of the store that holds the table."""
         return self._with(storage_options=options)
 

@@ -7,12 +7,12 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.ingest.errors import DeadLetterLimitExceeded, SerializationError
 from airflow_hive_federation.ingest.formats.columns import BadRecord
 from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_parents, write_atomically
 
 _SHOWN_BYTES = 200
@@ -57,7 +57,7 @@ class DeadLetterFile:
     :param storage_options: options of that store.
     """
 
-    def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, uri: str, storage_options: StorageOptions | None = None) -> None:
         self._uri, self._options = uri, storage_options
         self._lines: list[bytes] = []
         self._size_bytes = 0

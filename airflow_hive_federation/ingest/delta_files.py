@@ -29,6 +29,7 @@ from airflow_hive_federation.orc.plain import columns_of, constant, counting, pl
 from airflow_hive_federation.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_directory, write_atomically
 from airflow_hive_federation.tables.write.plan import TableLayout
 
@@ -111,7 +112,7 @@ class DeltaFile:
         compression: str,
         indexed: bool,
         side: bool,
-        storage_options: Any = None,
+        storage_options: StorageOptions | None = None,
     ) -> None:
         self.bucket = bucket
         self.uri = f"{directory}/{bucket_file(bucket)}"

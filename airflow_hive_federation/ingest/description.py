@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTabl
 from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.model.remote_links import remote_of
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.write.plan import TableLayout, table_layout
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY
 from airflow_hive_federation.waiting import PollPolicy
@@ -34,7 +35,7 @@ class Description:
     dead_letters: DeadLetterHandler | None = None
     dead_letter_limit: int | None = None
     position_key: str | None = None
-    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    storage_options: StorageOptions | None = field(default=None, repr=False)
     lock_policy: PollPolicy = LOCK_POLICY
     at: Callable[[str], None] = lambda _step: None
     #: Files are written quickly: without compression, dictionaries and indexes.
@@ -71,7 +72,7 @@ def described_table(client: MetastoreClient, description: Description) -> tuple[
     name = f"{description.database}.{description.table}"
     with metastore_errors(InvalidTable, name, table=name):
         try:
-            table: Any = client.get_table(description.database, description.table)
+            table = client.get_table(description.database, description.table)
         except NoSuchObjectError as error:
             raise InvalidTable(
                 f"There is no table {name}.", remedy="Create it, or check its name.", table=name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestT
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.progress.events import RecordsIngested
 from airflow_hive_federation.progress.observers import Observer, unobserved
+from airflow_hive_federation.storage.options import StorageOptions
 
 Format = Literal["csv", "json", "regex", "parquet"]
 
@@ -61,7 +62,7 @@ def ingest_files(
     settings: MetastoreSettings,
     request: IngestRequest,
     *,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
     observer: Observer = unobserved,
 ) -> IngestReport:
     """Ingest files that no earlier run of the same name has ingested.
@@ -252,7 +253,7 @@ def _check(request: IngestRequest) -> None:
 
 
 def _writer(
-    request: IngestRequest, files: Sequence[InputFile], options: Mapping[str, Any] | None
+    request: IngestRequest, files: Sequence[InputFile], options: StorageOptions | None
 ) -> AbstractRecordWriter:
     if request.file_format == "parquet":
         return ArrowRecordWriter()
@@ -269,7 +270,7 @@ def _writer(
 
 
 def _read(
-    request: IngestRequest, start: Position, options: Mapping[str, Any] | None
+    request: IngestRequest, start: Position, options: StorageOptions | None
 ) -> Iterator[tuple[Any, Position]]:
     if request.file_format == "parquet":
         return parquet_batches(start, options)

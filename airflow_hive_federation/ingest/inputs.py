@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
 from airflow_hive_federation.storage.listing import file_size, list_files
+from airflow_hive_federation.storage.options import StorageOptions
 
 _CHUNK_BYTES = 4 << 20
 _ROWS = 50_000
@@ -68,7 +69,7 @@ class Position:
             ) from error
 
 
-def find_inputs(uris: Sequence[str], options: Mapping[str, Any] | None = None) -> list[InputFile]:
+def find_inputs(uris: Sequence[str], options: StorageOptions | None = None) -> list[InputFile]:
     """List the input files that the URIs name.
 
     A URI names a file, a directory or prefix of files, or a pattern with ``*`` in its last part.
@@ -101,7 +102,7 @@ def text_records(
     delimiter: bytes | None,
     *,
     header: bool,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Iterator[tuple[list[bytes], Position]]:
     """Read records of a text file, many at a time, with the position after them.
@@ -133,7 +134,7 @@ def text_records(
                 return
 
 
-def first_line(uri: str, delimiter: bytes | None, options: Mapping[str, Any] | None = None) -> str:
+def first_line(uri: str, delimiter: bytes | None, options: StorageOptions | None = None) -> str:
     """Read the first line of a file."""
     with storage_errors(uri), _opened(uri, options) as file:
         head = bytes(file.read(_CHUNK_BYTES))
@@ -141,7 +142,7 @@ def first_line(uri: str, delimiter: bytes | None, options: Mapping[str, Any] | N
 
 
 def parquet_batches(
-    start: Position, options: Mapping[str, Any] | None = None
+    start: Position, options: StorageOptions | None = None
 ) -> Iterator[tuple[pa.RecordBatch, Position]]:
     """Read rows of a Parquet file, many at a time, with the position after them.
 
@@ -161,7 +162,7 @@ def parquet_batches(
             raise ConfigurationError(f"{start.uri} cannot be read as Parquet: {error}.") from error
 
 
-def _matching_files(uri: str, options: Mapping[str, Any] | None) -> Iterator[InputFile]:
+def _matching_files(uri: str, options: StorageOptions | None) -> Iterator[InputFile]:
     folder, _, name = uri.rpartition("/")
     if "*" in name:
         for entry in list_files(folder, options=options):
@@ -184,7 +185,7 @@ def _matching_files(uri: str, options: Mapping[str, Any] | None) -> Iterator[Inp
 
 
 @contextmanager
-def _opened(uri: str, options: Mapping[str, Any] | None) -> Iterator[Any]:
+def _opened(uri: str, options: StorageOptions | None) -> Iterator[Any]:
     with reading(uri, options) as raw:
         codec = pa.Codec.detect(uri).name if _is_compressed(uri) else None
         if codec is None:

@@ -37,7 +37,9 @@ class Partitions:
     :param dynamic: partition values come from the records.
     """
 
-    def __init__(self, client: MetastoreClient, table: Any, layout: TableLayout, *, dynamic: bool) -> None:
+    def __init__(
+        self, client: MetastoreClient, table: types.Table, layout: TableLayout, *, dynamic: bool
+    ) -> None:
         self._client, self._table, self._layout, self._dynamic = client, table, layout, dynamic
         self._locations: dict[Values, str] = {}
         self._prepared: set[Values] = set()
@@ -82,7 +84,7 @@ class Partitions:
         layout, client = self._layout, self._client
         with metastore_errors(PartitionCreationFailed, f"Partitions of {layout.name}"):
             if not layout.partition_keys:
-                table: Any = client.get_table(layout.database, layout.table)
+                table = client.get_table(layout.database, layout.table)
                 self._locations[()] = layout.location
                 return [table]
             partitions = self._existing(values)
@@ -106,7 +108,7 @@ class Partitions:
 
     def _existing(self, values: Sequence[Values]) -> dict[Values, Any]:
         layout = self._layout
-        partitions: Any = self._client.iter_partitions(
+        partitions = self._client.iter_partitions(
             layout.database, layout.table, names=partition_names(layout, values)
         )
         return {tuple(partition.values): partition for partition in partitions}
@@ -148,7 +150,7 @@ class Partitions:
 _ATTEMPTS = 5
 
 
-def a_position(table: Any) -> tuple[str, str] | None:
+def a_position(table: types.Table) -> tuple[str, str] | None:
     """Return one committed position of a table, which must not change before its parameters are replaced."""
     return next(
         ((key, value) for key, value in sorted((table.parameters or {}).items()) if key.startswith("_meta")),

@@ -11,7 +11,6 @@ aborts the transactions that an earlier process has left open (:func:`take_over`
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError, NoSuchLockError
 from airflow_hive_federation.ingest.errors import TransactionError
@@ -90,7 +89,7 @@ def ensure_position(
 
     :raises TransactionError: the lock is not granted within the policy's ``timeout_s``.
     """
-    described: Any = client.get_table(database, table)
+    described = client.get_table(database, table)
     if check_key(key) in (described.parameters or {}):
         return
     component = types.LockComponent(

@@ -35,6 +35,7 @@ from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestT
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.storage.options import StorageOptions
 
 _FIRST_FETCH_ROWS, _MOST_FETCH_ROWS = 100, 10_000
 # This limits the buffered part of the result; its rows need several times as much memory on their way.
@@ -99,7 +100,7 @@ def ingest_query(
     connect: Callable[[], Any],
     *,
     placeholder: str = "?",
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> IngestReport:
     """Ingest the rows that no earlier run of the same name has ingested.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from airflow_hive_federation.ingest.connection import HiveStreamingConnection
 from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.storage.options import StorageOptions
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}\Z")
 
@@ -75,7 +76,7 @@ class IngestTarget:
         self,
         settings: MetastoreSettings,
         writer: AbstractRecordWriter,
-        storage_options: Mapping[str, Any] | None,
+        storage_options: StorageOptions | None,
     ) -> StreamingConnectionBuilder[HiveStreamingConnection]:
         """Return the builder of a run's connection."""
         database, _, table = self.table.partition(".")

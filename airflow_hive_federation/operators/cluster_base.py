@@ -10,6 +10,7 @@ from airflow_hive_federation.hooks.clusters import find_registry
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow_hive_federation.clusters.registry import ClusterRegistry
@@ -40,7 +41,7 @@ class ClusterOperator(ResultOperator):
         self.clusters = clusters
 
     @contextmanager
-    def _open(self) -> Iterator[tuple[MetastoreClient, ClusterRegistry, dict[str, Any]]]:
+    def _open(self) -> Iterator[tuple[MetastoreClient, ClusterRegistry, StorageOptions]]:
         """Open the metastore, the registry, and the storage options of the connection."""
         hook = HiveMetastoreHook(self.metastore_conn_id)
         with as_airflow_error(), hook.client() as client:

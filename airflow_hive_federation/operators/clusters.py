@@ -22,6 +22,7 @@ from airflow_hive_federation.operators.cluster_links import (
     run_of,
 )
 from airflow_hive_federation.progress.observers import spaced
+from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -397,7 +398,7 @@ class RoutedSqlOperator(ClusterOperator):
             return RoutedScript(statements=routes)
 
     def _history(
-        self, context: Context, registry: ClusterRegistry, options: dict[str, Any]
+        self, context: Context, registry: ClusterRegistry, options: StorageOptions
     ) -> HistoryWriter | None:
         from airflow_hive_federation.clusters.advice_history import HistoryWriter, history_directory
 
@@ -418,7 +419,7 @@ class RoutedSqlOperator(ClusterOperator):
         routed: RoutedStatement,
         client: MetastoreClient,
         registry: ClusterRegistry,
-        options: dict[str, Any],
+        options: StorageOptions,
     ) -> dict[str, Any]:
         from airflow_hive_federation.clusters.acid_inputs import acid_inputs
 

@@ -240,7 +240,8 @@ class VerifyReplicaOperator(_DumpUsingOperator):
         latest is used. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the job that reads both sides. (templated)
-    :param whole: compare files and rows of all tables, not only of those that the dump's cycle changed.
+    :param whole: compare files and rows of all tables, not only of those that have changed since a
+        verification last found them equal.
     :param row_digests: compare digests of all rows, not only their number; this reads all columns.
     :param fail: fail if source and target differ; otherwise return the differences, for
         :class:`RepairReplicaOperator`.
@@ -258,7 +259,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
         self.fail = fail
 
     def perform(self, context: Context) -> VerificationResult:
-        from airflow_hive_federation.replication.replica.table_index import changed_tables
+        from airflow_hive_federation.replication.verify.unverified import tables_to_compare
         from airflow_hive_federation.replication.verify.verify import verify_replica
 
         with as_airflow_error():
@@ -267,7 +268,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
             dump = latest_dump(self.dump)
             uri, tables = dump_uri(dump), None
             if not self.whole:
-                tables = [] if is_idle(dump) else changed_tables(uri, policy.storage_options)
+                tables = tables_to_compare(uri, policy.storage_options, idle=is_idle(dump))
             with source.pool() as source_pool, target.pool() as target_pool:
                 report = verify_replica(
                     target_pool,

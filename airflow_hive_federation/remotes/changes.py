@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import events
 from airflow_hive_federation.model.partitions import partition_name
 
@@ -42,7 +42,7 @@ class TableChange:
         )
 
 
-def fold(raw_events: Iterable[Any], database: str) -> Mapping[str, TableChange] | None:
+def fold(raw_events: Iterable[types.NotificationEvent], database: str) -> Mapping[str, TableChange] | None:
     """Collect the changed tables of events by lower-case name; ``None`` means that every table is compared.
 
     :param raw_events: wire ``NotificationEvent`` objects, in order.
@@ -63,7 +63,9 @@ class _CannotTell(Exception):  # noqa: N818 - internal signal
     pass
 
 
-def _note(event: events.Event, raw: Any, database: str, changes: dict[str, TableChange]) -> None:
+def _note(
+    event: events.Event, raw: types.NotificationEvent, database: str, changes: dict[str, TableChange]
+) -> None:
     if isinstance(event, events.UnknownEvent) and event.database == database:
         raise _CannotTell(event.event_type)
     if isinstance(event, events.UnreadableEvent):
@@ -96,7 +98,7 @@ def _note(event: events.Event, raw: Any, database: str, changes: dict[str, Table
 _OF_TRANSACTIONS = (events.WriteIdsAllocated, events.AcidWritten, events.Compacted)
 
 
-def _partitions(raw: Any) -> list[dict[str, str]]:
+def _partitions(raw: types.NotificationEvent) -> list[dict[str, str]]:
     # JSONAddPartitionMessage, JSONDropPartitionMessage and JSONAlterPartitionsMessage have a list;
     # JSONAlterPartitionMessage has one partition.
     try:

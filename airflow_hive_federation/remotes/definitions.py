@@ -12,10 +12,10 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any
 
 from airflow_hive_federation.metastore.calls.base import ENGINE
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.objects import TableOrPartition
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import without_side_parameters
 from airflow_hive_federation.model.view_text import NamesRead, Renaming, UnreadableViewError
@@ -64,7 +64,7 @@ _DROPPED_PREFIXES = ("compactor.", "compactorthreshold.")
 _LINK_STATE = frozenset({NAME, PATH, EVENT, DEFINITION, MEMBER})
 
 
-def why_not(table: Any) -> str | None:
+def why_not(table: types.Table) -> str | None:
     """Return the reason why a remote's table cannot be linked; ``None`` if it can be linked.
 
     :param table: wire ``Table``.
@@ -83,7 +83,7 @@ def why_not(table: Any) -> str | None:
     return None
 
 
-def _one_to_hive(table: Any) -> str:
+def _one_to_hive(table: types.Table) -> str:
     """Return the names of columns that differ in upper and lower case only."""
     seen: dict[str, list[str]] = {}
     for column in (*(table.sd.cols or []), *(table.partitionKeys or [])):
@@ -91,12 +91,12 @@ def _one_to_hive(table: Any) -> str:
     return ", ".join(" and ".join(names) for names in seen.values() if len(names) > 1)
 
 
-def is_view(table: Any) -> bool:
+def is_view(table: types.Table) -> bool:
     """Return true if a wire ``Table`` is a view that is not materialized."""
     return bool(table.tableType == "VIRTUAL_VIEW")
 
 
-def why_not_view(view: Any, names: Renaming, linked: Mapping[str, str]) -> str | None:
+def why_not_view(view: types.Table, names: Renaming, linked: Mapping[str, str]) -> str | None:
     """Return the reason why a view of a remote database cannot be linked; ``None`` if it can be linked.
 
     :param view: wire ``Table`` of the remote.
@@ -139,7 +139,9 @@ def _why_not_read(database: str, table: str, names: Renaming, linked: Mapping[st
     return None
 
 
-def local_view(view: Any, names: Renaming, *, name: str, owner: str, link: Mapping[str, str]) -> Any:
+def local_view(
+    view: types.Table, names: Renaming, *, name: str, owner: str, link: Mapping[str, str]
+) -> types.Table:
     """Make the local view that stands for a remote view; its text reads the linked tables.
 
     :param view: wire ``Table`` of the remote, for which :func:`why_not_view` returns ``None``.
@@ -164,17 +166,19 @@ def local_view(view: Any, names: Renaming, *, name: str, owner: str, link: Mappi
     return made
 
 
-def is_iceberg(table: Any) -> bool:
+def is_iceberg(table: types.Table) -> bool:
     """Return true if a wire ``Table`` is the entry of an Iceberg table."""
     return _lower(table.parameters).get("table_type", "").lower() == "iceberg"
 
 
-def is_acid(table: Any) -> bool:
+def is_acid(table: types.Table) -> bool:
     """Return true if a wire ``Table`` is transactional: only its metastore knows the valid rows."""
     return _lower(table.parameters).get("transactional", "").lower() == "true"
 
 
-def local_table(table: Any, *, database: str, name: str, owner: str, link: Mapping[str, str]) -> Any:
+def local_table(
+    table: types.Table, *, database: str, name: str, owner: str, link: Mapping[str, str]
+) -> types.Table:
     """Make the local table that stands for a remote table.
 
     Partitions have their own locations. The local metastore then chooses the directory of a partitioned table
@@ -230,7 +234,7 @@ def local_table(table: Any, *, database: str, name: str, owner: str, link: Mappi
     return made
 
 
-def local_partition(partition: Any, *, database: str, name: str, acid: bool) -> Any:
+def local_partition(partition: types.Partition, *, database: str, name: str, acid: bool) -> types.Partition:
     """Make the local partition that stands for a remote partition.
 
     A partition of a transactional table gets no location.
@@ -254,12 +258,14 @@ def local_partition(partition: Any, *, database: str, name: str, acid: bool) -> 
     return made
 
 
-def has_column_statistics(table: Any) -> bool:
+def has_column_statistics(table: TableOrPartition) -> bool:
     """Return true if the remote has marked column statistics of a wire ``Table`` as accurate."""
     return bool("COLUMN_STATS" in (table.parameters or {}).get(ACCURATE, ""))
 
 
-def table_statistics(objects: Sequence[types.ColumnStatisticsObj], made: Any) -> types.ColumnStatistics:
+def table_statistics(
+    objects: Sequence[types.ColumnStatisticsObj], made: types.Table
+) -> types.ColumnStatistics:
     """Wrap column statistics as a local wire ``Table`` carries them."""
     return types.ColumnStatistics(
         statsDesc=types.ColumnStatisticsDesc(isTblLevel=True, dbName=made.dbName, tableName=made.tableName),
@@ -268,7 +274,7 @@ def table_statistics(objects: Sequence[types.ColumnStatisticsObj], made: Any) ->
     )
 
 
-def digest(made: Any, table: Any) -> str:
+def digest(made: types.Table, table: types.Table) -> str:
     """Return a digest of the remote's definition as far as a local table copies it, without the link's state.
 
     Only the remote's flag of accurate statistics enters the digest, and changes with the statistics: a read
@@ -294,7 +300,7 @@ def digest(made: Any, table: Any) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def same_partition(made: Any, present: Any) -> bool:
+def same_partition(made: types.Partition, present: types.Partition) -> bool:
     """Return true if a local partition is up to date, without regard to the metastore's own parameters.
 
     :param made: the partition that :func:`local_partition` made.
@@ -307,26 +313,26 @@ def same_partition(made: Any, present: Any) -> bool:
     return bool(_partition_facts(made) == _partition_facts(present, ignored=counted))
 
 
-def schema_changed(left: Any, right: Any) -> bool:
+def schema_changed(left: types.Table, right: types.Table) -> bool:
     """Return true if two wire ``Table`` objects differ in columns or formats, which partitions repeat."""
 
-    def facts(table: Any) -> Any:
+    def facts(table: types.Table) -> tuple[object, ...]:
         sd = table.sd
         return (_columns(sd), sd.inputFormat, sd.outputFormat, sd.serdeInfo and sd.serdeInfo.serializationLib)
 
     return bool(facts(left) != facts(right))
 
 
-def keys_changed(left: Any, right: Any) -> bool:
+def keys_changed(left: types.Table, right: types.Table) -> bool:
     """Return true if two wire ``Table`` objects differ in partition keys, which no metastore can alter."""
 
-    def keys(table: Any) -> list[tuple[str, str]]:
+    def keys(table: types.Table) -> list[tuple[str, str]]:
         return [(key.name.lower(), key.type) for key in table.partitionKeys or []]
 
     return keys(left) != keys(right)
 
 
-def _partition_facts(partition: Any, *, ignored: Set[str] = frozenset()) -> Any:
+def _partition_facts(partition: types.Partition, *, ignored: Set[str] = frozenset()) -> tuple[object, ...]:
     sd = partition.sd
     return (
         _columns(sd),
@@ -338,11 +344,11 @@ def _partition_facts(partition: Any, *, ignored: Set[str] = frozenset()) -> Any:
     )
 
 
-def _columns(sd: Any) -> list[tuple[str, str, str]]:
+def _columns(sd: types.StorageDescriptor) -> list[tuple[str, str, str]]:
     return [(column.name.lower(), column.type, column.comment or "") for column in sd.cols or []]
 
 
-def _storage(remote: Any) -> Any:
+def _storage(remote: types.StorageDescriptor) -> types.StorageDescriptor:
     made = copy.deepcopy(remote)
     made.parameters = without_side_parameters(made.parameters)
     if made.serdeInfo is not None:
@@ -350,7 +356,7 @@ def _storage(remote: Any) -> Any:
     return made
 
 
-def _make_unreadable(sd: Any) -> None:
+def _make_unreadable(sd: types.StorageDescriptor) -> None:
     sd.inputFormat = UNREADABLE
     sd.outputFormat = UNREADABLE
     if sd.serdeInfo is not None:

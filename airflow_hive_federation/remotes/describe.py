@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.catalog.factories import shown_properties
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.links import NO_EVENT, THRIFT, DamagedLink, Link
 from airflow_hive_federation.remotes.refresh import RefreshReport
 from airflow_hive_federation.remotes.statement import Kind
@@ -32,7 +32,7 @@ class Answers:
 _DESCRIBED = ("col_name", "data_type", "comment")
 
 
-def describe_table(table: Any, link: Link, owner: Link, *, extended: bool, down: str = "") -> Answer:
+def describe_table(table: types.Table, link: Link, owner: Link, *, extended: bool, down: str = "") -> Answer:
     """Describe a remote table.
 
     :param table: wire ``Table``: the remote's own, or the local one while the remote is down.
@@ -51,7 +51,12 @@ def describe_table(table: Any, link: Link, owner: Link, *, extended: bool, down:
 
 
 def describe_database(
-    database: Any, link: Link, *, extended: bool, down: str = "", left_out: Mapping[str, str] | None = None
+    database: types.Database,
+    link: Link,
+    *,
+    extended: bool,
+    down: str = "",
+    left_out: Mapping[str, str] | None = None,
 ) -> Answer:
     """Describe a remote database, with the parameters of :func:`describe_table`.
 
@@ -145,7 +150,7 @@ def _state(link: Link) -> str:
     return "no events" if link.event_id == NO_EVENT else f"event {link.event_id}"
 
 
-def _details(table: Any) -> Sequence[Row]:
+def _details(table: types.Table) -> Sequence[Row]:
     sd = table.sd
     return [
         ("Location:", sd.location or "", ""),
@@ -158,13 +163,13 @@ def _details(table: Any) -> Sequence[Row]:
     ]
 
 
-def _parameters(parameters: Any) -> list[Row]:
+def _parameters(parameters: Mapping[str, str] | None) -> list[Row]:
     shown = shown_properties(parameters or {})
     own = "hive.federation.remote."
     return [(f"  {name}", value, "") for name, value in sorted(shown.items()) if not name.startswith(own)]
 
 
-def _column(column: Any) -> Row:
+def _column(column: types.FieldSchema) -> Row:
     return (column.name or "", column.type or "", column.comment or "")
 
 

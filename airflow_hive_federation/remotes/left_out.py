@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from airflow_hive_federation.catalog.breaker import CircuitBreaker
 from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.catalog.roles import Catalog
 from airflow_hive_federation.metastore.calls.base import batches
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import definitions, views
 from airflow_hive_federation.remotes.links import DamagedLink, Link, readable_link
 from airflow_hive_federation.remotes.refresh import TABLES_PER_CALL
@@ -45,7 +45,12 @@ def find_left_out(local: HiveCatalog, remote: Catalog, link: Link, breaker: Circ
     }
 
 
-def _reason(remote_table: Any, link: Link, local_tables: Mapping[str, Any], linked: Mapping[str, str]) -> str:
+def _reason(
+    remote_table: types.Table,
+    link: Link,
+    local_tables: Mapping[str, types.Table],
+    linked: Mapping[str, str],
+) -> str:
     name = str(remote_table.tableName).lower()
     if name in local_tables:
         local = Name(database=link.local.database, table=name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
-from typing import Any
 
 from airflow_hive_federation.catalog.roles import PartitionStatistics
 from airflow_hive_federation.metastore import MetastoreClient
@@ -22,7 +21,7 @@ from airflow_hive_federation.remotes.links import Link, refuse_location
 PARTITIONS_PER_BATCH = 5_000
 
 
-def refresh(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> tuple[int, int, int]:
+def refresh(ends: Ends, link: Link, remote: types.Table, names: Sequence[str] | None) -> tuple[int, int, int]:
     """Compare partitions and apply the differences, batch by batch.
 
     :param remote: wire ``Table`` of the remote.
@@ -42,7 +41,7 @@ def refresh(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) ->
     return counts
 
 
-def at_the_remote(ends: Ends, link: Link, remote: Any) -> Iterator[list[Any]]:
+def at_the_remote(ends: Ends, link: Link, remote: types.Table) -> Iterator[list[types.Partition]]:
     """Yield all partitions of the remote as the local table gets them, in batches.
 
     :param remote: wire ``Table`` of the remote.
@@ -58,21 +57,21 @@ def _names_at_the_remote(ends: Ends, link: Link) -> list[str]:
         return ends.remote.list_partition_names(*names_of(link.remote))
 
 
-def _all_in_batches(remote: Any, names: Collection[str]) -> list[list[str] | None]:
+def _all_in_batches(remote: types.Table, names: Collection[str]) -> list[list[str] | None]:
     """Divide the names of all partitions into batches; ``None`` is one batch of all."""
     few = len(names) <= PARTITIONS_PER_BATCH
     return [None] if names and few else _in_batches(remote, names)
 
 
-def _in_batches(remote: Any, names: Collection[str]) -> list[list[str] | None]:
+def _in_batches(remote: types.Table, names: Collection[str]) -> list[list[str] | None]:
     """Divide names into batches that a metastore finds by a range of a partition key."""
     keys = [(key.name or "", key.type or "") for key in remote.partitionKeys]
     return [list(page.names) for page in pages(keys, sorted(names), PARTITIONS_PER_BATCH)]
 
 
 def _read_ahead(
-    ends: Ends, link: Link, remote: Any, parts: Sequence[list[str] | None]
-) -> Iterator[tuple[list[str] | None, list[Any]]]:
+    ends: Ends, link: Link, remote: types.Table, parts: Sequence[list[str] | None]
+) -> Iterator[tuple[list[str] | None, list[types.Partition]]]:
     """Read batches from the remote, each while the caller writes the batch before it."""
     if len(parts) <= 1:
         yield from ((batch, _made(ends, link, remote, batch)) for batch in parts)
@@ -87,7 +86,11 @@ def _read_ahead(
 
 
 def _bring(
-    ends: Ends, link: Link, remote: Any, names: Sequence[str] | None, partitions: Sequence[Any]
+    ends: Ends,
+    link: Link,
+    remote: types.Table,
+    names: Sequence[str] | None,
+    partitions: Sequence[types.Partition],
 ) -> tuple[int, int, int]:
     """Bring the local partitions of these names up to date with those of the remote."""
     wanted = _by_name(remote, partitions)
@@ -108,12 +111,12 @@ def _bring(
     return len(added), len(altered), len(dropped)
 
 
-def _made(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> list[Any]:
+def _made(ends: Ends, link: Link, remote: types.Table, names: Sequence[str] | None) -> list[types.Partition]:
     """Read the remote's partitions and return the local ones for them, with their column statistics."""
     acid = definitions.is_acid(remote)
     database, table = names_of(link.local)
     with ends.breaker.guard():
-        partitions: list[Any] = list(ends.remote.get_partitions(*names_of(link.remote), names))
+        partitions: list[types.Partition] = list(ends.remote.get_partitions(*names_of(link.remote), names))
         described = [
             partition for partition in partitions if not acid and definitions.has_column_statistics(partition)
         ]
@@ -143,7 +146,13 @@ def _made(ends: Ends, link: Link, remote: Any, names: Sequence[str] | None) -> l
     return list(made.values())
 
 
-def write(client: MetastoreClient, link: Link, *, added: Sequence[Any], altered: Sequence[Any] = ()) -> None:
+def write(
+    client: MetastoreClient,
+    link: Link,
+    *,
+    added: Sequence[types.Partition],
+    altered: Sequence[types.Partition] = (),
+) -> None:
     """Write partitions, then all column statistics, which would cost a call per partition if sent with it."""
     statistics = []
     for partition in (*added, *altered):
@@ -155,7 +164,7 @@ def write(client: MetastoreClient, link: Link, *, added: Sequence[Any], altered:
     client.set_column_statistics(statistics)
 
 
-def changed_names(ends: Ends, link: Link, remote: Any, change: TableChange) -> list[str]:
+def changed_names(ends: Ends, link: Link, remote: types.Table, change: TableChange) -> list[str]:
     """Return the names of the partitions that a change may have affected.
 
     :param remote: wire ``Table`` of the remote.
@@ -168,6 +177,6 @@ def changed_names(ends: Ends, link: Link, remote: Any, change: TableChange) -> l
     return sorted(names)
 
 
-def _by_name(remote: Any, partitions: Iterable[Any]) -> dict[str, Any]:
+def _by_name(remote: types.Table, partitions: Iterable[types.Partition]) -> dict[str, types.Partition]:
     keys = [key.name or "" for key in remote.partitionKeys]
     return {partition_name(keys, partition.values): partition for partition in partitions}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from airflow_hive_federation.catalog.roles import MetastoreOwner
 from airflow_hive_federation.errors import ConfigurationError, RemoteUnsupportedError
 from airflow_hive_federation.remotes.session import OpenRemote, Remotes
 from airflow_hive_federation.remotes.statement import Kind, parse_name
+from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,7 @@ def read_remote_table(
     remotes: Remotes,
     name: str,
     *,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
     **choice: Any,
 ) -> DataFrame:
     """Read a remote table as the remote's own Hive would.
@@ -53,7 +54,7 @@ def reading_remote_tables(
     remotes: Remotes,
     names: Sequence[str],
     *,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Iterator[dict[str, DataFrame]]:
     """Read tables of one remote in one snapshot, under a read lock at the remote that keeps their files.
 

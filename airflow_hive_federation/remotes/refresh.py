@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import TypeVar
 
 from airflow_hive_federation.catalog.hive import POOL_SIZE
 from airflow_hive_federation.catalog.roles import Catalog, EventSource, TableStatistics
@@ -27,6 +27,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.calls.base import batches
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.remotes import definitions, partitions, views
 from airflow_hive_federation.remotes.changes import TableChange, fold
@@ -51,7 +52,8 @@ TABLES_PER_CALL = 100
 _TABLES_AT_ONCE = 2 * POOL_SIZE
 _EVERYTHING = TableChange(all_partitions=True)
 #: Holds a name, the remote's table, the local tables by name, and the change.
-_Found = tuple[str, Any, Mapping[str, Any], TableChange]
+T = TypeVar("T")
+_Found = tuple[str, types.Table | None, Mapping[str, types.Table], TableChange]
 
 
 class OnDropped(StrEnum):
@@ -179,7 +181,7 @@ def _publish(ends: Ends, link: Link, position: int) -> None:
             _alter(client, table)
 
 
-def _alter(client: MetastoreClient, table: Any) -> None:
+def _alter(client: MetastoreClient, table: types.Table) -> None:
     client.alter_table(table.dbName, table.tableName, table, environment=KEEP_STATISTICS)
 
 
@@ -240,14 +242,14 @@ class _Work:
 
     def _tables_then_views(self, entries: Iterable[_Found]) -> list[_Outcome]:
         """Link the tables, then the views whose tables and views are all linked."""
-        waiting: dict[str, _Found] = {}
+        waiting: dict[str, tuple[str, types.Table, Mapping[str, types.Table], TableChange]] = {}
 
         def tables() -> Iterator[_Found]:
-            for entry in entries:
-                if entry[1] is not None and definitions.is_view(entry[1]):
-                    waiting[entry[0]] = entry
+            for name, remote, present, change in entries:
+                if remote is not None and definitions.is_view(remote):
+                    waiting[name] = name, remote, present, change
                 else:
-                    yield entry
+                    yield name, remote, present, change
 
         outcomes = self._side_by_side(tables())
         while waiting:
@@ -307,7 +309,9 @@ class _Work:
                 for task in running:
                     task.cancel()
 
-    def _member(self, name: str, remote: Any, present: Mapping[str, Any], change: TableChange) -> _Outcome:
+    def _member(
+        self, name: str, remote: types.Table | None, present: Mapping[str, types.Table], change: TableChange
+    ) -> _Outcome:
         link = Link(
             kind=Kind.TABLE,
             local=self._local(name),
@@ -335,7 +339,9 @@ class _Work:
 
     # -- one table -----------------------------------------------------------------------------------------
 
-    def _apply(self, link: Link, remote: Any, table: Any, change: TableChange) -> _Outcome:
+    def _apply(
+        self, link: Link, remote: types.Table | None, table: types.Table | None, change: TableChange
+    ) -> _Outcome:
         if remote is None:
             return self._gone(link, table)
         is_view = link.member and definitions.is_view(remote)
@@ -353,8 +359,8 @@ class _Work:
             return self._create(link, remote, made)
         return self._alter(link, remote, made, table, change)
 
-    def _made(self, link: Link, remote: Any) -> tuple[Any, Link]:
-        def make(link: Link) -> Any:
+    def _made(self, link: Link, remote: types.Table) -> tuple[types.Table, Link]:
+        def make(link: Link) -> types.Table:
             if definitions.is_view(remote):
                 return definitions.local_view(
                     remote,
@@ -374,7 +380,7 @@ class _Work:
         link = replace(link, definition=definitions.digest(make(link), remote))
         return make(link), link
 
-    def _gone(self, link: Link, table: Any) -> _Outcome:
+    def _gone(self, link: Link, table: types.Table | None) -> _Outcome:
         name = link.local.table or ""
         if self.on_dropped is OnDropped.FAIL:
             raise RemoteDroppedError(
@@ -391,7 +397,7 @@ class _Work:
             drop_link(client, link.local)
         return _Outcome(name=name, action="dropped")
 
-    def _create(self, link: Link, remote: Any, made: Any) -> _Outcome:
+    def _create(self, link: Link, remote: types.Table, made: types.Table) -> _Outcome:
         self._with_statistics(made, remote, link)
         pages = partitions.at_the_remote(self.ends, link, remote)
         # The first batch is read before the table is made: so a remote that fails leaves no table behind.
@@ -405,7 +411,9 @@ class _Work:
             page = next(pages, [])
         return _Outcome(name=link.local.table or "", action="created", added=added)
 
-    def _alter(self, link: Link, remote: Any, made: Any, table: Any, change: TableChange) -> _Outcome:
+    def _alter(
+        self, link: Link, remote: types.Table, made: types.Table, table: types.Table, change: TableChange
+    ) -> _Outcome:
         """Alter the partitions, then the table, whose new definition marks the refresh as complete."""
         before = link_of(Kind.TABLE, link.local, table.parameters)
         same = before is not None and before.definition == link.definition and before.path == link.path
@@ -426,12 +434,12 @@ class _Work:
             return self._make_anew(link, remote, made)
         return outcome
 
-    def _make_anew(self, link: Link, remote: Any, made: Any) -> _Outcome:
+    def _make_anew(self, link: Link, remote: types.Table, made: types.Table) -> _Outcome:
         with self.ends.local.client() as client:
             drop_link(client, link.local)
         return replace(self._create(link, remote, made), action="altered")
 
-    def _replace(self, link: Link, remote: Any, made: Any, table: Any) -> bool:
+    def _replace(self, link: Link, remote: types.Table, made: types.Table, table: types.Table) -> bool:
         """Alter the local table; return ``False`` if it has to be recreated."""
         self._with_statistics(made, remote, link)
         statistics, made.colStats = made.colStats, None
@@ -450,7 +458,7 @@ class _Work:
                 client.set_column_statistics([statistics])
         return True
 
-    def _with_statistics(self, made: Any, remote: Any, link: Link) -> None:
+    def _with_statistics(self, made: types.Table, remote: types.Table, link: Link) -> None:
         if made.colStats is not None or remote.partitionKeys:
             return
         catalog = self.ends.remote
@@ -467,12 +475,12 @@ class _Work:
 
     # -- both sides ----------------------------------------------------------------------------------------
 
-    def _local_tables(self, names: list[str]) -> dict[str, Any]:
+    def _local_tables(self, names: list[str]) -> dict[str, types.Table]:
         with self.ends.local.client() as client:
             tables = client.get_tables(self.link.local.database or "", names)
         return {(table.tableName or "").lower(): table for table in tables}
 
-    def _ask(self, question: Callable[[], Any]) -> Any:
+    def _ask(self, question: Callable[[], T]) -> T | None:
         """Call the remote for one object; return ``None`` if the object does not exist."""
         with self.ends.breaker.guard():
             try:

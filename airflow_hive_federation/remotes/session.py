@@ -416,7 +416,7 @@ class Remotes:
                     yield link
 
     def _create_database(self, opened: OpenRemote) -> OpenRemote:
-        remote: Any = self._remote_database(opened)
+        remote = self._remote_database(opened)
         path = path_behind(opened.catalog.identity(), remote.parameters)
         link = replace(opened.link, path=path)
         refuse_cycle(link.local, link.remote, path, self._here)
@@ -434,7 +434,7 @@ class Remotes:
                 raise name_taken(f"Database {link.local}") from error
         return replace(opened, link=link)
 
-    def _remote_database(self, opened: OpenRemote) -> Any:
+    def _remote_database(self, opened: OpenRemote) -> types.Database:
         with opened.breaker.guard():
             try:
                 return opened.catalog.get_database(opened.link.remote.database or "")

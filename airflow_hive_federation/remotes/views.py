@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.view_text import Renaming, UnreadableViewError
 from airflow_hive_federation.model.views import read_by_view
 from airflow_hive_federation.remotes.links import READ_BY, Link, readable_link
@@ -16,7 +16,7 @@ def renaming(link: Link) -> Renaming:
     return Renaming(source_database=link.remote.database or "", target_database=link.local.database or "")
 
 
-def names_read(view: Any) -> set[str]:
+def names_read(view: types.Table) -> set[str]:
     """Return the names of the tables, of any database, that a wire view reads; none if unreadable."""
     try:
         return {table for _, table in read_by_view(view).tables}
@@ -24,7 +24,7 @@ def names_read(view: Any) -> set[str]:
         return set()
 
 
-def linked(tables: Mapping[str, Any], database: Link) -> dict[str, str]:
+def linked(tables: Mapping[str, types.Table], database: Link) -> dict[str, str]:
     """Return the way that engines read each local table of a remote database (:data:`.links.READ_BY`).
 
     :param tables: wire tables of the local database, by name.

@@ -228,7 +228,7 @@ class _Comparison:
         changes: list[str] = []
         existing: set[str] = set()
         if not new:
-            current: Any = self._client.get_table(self._policy.target_database, name)
+            current = self._client.get_table(self._policy.target_database, name)
             changes = [
                 difference.what
                 for difference in definition_differences(self._layout.table(document, {}), current)

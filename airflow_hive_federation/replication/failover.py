@@ -479,7 +479,7 @@ def _has_switched(source: MetastoreClient, policy: ReplicationPolicy) -> bool:
 
 def _alter(client: MetastoreClient, database: str, parameters: Mapping[str, str | None]) -> None:
     """Set database parameters in one call; ``None`` removes a parameter."""
-    altered: Any = client.get_database(database)
+    altered = client.get_database(database)
     before = dict(altered.parameters or {})
     after = {**before, **parameters}
     altered.parameters = {name: value for name, value in after.items() if value is not None}

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError, GroupMembershipError
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.options import StorageOptions
 
 #: A policy of a group may have these fields in its own entry only.
 _OWN = frozenset({"name", "source_database", "target_database", "group"})
@@ -54,7 +55,7 @@ class ReplicationGroup:
         """Return the databases of the source, in the order of the policies."""
         return [policy.source_database for policy in self.policies]
 
-    def with_storage_options(self, options: Mapping[str, Any]) -> ReplicationGroup:
+    def with_storage_options(self, options: StorageOptions) -> ReplicationGroup:
         """Return the group with other storage options."""
         policies = [replace(policy, storage_options=options) for policy in self.policies]
         return replace(self, policies=policies)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.runtime.durations import duration_s
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class ReplicationPolicy:
     table_names: Mapping[str, str] = field(default_factory=dict)
     allowed_source_roots: Sequence[str] = ()
     group: str = ""
-    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    storage_options: StorageOptions = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

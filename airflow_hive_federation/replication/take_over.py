@@ -17,10 +17,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
 from airflow_hive_federation.errors import FailoverError, NoSuchObjectError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.progress.events import TakenOver
 from airflow_hive_federation.progress.kinds import Step
@@ -271,7 +272,7 @@ def _remove_invisible(client: MetastoreClient, removing: _Removing) -> int:
     """Remove files whose write ids no reader of the target sees, and files in hidden directories."""
     policy = removing.policy
     database = policy.target_database
-    tables: list[Any] = list(client.get_tables(database, client.list_tables(database)))
+    tables: list[types.Table] = list(client.get_tables(database, client.list_tables(database)))
     transactional = [
         candidate
         for candidate in tables

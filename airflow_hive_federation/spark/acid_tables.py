@@ -20,6 +20,7 @@ from airflow_hive_federation.metastore.wire import WireFormatError, from_json
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.formats.plain import plain_table
 from airflow_hive_federation.tables.read.partition_scans import PartitionState
@@ -30,7 +31,7 @@ _CATALOG = "spark_catalog"
 
 
 def acid_frames(
-    spark: SparkSession, described: Sequence[Mapping[str, Any]], options: Mapping[str, Any] | None = None
+    spark: SparkSession, described: Sequence[Mapping[str, Any]], options: StorageOptions | None = None
 ) -> dict[tuple[str, str], DataFrame]:
     """Make a DataFrame of each transactional table.
 
@@ -54,7 +55,7 @@ def acid_frames(
 
 
 def _rows(
-    spark: SparkSession, table: types.Table, read: Mapping[str, Any], options: Mapping[str, Any] | None
+    spark: SparkSession, table: types.Table, read: Mapping[str, Any], options: StorageOptions | None
 ) -> DataFrame:
     """Return the rows of all directories that one snapshot covers."""
     write_ids, txns = ValidWriteIds.parse(read["write_ids"]), ValidTxns.parse(read["txns"])

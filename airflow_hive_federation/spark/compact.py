@@ -22,6 +22,7 @@ from airflow_hive_federation.errors import HiveFederationError, SparkJobError
 from airflow_hive_federation.spark.balancing import deal
 from airflow_hive_federation.spark.failures import error_from_json, error_to_json, from_spark
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
 
 JOB = "merge-buckets"
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def run(spark: Any, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
     """Run the job with parsed arguments; return the numbers of merges, failures and tasks as JSON values."""
     from py4j.protocol import Py4JError
 
@@ -81,7 +82,7 @@ class MergeTask:
     :param threads: number of threads per merge.
     """
 
-    options: Mapping[str, Any] | None = field(repr=False)
+    options: StorageOptions | None = field(repr=False)
     compression: str | None
     threads: int
 
@@ -99,7 +100,7 @@ class MergeTask:
 def by_spark(
     submit: Callable[[str, Sequence[str], str], Any],
     *,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     compression: str | None = None,
 ) -> MergeRunner:
     """Return a runner that carries out all its merges in one Spark job.
@@ -134,7 +135,7 @@ def _plan_directory(first: BucketMerge) -> str:
     return join(first.table.location, staging if staging.startswith("_") else f"_{staging}", "_plan")
 
 
-def _lines(uri: str, options: Mapping[str, Any] | None) -> list[str]:
+def _lines(uri: str, options: StorageOptions | None) -> list[str]:
     filesystem, path = open_filesystem(uri, options)
     with storage_errors(uri):
         content: bytes = filesystem.cat_file(path)

@@ -35,6 +35,7 @@ from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
 from airflow_hive_federation.storage.fence import fence_of
 from airflow_hive_federation.storage.filesystem import join
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.permissions import Preserve, check_preserved
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
 from airflow_hive_federation.storage.publishing import write_atomically
@@ -128,7 +129,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def run(spark: Any, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
     """Run the job with parsed arguments; return its summary as JSON values."""
     summary = copy_plan(
         spark,
@@ -158,7 +159,7 @@ def copy_plan(
     sync: bool = True,
     preserve: Preserve | None = None,
     sources: SourceRoots | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> CopySummary:
     """Copy the files of a plan that are not recorded as copied.
 
@@ -310,9 +311,7 @@ def _threads(pending: Iterable[CopyItem]) -> int:
     return 1 if schemes <= {"file"} else _REMOTE_THREADS
 
 
-def _rewrite_file(
-    source: str, target: str, visible_write_ids: str, options: Mapping[str, Any] | None
-) -> None:
+def _rewrite_file(source: str, target: str, visible_write_ids: str, options: StorageOptions | None) -> None:
     # Imported here, so that only the tasks that need pyarrow load it.
     from airflow_hive_federation.acid.rewrite import rewrite_file
 
@@ -327,7 +326,7 @@ def _finish(
     summary: CopySummary,
     results: Sequence[GroupResult],
     outcomes_uri: str,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> None:
     failures = failures_of(results)
     document = {**asdict(summary), "failures": [error_to_json(failure) for failure in failures]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +12,7 @@ from airflow_hive_federation.spark.failures import combined
 from airflow_hive_federation.spark.groups import GroupTask, failures_of, new_run_id, run_groups
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest, digest_file
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import read_records
 
 _GROUPS_PER_SLOT = 3
@@ -41,7 +41,7 @@ class DigestWork:
     :param options: storage options.
     """
 
-    options: Mapping[str, Any] | None = field(default=None, repr=False)
+    options: StorageOptions | None = field(default=None, repr=False)
 
     def __call__(self, item: FileToDigest, bandwidth: TokenBucket | None) -> FileDigest:
         return digest_file(item.uri, size_bytes=item.size_bytes, bandwidth=bandwidth, options=self.options)
@@ -53,7 +53,7 @@ def digest_plan(
     digests_uri: str,
     *,
     bandwidth_bytes_per_s: int | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> DigestSummary:
     """Digest the files of a plan.
 

@@ -30,6 +30,7 @@ from airflow_hive_federation.progress.observers import LOGGED
 from airflow_hive_federation.spark.failures import error_from_json, error_to_json, from_spark
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.filesystem import join
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import write_records
 
 #: Seconds between two writes of a running task's records; a kill loses at most the records of this time.
@@ -102,7 +103,7 @@ class GroupTask:
     run_id: str
     threads: int = 1
     bytes_per_s: float | None = None
-    options: Mapping[str, Any] | None = field(default=None, repr=False)
+    options: StorageOptions | None = field(default=None, repr=False)
     files_done: Counter
     bytes_done: Counter
 

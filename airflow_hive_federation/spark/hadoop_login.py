@@ -6,7 +6,6 @@ JVM. Hadoop's ``UserGroupInformation`` is public, and the same in all versions o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -24,12 +23,13 @@ from airflow_hive_federation.storage.hadoop_access import (
     HadoopAccess,
     KerberosLogin,
 )
+from airflow_hive_federation.storage.options import StorageOptions
 
 #: The setting without which Hadoop's client refuses a NameNode, whose principal it would not know.
 _NAME_NODE = "dfs.namenode.kerberos.principal"
 
 
-def log_in(context: Any, options: Mapping[str, Any] | None) -> None:
+def log_in(context: Any, options: StorageOptions | None) -> None:
     """Log the driver's JVM in, if the storage options or the Spark properties have a login of Kerberos.
 
     The login is that of the Spark properties ``spark.kerberos.principal`` and ``spark.kerberos.keytab``, else

@@ -33,6 +33,7 @@ from airflow_hive_federation.progress.lines import EventFormatter
 from airflow_hive_federation.spark.failures import error_report, from_spark, of_attempt, result_report
 from airflow_hive_federation.spark.needs import NEEDS, check_needs
 from airflow_hive_federation.spark.runs import RunClaim, RunFiles
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
 
 logger = logging.getLogger(__name__)
@@ -59,14 +60,14 @@ class JobModule(Protocol):
         ...
 
     def run(
-        self, spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None
+        self, spark: Any, args: argparse.Namespace, options: StorageOptions | None = None
     ) -> dict[str, Any]:
         """Run the job and return its result as JSON values."""
         ...
 
 
 def run_job(
-    spark: Any, job: str, arguments: Sequence[str], *, options: Mapping[str, Any] | None = None
+    spark: Any, job: str, arguments: Sequence[str], *, options: StorageOptions | None = None
 ) -> dict[str, Any]:
     """Run a job in a Spark session of this process.
 
@@ -112,7 +113,7 @@ def _run_and_deliver(
     job: str,
     arguments: Sequence[str],
     report: str | None,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
     claim: RunClaim | None = None,
 ) -> int:
     code = 0
@@ -131,7 +132,7 @@ def _run_and_deliver(
 
 
 def _run_in_new_context(
-    job: str, arguments: Sequence[str], options: Mapping[str, Any] | None, claim: RunClaim | None
+    job: str, arguments: Sequence[str], options: StorageOptions | None, claim: RunClaim | None
 ) -> dict[str, Any]:
     module = _module(job)
     args = _parse(job, module, arguments)
@@ -186,12 +187,12 @@ def _split(argv: Sequence[str]) -> tuple[str | None, str | None, Sequence[str]]:
     return found.get("--report"), found.get("--attempt"), rest or [""]
 
 
-def _take_options() -> dict[str, Any] | None:
+def _take_options() -> StorageOptions | None:
     text = os.environ.pop(OPTIONS_VARIABLE, "")
     return json.loads(text) if text else None
 
 
-def _deliver(text: str, report: str | None, options: Mapping[str, Any] | None, claim: RunClaim | None) -> int:
+def _deliver(text: str, report: str | None, options: StorageOptions | None, claim: RunClaim | None) -> int:
     """Deliver the report of a job that still has its run; return the exit code."""
     if report is None:
         sys.stdout.write(f"{text}\n")

@@ -8,12 +8,12 @@ and refuses other transactional tables.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.storage.filesystem import reading
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-rows", type=int, default=0, help="rows of a query that are returned at most")
 
 
-def run(_spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def run(_spark: Any, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
     """Run the job with parsed arguments; return columns, and rows as strings.
 
     :raises ConfigurationError: the file holds no statement.

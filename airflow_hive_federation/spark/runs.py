@@ -30,6 +30,7 @@ from typing import Any
 from airflow_hive_federation.errors import FileVanishedError, SparkJobError, SparkRunTakenError, StorageError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.storage.filesystem import reading
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, write_atomically
 
 logger = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ class RunFiles:
     """
 
     report: str
-    options: Mapping[str, Any] | None = field(default=None, repr=False)
+    options: StorageOptions | None = field(default=None, repr=False)
 
     def run(self) -> JobRun | None:
         """Return the present submission; ``None`` if the file is missing or damaged.

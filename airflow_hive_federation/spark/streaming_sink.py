@@ -27,6 +27,7 @@ from airflow_hive_federation.metastore.client import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.settings import MetastoreSettings
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.write.statements import WriteResult, append
 from airflow_hive_federation.transactions.transaction import Transaction
 
@@ -58,7 +59,7 @@ class HiveStreamingSink:
         *,
         name: str,
         partition: Mapping[str, Any] | None = None,
-        storage_options: Mapping[str, Any] | None = None,
+        storage_options: StorageOptions | None = None,
     ) -> None:
         self._settings, self._table = settings, table
         self._key = check_key(f"_meta.spark.{name}")
@@ -122,7 +123,7 @@ def write_frame(
     key: str,
     advance: Callable[[str | None], str | None],
     partition: Mapping[str, Any] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> WriteResult | None:
     """Append rows and move a position in one transaction.
 

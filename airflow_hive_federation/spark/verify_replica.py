@@ -10,7 +10,6 @@ import argparse
 import json
 import logging
 import re
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.spark.failures import is_missing_login
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", required=True, help="URI of the directory for rows.jsonl and digests/")
 
 
-def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def run(spark: Any, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
     """Run the job with parsed arguments; return the numbers of files, bytes and tables as JSON values."""
     from pyspark.sql import SparkSession
 
@@ -63,7 +63,7 @@ def run(spark: Any, args: argparse.Namespace, options: Mapping[str, Any] | None 
     return {"files": digests.files, "size_bytes": digests.size_bytes, "tables": len(plans)}
 
 
-def _count(spark: SparkSession, plan: SidePlan, options: Mapping[str, Any] | None) -> SideRows:
+def _count(spark: SparkSession, plan: SidePlan, options: StorageOptions | None) -> SideRows:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -99,7 +99,7 @@ def _digested(rows: Any) -> tuple[int, str]:
     return count, str(total)
 
 
-def _rows(spark: SparkSession, plan: SidePlan, options: Mapping[str, Any] | None) -> Any:
+def _rows(spark: SparkSession, plan: SidePlan, options: StorageOptions | None) -> Any:
     from airflow_hive_federation.acid.names import parse_directory
     from airflow_hive_federation.acid.snapshot import AcidState, acid_state
     from airflow_hive_federation.model.types import Column

@@ -37,6 +37,7 @@ from airflow_hive_federation.storage.filesystem import (
     storage_errors,
 )
 from airflow_hive_federation.storage.listing import file_size, list_directory
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.permissions import Preserve, creation_mode, make_directories, settle
 from airflow_hive_federation.storage.publishing import (
     make_directory,
@@ -69,7 +70,7 @@ class CopySettings:
     :param sources: directories that files may be copied from; ``None`` copies any file.
     """
 
-    options: Mapping[str, Any] | None = field(default=None, repr=False)
+    options: StorageOptions | None = field(default=None, repr=False)
     run_id: str = ""
     sync: bool = True
     rewrite: Rewrite | None = None
@@ -154,7 +155,7 @@ def _copy(
 def survey_targets(
     directories: Iterable[str],
     *,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     sweep_runs_before: str | None = None,
     threads: int = 8,
 ) -> dict[str, int]:
@@ -213,7 +214,7 @@ def _keep(item: CopyItem, settings: CopySettings) -> None:
             durable.sync_directory(Path(path).parent)
 
 
-def _size_or_none(uri: str, options: Mapping[str, Any] | None) -> int | None:
+def _size_or_none(uri: str, options: StorageOptions | None) -> int | None:
     try:
         return file_size(uri, options=options)
     except FileVanishedError:
@@ -272,7 +273,7 @@ def _rewrite_file(item: CopyItem, settings: CopySettings) -> CopyOutcome:
     )
 
 
-def _reserve(uri: str, mode: int, options: Mapping[str, Any] | None) -> None:
+def _reserve(uri: str, mode: int, options: StorageOptions | None) -> None:
     """Create an empty file with a mode, which the later writer keeps, and its directory."""
     filesystem, path = open_filesystem(uri, options)
     with storage_errors(uri):
@@ -373,7 +374,7 @@ def _create(path: str, mode: int) -> int:
 def _sweep(
     directory: str,
     names: Iterable[str],
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
     is_abandoned: Callable[[str], bool],
 ) -> None:
     # Object stores commit uploads under the final name: they have no temporary names to sweep.
@@ -386,7 +387,7 @@ def _sweep(
             _remove(join(directory, name), options)
 
 
-def _remove(uri: str, options: Mapping[str, Any] | None) -> None:
+def _remove(uri: str, options: StorageOptions | None) -> None:
     path = local_path(uri)
     with storage_errors(uri):
         if path is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.sources import SourceRoots
 
 #: Bytes per read. Below 1 MiB, stores with latency are slower; above 8 MiB, no store is faster.
@@ -51,7 +52,7 @@ def digest_file(
     size_bytes: int | None = None,
     prefix: bool = False,
     bandwidth: TokenBucket | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     sources: SourceRoots | None = None,
 ) -> FileDigest:
     """Read a file and return its digest.
@@ -83,7 +84,7 @@ def read_chunks(
     uri: str,
     *,
     end: int | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     sources: SourceRoots | None = None,
 ) -> Iterator[memoryview]:
     """Yield a file's bytes in chunks, all of which use one buffer: each chunk overwrites the one before.

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_hive_federation.errors import CycleLostError, DumpCorruptError, FileVanishedError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.storage.filesystem import join, reading
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_private, write_atomically
 from airflow_hive_federation.waiting import boot_time_s
 
@@ -26,7 +25,7 @@ TICKET = "fence.json"
 _LOOK_S = 1.0
 
 
-def read_fence(uri: str, options: Mapping[str, Any] | None = None) -> int:
+def read_fence(uri: str, options: StorageOptions | None = None) -> int:
     """Return the present number of the fence; 0 if the file does not exist yet.
 
     :raises DumpCorruptError: if the file is no fence.
@@ -46,7 +45,7 @@ def read_fence(uri: str, options: Mapping[str, Any] | None = None) -> int:
     return int(text)
 
 
-def raise_fence(uri: str, epoch: int, options: Mapping[str, Any] | None = None) -> None:
+def raise_fence(uri: str, epoch: int, options: StorageOptions | None = None) -> None:
     """Set the fence to a number that is higher than the present one; only its owner may enter its directory.
 
     :raises StorageError: if the store cannot be written.
@@ -55,7 +54,7 @@ def raise_fence(uri: str, epoch: int, options: Mapping[str, Any] | None = None) 
     write_atomically(uri, [f"{epoch}\n".encode()], options, private=True)
 
 
-def write_ticket(directory: str, uri: str, epoch: int, options: Mapping[str, Any] | None = None) -> None:
+def write_ticket(directory: str, uri: str, epoch: int, options: StorageOptions | None = None) -> None:
     """Write the fence of a copy plan into a file beside the plan.
 
     :param directory: URI of the plan's directory.
@@ -78,7 +77,7 @@ class Fence:
 
     uri: str = ""
     epoch: int = 0
-    options: Mapping[str, Any] | None = field(default=None, repr=False)
+    options: StorageOptions | None = field(default=None, repr=False)
 
     def check(self) -> None:
         """Check that no other cycle has begun since; call it immediately before publishing a file.
@@ -102,7 +101,7 @@ class Fence:
             _LOOKS[self.uri] = (boot_time_s(), present)
 
 
-def fence_of(plan_uri: str, options: Mapping[str, Any] | None = None) -> Fence:
+def fence_of(plan_uri: str, options: StorageOptions | None = None) -> Fence:
     """Return the fence of a copy plan; without a file beside the plan, a fence that stops nothing.
 
     :param plan_uri: URI of the plan.

@@ -28,6 +28,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.model.files import hidden_name
 from airflow_hive_federation.storage.object_store_errors import driver_errors, object_store_error
+from airflow_hive_federation.storage.options import StorageOptions, StorageValue
 
 #: Hadoop's and fsspec's schemes, and the ones that this package uses for the same stores.
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "local": "file"}
@@ -175,7 +176,7 @@ def local_path(uri: str) -> str | None:
     return location.path if location.is_local else None
 
 
-def options_for(uri: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
+def options_for(uri: str, options: StorageOptions | None) -> dict[str, StorageValue]:
     """Return the fsspec options for a URI.
 
     :param options: either options for every URI (``{"key": …, "secret": …}``), or, if source and target need
@@ -189,16 +190,17 @@ def options_for(uri: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(by_prefix[max(prefixes, key=lambda prefix: len(canonical(prefix)))]) if prefixes else {}
 
 
-def options_by_prefix(options: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
+def options_by_prefix(options: StorageOptions | None) -> dict[str, StorageOptions]:
     """Return storage options by URI prefix; the prefix of options for every URI is empty."""
     if not options:
         return {}
-    if not all(_URI.fullmatch(key) and isinstance(value, Mapping) for key, value in options.items()):
-        return {"": options}
-    return dict(options)
+    by_prefix = {
+        key: value for key, value in options.items() if _URI.fullmatch(key) and isinstance(value, Mapping)
+    }
+    return by_prefix if len(by_prefix) == len(options) else {"": options}
 
 
-def open_filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
+def open_filesystem(uri: str, options: StorageOptions | None = None) -> tuple[Any, str]:
     """Return the fsspec file system of a URI, and the URI's path in that file system.
 
     :param uri: URI or bare local path.
@@ -227,7 +229,7 @@ def open_filesystem(uri: str, options: Mapping[str, Any] | None = None) -> tuple
 
 
 @contextmanager
-def reading(uri: str, options: Mapping[str, Any] | None = None) -> Iterator[Any]:
+def reading(uri: str, options: StorageOptions | None = None) -> Iterator[Any]:
     """Open a file for buffered reading of bytes.
 
     :raises FileVanishedError: if it does not exist.
@@ -277,7 +279,7 @@ def protocols(filesystem: Any) -> tuple[str, ...]:
     return (protocol,) if isinstance(protocol, str) else tuple(protocol)
 
 
-def _driver(location: Location, options: dict[str, Any]) -> Any:
+def _driver(location: Location, options: dict[str, StorageValue]) -> Any:
     if location.scheme == "hdfs":
         from airflow_hive_federation.storage.hdfs import HdfsFileSystem
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.storage.filesystem import canonical, options_by_prefix, parse_location
+from airflow_hive_federation.storage.options import StorageOptions
 
 #: Hadoop's setting of the way in which clients authenticate.
 AUTHENTICATION = "hadoop.security.authentication"
@@ -48,7 +49,7 @@ class HadoopAccess:
     stores: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, options: Mapping[str, Any] | None) -> Self:
+    def of(cls, options: StorageOptions | None) -> Self:
         """Read storage options, see :func:`~.filesystem.options_for`."""
         chosen = {
             prefix: values

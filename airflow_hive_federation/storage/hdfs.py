@@ -38,6 +38,7 @@ from fsspec import AbstractFileSystem
 
 from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.storage.hdfs_errors import USER_VARIABLE, native_errors
+from airflow_hive_federation.storage.options import StorageValue
 
 _UMASK = "fs.permissions.umask-mode"
 _BUFFER_BYTES = 1 << 20
@@ -91,7 +92,9 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
     # This module caches clients by process and user for all threads; fsspec would create one per thread.
     cachable = False
 
-    def __init__(self, authority: str = "", *, config_dir: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self, authority: str = "", *, config_dir: StorageValue = None, **settings: StorageValue
+    ) -> None:
         super().__init__()
         login = {name: str(settings.pop(name)) for name in _LOGIN if settings.get(name)}
         # Hadoop's settings have dots in their names; the options of other drivers have none.
@@ -101,7 +104,9 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._uri = f"hdfs://{authority}"
         self._login = login
         self._umask = int(config.get(_UMASK, "022"), 8)
-        self._client = _client(self._uri if authority else None, config, config_dir, login)
+        self._client = _client(
+            self._uri if authority else None, config, None if config_dir is None else str(config_dir), login
+        )
 
     # -- reading metadata --------------------------------------------------------------------------------
 

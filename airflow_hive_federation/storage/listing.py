@@ -29,6 +29,7 @@ from airflow_hive_federation.storage.filesystem import (
     parse_location,
     storage_errors,
 )
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import TEMPORARY_PREFIX
 
 #: Keys of fsspec's file details that hold the modification time, best first.
@@ -46,7 +47,7 @@ _Scan = tuple[list[FileEntry], list[str]]
 def list_files(
     uri: str,
     *,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     threads: int = 8,
     missing_ok: bool = False,
     empty_directories: bool = False,
@@ -79,7 +80,7 @@ def _in_order(entries: list[FileEntry], empty_directories: bool) -> list[FileEnt
 
 
 def _settled(
-    uri: str, list_once: Callable[[], list[FileEntry]], *, options: Mapping[str, Any] | None, missing_ok: bool
+    uri: str, list_once: Callable[[], list[FileEntry]], *, options: StorageOptions | None, missing_ok: bool
 ) -> list[FileEntry]:
     for tries_left in reversed(range(_TRIES)):
         try:
@@ -98,7 +99,7 @@ def _settled(
 def list_many(
     uris: Iterable[str],
     *,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     threads: int = 8,
     missing_ok: bool = False,
     empty_directories: bool = False,
@@ -126,7 +127,7 @@ def list_many(
         return dict(zip(directories, workers.map(listed, directories), strict=True))
 
 
-def file_size(uri: str, *, options: Mapping[str, Any] | None = None) -> int:
+def file_size(uri: str, *, options: StorageOptions | None = None) -> int:
     """Return the length of a file in bytes.
 
     :raises FileVanishedError: if it does not exist.
@@ -147,7 +148,7 @@ def file_size(uri: str, *, options: Mapping[str, Any] | None = None) -> int:
     return size
 
 
-def list_directory(uri: str, *, options: Mapping[str, Any] | None = None) -> dict[str, int]:
+def list_directory(uri: str, *, options: StorageOptions | None = None) -> dict[str, int]:
     """Return names and sizes in bytes of the files directly in a directory, including temporary files.
 
     A directory that does not exist has no files.
@@ -173,7 +174,7 @@ def list_directory(uri: str, *, options: Mapping[str, Any] | None = None) -> dic
     }
 
 
-def is_there(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
+def is_there(uri: str, *, options: StorageOptions | None = None) -> bool:
     """Return whether a file or directory exists; in an object store, whether an object lies below it.
 
     :param options: storage options.
@@ -185,7 +186,7 @@ def is_there(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
         return bool(filesystem.exists(path))
 
 
-def has_entries(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
+def has_entries(uri: str, *, options: StorageOptions | None = None) -> bool:
     """Return whether a directory exists and is not empty.
 
     :param options: storage options.
@@ -204,7 +205,7 @@ def has_entries(uri: str, *, options: Mapping[str, Any] | None = None) -> bool:
         return False
 
 
-def _listed(uri: str, options: Mapping[str, Any] | None, threads: int) -> list[FileEntry]:
+def _listed(uri: str, options: StorageOptions | None, threads: int) -> list[FileEntry]:
     if (root := local_path(uri)) is not None:
         return _list_local(uri, root)
     if parse_location(uri).scheme in OBJECT_STORES:
@@ -251,7 +252,7 @@ def _scan_local(root: str, prefix: str) -> _Scan:
 # -- object stores: keys are listed without a hierarchy, a thousand per answer ---------------------------
 
 
-def _list_keys(uri: str, options: Mapping[str, Any] | None) -> list[FileEntry]:
+def _list_keys(uri: str, options: StorageOptions | None) -> list[FileEntry]:
     filesystem, path = open_filesystem(uri, options)
     with storage_errors(uri):
         filesystem.invalidate_cache(path)
@@ -306,7 +307,7 @@ def _version_ns(info: Mapping[str, Any]) -> int:
 # -- other stores: threads walk the tree -----------------------------------------------------------------
 
 
-def _list_tree(uri: str, options: Mapping[str, Any] | None, threads: int) -> list[FileEntry]:
+def _list_tree(uri: str, options: StorageOptions | None, threads: int) -> list[FileEntry]:
     filesystem, root = open_filesystem(uri, options)
 
     def scan(prefix: str) -> _Scan:

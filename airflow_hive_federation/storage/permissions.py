@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from airflow_hive_federation.storage.filesystem import (
     parse_location,
     storage_errors,
 )
+from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow_hive_federation.storage.hdfs import HdfsAccess
@@ -100,7 +101,7 @@ def _check_pair(preserve: Preserve, source: Location, target: Location, uri: str
         )
 
 
-def creation_mode(sources: Iterable[str], options: Mapping[str, Any] | None = None) -> int:
+def creation_mode(sources: Iterable[str], options: StorageOptions | None = None) -> int:
     """Return the mode, before the umask, of a file made from others: the rights that all of them grant."""
     mode = 0o666
     for uri in sources:
@@ -109,9 +110,7 @@ def creation_mode(sources: Iterable[str], options: Mapping[str, Any] | None = No
     return mode
 
 
-def settle(
-    at: str, uri: str, source: str, preserve: Preserve, options: Mapping[str, Any] | None = None
-) -> bool:
+def settle(at: str, uri: str, source: str, preserve: Preserve, options: StorageOptions | None = None) -> bool:
     """Set the permissions of an existing file according to its source; return whether all could be kept.
 
     In a store without modes, the function does nothing.
@@ -127,7 +126,7 @@ def settle(
     return place is None or access is None or _settled(place, uri, access, preserve, keep=0)
 
 
-def make_directories(item: CopyItem, preserve: Preserve, options: Mapping[str, Any] | None = None) -> bool:
+def make_directories(item: CopyItem, preserve: Preserve, options: StorageOptions | None = None) -> bool:
     """Create the directories of a target that correspond to the source's, with the modes of the source's.
 
     :return: whether the directories have all attributes of ``preserve``.
@@ -251,7 +250,7 @@ class _HdfsPlace:
 _Place = _LocalPlace | _HdfsPlace
 
 
-def _place(uri: str, options: Mapping[str, Any] | None) -> _Place | None:
+def _place(uri: str, options: StorageOptions | None) -> _Place | None:
     """Return the file or directory at a URI; ``None`` if its store has no modes."""
     location = parse_location(uri)
     if location.is_local:
@@ -259,7 +258,7 @@ def _place(uri: str, options: Mapping[str, Any] | None) -> _Place | None:
     return _HdfsPlace(*open_filesystem(uri, options)) if location.scheme in WITH_MODES else None
 
 
-def _access(uri: str, options: Mapping[str, Any] | None) -> _Access | None:
+def _access(uri: str, options: StorageOptions | None) -> _Access | None:
     """Return the permissions of a source; ``None`` if its store has no modes, or it does not exist."""
     place = _place(uri, options)
     try:

@@ -22,6 +22,7 @@ from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.storage.filesystem import join, parse_location, reading, storage_errors
 from airflow_hive_federation.storage.listing import list_directory
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
 
 #: Fields of records that are URIs, which may not have the names ``.`` and ``..``.
@@ -43,7 +44,7 @@ _LINES_PER_WRITE = 1000
 Record = TypeVar("Record")
 
 
-def write_plan(uri: str, items: Iterable[CopyItem], *, options: Mapping[str, Any] | None = None) -> int:
+def write_plan(uri: str, items: Iterable[CopyItem], *, options: StorageOptions | None = None) -> int:
     """Write a copy plan as one file while the items are produced; return their number.
 
     :param uri: URI of the file to create.
@@ -53,7 +54,7 @@ def write_plan(uri: str, items: Iterable[CopyItem], *, options: Mapping[str, Any
 
 
 def write_bound_plan(
-    uri: str, items: Iterable[CopyItem], *, options: Mapping[str, Any] | None = None
+    uri: str, items: Iterable[CopyItem], *, options: StorageOptions | None = None
 ) -> tuple[str, int]:
     """Write a copy plan as :func:`write_plan` does; return its URI with its digest, and the item count."""
     digest = hashlib.sha256()
@@ -61,7 +62,7 @@ def write_bound_plan(
     return f"{uri}#sha256={digest.hexdigest()}", count
 
 
-def read_plan(uri: str, *, options: Mapping[str, Any] | None = None) -> Iterator[CopyItem]:
+def read_plan(uri: str, *, options: StorageOptions | None = None) -> Iterator[CopyItem]:
     """Read a copy plan: a file, or a directory of ``part-*.jsonl`` in the order of their names.
 
     :param uri: URI with digest from :func:`write_bound_plan`, or the plain URI of a trusted plan.
@@ -76,13 +77,13 @@ def read_plan(uri: str, *, options: Mapping[str, Any] | None = None) -> Iterator
 
 
 def write_outcomes(
-    uri: str, outcomes: Iterable[CopyOutcome], *, options: Mapping[str, Any] | None = None
+    uri: str, outcomes: Iterable[CopyOutcome], *, options: StorageOptions | None = None
 ) -> int:
     """Write outcomes as one file; return their number."""
     return write_records(uri, outcomes, options=options)
 
 
-def read_outcomes(uri: str, *, options: Mapping[str, Any] | None = None) -> dict[str, CopyOutcome]:
+def read_outcomes(uri: str, *, options: StorageOptions | None = None) -> dict[str, CopyOutcome]:
     """Read a directory of outcomes into a mapping by target URI; it is empty without the directory.
 
     Parts are read in the order of their names, which begin with the id of their run, and run ids ascend with
@@ -93,7 +94,7 @@ def read_outcomes(uri: str, *, options: Mapping[str, Any] | None = None) -> dict
     return {outcome.target: outcome for outcome in read_record_parts(uri, CopyOutcome, options=options)}
 
 
-def write_records(uri: str, records: Iterable[Any], *, options: Mapping[str, Any] | None = None) -> int:
+def write_records(uri: str, records: Iterable[Any], *, options: StorageOptions | None = None) -> int:
     """Write dataclass instances, one JSON object per line; return their number.
 
     If the store has modes, only the owner may read the file, because it has names of other users' data.
@@ -105,7 +106,7 @@ def read_records(
     uri: str,
     kind: type[Record],
     *,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     see: Callable[[bytes], object] = lambda _: None,
 ) -> Iterator[Record]:
     """Read dataclass instances that :func:`write_records` wrote, one line at a time.
@@ -134,7 +135,7 @@ def read_records(
 
 
 def read_record_parts(
-    uri: str, kind: type[Record], *, options: Mapping[str, Any] | None = None
+    uri: str, kind: type[Record], *, options: StorageOptions | None = None
 ) -> Iterator[Record]:
     """Read every ``*.jsonl`` of a directory, in the order of names; a missing directory has no records."""
     try:
@@ -148,7 +149,7 @@ def _write(
     uri: str,
     records: Iterable[Any],
     see: Callable[[bytes], object],
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> int:
     count = 0
 
@@ -172,7 +173,7 @@ def _write(
     return count
 
 
-def _read_bound(uri: str, expected: str, options: Mapping[str, Any] | None) -> Iterator[CopyItem]:
+def _read_bound(uri: str, expected: str, options: StorageOptions | None) -> Iterator[CopyItem]:
     digest = hashlib.sha256()
     yield from read_records(uri, CopyItem, options=options, see=digest.update)
     if digest.hexdigest() != expected:
@@ -184,7 +185,7 @@ def _read_bound(uri: str, expected: str, options: Mapping[str, Any] | None) -> I
 
 
 def _read_parts(
-    uri: str, kind: type[Record], prefix: str, options: Mapping[str, Any] | None
+    uri: str, kind: type[Record], prefix: str, options: StorageOptions | None
 ) -> Iterator[Record]:
     names = sorted(
         name

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +26,7 @@ from airflow_hive_federation.storage.filesystem import (
     protocols,
     storage_errors,
 )
+from airflow_hive_federation.storage.options import StorageOptions
 
 #: Modes of files and directories that only their owner may read.
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
@@ -37,7 +38,7 @@ _THREADS = 8
 
 
 def write_atomically(
-    uri: str, chunks: Iterable[bytes], options: Mapping[str, Any] | None = None, *, private: bool = False
+    uri: str, chunks: Iterable[bytes], options: StorageOptions | None = None, *, private: bool = False
 ) -> int:
     """Write a file completely or not at all, and create its directory; return its size in bytes.
 
@@ -55,7 +56,7 @@ def write_atomically(
 @contextmanager
 def publishing(
     uri: str,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     *,
     run_id: str = "",
     mode: int = 0o666,
@@ -83,7 +84,7 @@ def publishing(
         yield file
 
 
-def make_directory(uri: str, options: Mapping[str, Any] | None = None) -> None:
+def make_directory(uri: str, options: StorageOptions | None = None) -> None:
     """Create a directory and its parents, if the store has directories.
 
     :raises StorageError: if it cannot be created.
@@ -100,7 +101,7 @@ def make_directory(uri: str, options: Mapping[str, Any] | None = None) -> None:
             filesystem.makedirs(path, exist_ok=True)
 
 
-def make_private(uri: str, options: Mapping[str, Any] | None = None) -> None:
+def make_private(uri: str, options: StorageOptions | None = None) -> None:
     """Create a directory that only its owner may enter, if the store has modes; restrict an existing one.
 
     An existing directory of another user keeps its mode.
@@ -237,7 +238,7 @@ def remove_quietly(filesystem: Any, path: str) -> None:
         return
 
 
-def remove_file(uri: str, options: Mapping[str, Any] | None = None) -> bool:
+def remove_file(uri: str, options: StorageOptions | None = None) -> bool:
     """Remove a file; return whether it existed.
 
     :raises StorageError: if it cannot be removed.

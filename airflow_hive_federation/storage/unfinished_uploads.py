@@ -25,6 +25,7 @@ from airflow_hive_federation.storage.filesystem import (
     storage_errors,
 )
 from airflow_hive_federation.storage.listing import file_size, list_directory
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, write_atomically
 from airflow_hive_federation.storage.side_by_side import side_by_side
 
@@ -56,7 +57,7 @@ def has_uploads(uri: str) -> bool:
     return parse_location(uri).scheme == "s3"
 
 
-def upload(path: Path, target: str, record: str, options: Mapping[str, Any] | None = None) -> None:
+def upload(path: Path, target: str, record: str, options: StorageOptions | None = None) -> None:
     """Upload a local file without finishing the upload, and write its record.
 
     :param target: URI that the file will have.
@@ -81,7 +82,7 @@ def upload(path: Path, target: str, record: str, options: Mapping[str, Any] | No
         raise
 
 
-def finish(record: str, options: Mapping[str, Any] | None = None) -> str:
+def finish(record: str, options: StorageOptions | None = None) -> str:
     """Finish an upload, and remove its record; return the URI of the file.
 
     :param record: URI of the record.
@@ -108,7 +109,7 @@ def finish(record: str, options: Mapping[str, Any] | None = None) -> str:
     return made.target
 
 
-def abandon_all(directory: str, options: Mapping[str, Any] | None = None) -> None:
+def abandon_all(directory: str, options: StorageOptions | None = None) -> None:
     """Abandon the uploads whose records are in a directory.
 
     :raises StorageError: if the store refuses.
@@ -117,7 +118,7 @@ def abandon_all(directory: str, options: Mapping[str, Any] | None = None) -> Non
     side_by_side(lambda uri: _abandon(uri, options), [uri for uri in records if uri.endswith(RECORD)])
 
 
-def _abandon(record: str, options: Mapping[str, Any] | None) -> None:
+def _abandon(record: str, options: StorageOptions | None) -> None:
     try:
         made = _read(record, options)
     except FileVanishedError:
@@ -153,7 +154,7 @@ def _parts(filesystem: Any, key: Mapping[str, Any], path: Path, size: int, targe
         return list(pool.map(put, numbers))
 
 
-def _read(record: str, options: Mapping[str, Any] | None) -> Upload:
+def _read(record: str, options: StorageOptions | None) -> Upload:
     with reading(record, options) as file:
         content = file.read()
     try:
@@ -170,7 +171,7 @@ def _read(record: str, options: Mapping[str, Any] | None) -> Upload:
         ) from error
 
 
-def _opened(uri: str, options: Mapping[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+def _opened(uri: str, options: StorageOptions | None) -> tuple[Any, dict[str, str]]:
     filesystem, path = open_filesystem(uri, options)
     bucket, _, key = path.partition("/")
     return filesystem, {"Bucket": bucket, "Key": key}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 
 
@@ -25,7 +25,7 @@ class Snapshot:
     taken_at: datetime | None = field(default=None, compare=False)
 
 
-def is_transactional(table: Any) -> bool:
+def is_transactional(table: types.Table) -> bool:
     """Return whether a table is transactional (full ACID or insert-only): its readers need a snapshot."""
     return str((table.parameters or {}).get("transactional", "")).lower() == "true"
 
@@ -40,14 +40,14 @@ def take_snapshots(client: MetastoreClient, tables: Sequence[str]) -> dict[str, 
     :return: snapshots by lower-case name.
     """
     taken_at = datetime.now(UTC)
-    opened: Any = client.get_open_txns()
+    opened = client.get_open_txns()
     txns = ValidTxns.of(
         high_watermark=opened.txn_high_water_mark,
         invalid_ids=opened.open_txns,
         aborted_bits=opened.abortedBits or b"",
         min_open_id=opened.min_open_txn,
     )
-    wires: dict[str, Any] = dict(client.get_valid_write_ids(list(tables), valid_txn_list=txns.text()))
+    wires = dict(client.get_valid_write_ids(list(tables), valid_txn_list=txns.text()))
     return {
         name.lower(): Snapshot(
             txns=txns,

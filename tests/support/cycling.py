@@ -16,8 +16,8 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.replica.table_index import changed_tables
 from airflow_hive_federation.replication.verify.report import VerificationReport
+from airflow_hive_federation.replication.verify.unverified import tables_to_compare
 from airflow_hive_federation.replication.verify.verify import verify_replica
 from airflow_hive_federation.spark.job import run_job
 from tests.support.incrementing import run_copy
@@ -46,7 +46,7 @@ class Scheduled:
         with self.target.client() as client:
             published = is_published(client, self.policy)
         loaded = self._increment() if published else self._bootstrap()
-        tables = [] if loaded.idle else changed_tables(loaded.dump, self.policy.storage_options)
+        tables = tables_to_compare(loaded.dump, self.policy.storage_options, idle=loaded.idle)
         report = verify_replica(
             self.target,
             self.policy,

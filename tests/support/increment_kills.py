@@ -80,10 +80,7 @@ class Case:
         self.still_open: list[int] = []
         self.reset()
         self.change()
-        with connected(target) as client:
-            position = read_position(client, self.policy)
-        with pool(source.uri) as source_pool:
-            self.dump = dump_increment(source_pool, self.policy, position).dump
+        self.dump = self.dump_again()
 
     def change(self) -> None:
         with connected(self.source) as client:
@@ -127,6 +124,17 @@ class Case:
             copied.append(copy_file(was))
         write_outcomes(f"{outcomes}/run.jsonl", copied)
 
+    def dump_again(self) -> str:
+        """Dump from where the target stands, and return the URI of the dump."""
+        with connected(self.target) as client:
+            position = read_position(client, self.policy)
+        with pool(self.source.uri) as source:
+            return dump_increment(source, self.policy, position).dump
+
+    def forget(self, dump: str) -> None:
+        """Remove a dump, which would continue from the same position once the target is reset."""
+        shutil.rmtree(dump.removeprefix("file:"))
+
     def load(self, observer: Observer = unobserved) -> None:
         load(self.source.uri, self.target.uri, self.policy, self.dump, observer)
 
@@ -151,9 +159,10 @@ class Case:
         if not dumped.idle:
             load(self.source.uri, self.target.uri, self.policy, dumped.dump)
 
-    def kill(self, step: int) -> None:
+    def kill(self, step: int, dump: str = "") -> None:
+        """Begin the load of a dump, by default the case's, in a process that ends before a step."""
         policy = json.dumps(self.policy.to_json())
-        arguments = [self.source.uri, self.target.uri, policy, self.dump, str(step)]
+        arguments = [self.source.uri, self.target.uri, policy, dump or self.dump, str(step)]
         code = "import sys; from tests.support.increment_kills import worker; worker(sys.argv[1:])"
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from airflow_hive_federation.clusters.acid_snapshots import brought_up
 from airflow_hive_federation.clusters.altering import (
@@ -63,6 +62,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import write_plan
 from airflow_hive_federation.transactions.transaction import Transaction
 
@@ -104,7 +104,7 @@ def copy_to_cluster(
     partitions: Sequence[str] | None = None,
     where: str | None = None,
     at_once: bool = False,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> CopyReport:
     """Copy a table, or some of its partitions, to a cluster, except objects that are up to date there.
 
@@ -151,7 +151,7 @@ def _removed_at_once(
     place: Cluster,
     table: types.Table,
     report: CopyReport,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> CopyReport:
     """Remove the directories that a copy or a drop has left; return the report of both."""
     if not report.left:
@@ -168,7 +168,7 @@ def _copied(
     objects: Sequence[CopyObject],
     run_copy: RunCopy,
     *,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
     held: Held,
 ) -> tuple[CopyReport, set[str]]:
     """Copy the objects that are not current, and publish the copies.
@@ -222,7 +222,7 @@ def drop_copies(
     partitions: Sequence[str] | None = None,
     where: str | None = None,
     at_once: bool = False,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> CopyReport:
     """Drop the copies of a table, or of some of its partitions, in a cluster; the primary stays.
 
@@ -255,7 +255,7 @@ def _dropped(
     partitions: Sequence[str] | None,
     where: str | None,
     *,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> CopyReport:
     """Drop copies, leave their directories, and return the report."""
     had: dict[str, Secondary] = {}
@@ -321,7 +321,7 @@ def _carry_out(
     run_copy: RunCopy,
     *,
     table: types.Table,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> None:
     items = [
         CopyItem(
@@ -349,7 +349,7 @@ def _carry_out(
     forget(cluster, Kind.PLAN, state, options)
 
 
-def remove_state(state: str, options: Mapping[str, Any] | None = None) -> None:
+def remove_state(state: str, options: StorageOptions | None = None) -> None:
     """Remove the plan and the outcomes of a copy whose files have all arrived.
 
     :raises StorageError: they cannot be removed.
@@ -364,7 +364,7 @@ def _check_copies(
     targets: Mapping[str, str],
     cluster: str,
     table: str,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> None:
     listings = list_many(targets.values(), options=options, missing_ok=True)
     for item in objects:
@@ -385,7 +385,7 @@ def _publish(
     targets: Mapping[str, str],
     place: Cluster,
     *,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> tuple[set[str], dict[str, list[str]]]:
     """Publish the copies whose primary has not changed since.
 
@@ -433,7 +433,7 @@ def _withdraw_changed(
     table: types.Table,
     published: Sequence[CopyObject],
     place: Cluster,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> set[str]:
     """Withdraw copies whose primary changed during the publication; return the names of these objects.
 
@@ -458,7 +458,7 @@ def _withdraw_changed(
     return changed
 
 
-def _with_other_files(objects: Sequence[CopyObject], options: Mapping[str, Any] | None) -> set[str]:
+def _with_other_files(objects: Sequence[CopyObject], options: StorageOptions | None) -> set[str]:
     """Return the names of the objects whose files are no longer those that were copied.
 
     The files of a snapshot stay the same, whatever is written meanwhile.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from airflow_hive_federation.clusters.altering import full_name, object_name, partitions_by_name
 from airflow_hive_federation.clusters.locking import alone_with_copies
@@ -26,6 +25,7 @@ from airflow_hive_federation.clusters.sweeping import named_directories
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import canonical, join, parse_location
+from airflow_hive_federation.storage.options import StorageOptions
 
 log = logging.getLogger(__name__)
 _KINDS = (Kind.FORMER_PRIMARY, Kind.COPY)
@@ -68,7 +68,7 @@ class DropNotes:
 
     cluster: Cluster
     table: types.Table
-    options: Mapping[str, Any] | None = field(repr=False)
+    options: StorageOptions | None = field(repr=False)
     taken: dict[str, float] = field(default_factory=dict)
 
     def take(self, copy: Secondary, *, keep: Collection[str | None] = ()) -> list[str]:
@@ -116,7 +116,7 @@ class DropNotes:
 
 
 def notes_of_copies(
-    uris: Iterable[str], cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
+    uris: Iterable[str], cluster: Cluster, table: types.Table, options: StorageOptions | None
 ) -> list[Note]:
     """Return the notes of copies' directories, which a refused change of the primary takes again.
 
@@ -132,7 +132,7 @@ def notes_of_copies(
     return [replace(note, becomes_primary=False) for note in notes]
 
 
-def mark_becoming_primary(cluster: Cluster, uri: str, options: Mapping[str, Any] | None) -> None:
+def mark_becoming_primary(cluster: Cluster, uri: str, options: StorageOptions | None) -> None:
     """Mark the notes of a copy whose directory is about to become that of the primary.
 
     :raises StorageError: a note cannot be read or written.
@@ -150,7 +150,7 @@ def release(
     *,
     primaries: Collection[str],
     at_once: bool,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> tuple[list[str], list[str]]:
     """Remove directories that metadata has stopped naming as copies, or leave them to a sweep.
 
@@ -186,7 +186,7 @@ def remove_released(
     table: types.Table,
     *,
     partitions: Sequence[str],
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> tuple[list[str], list[str]]:
     """Remove directories that :func:`release` has left, although statements may read them.
 
@@ -214,14 +214,12 @@ def remove_released(
     return removed, [uri for uri in uris if uri not in removed]
 
 
-def _note_for(
-    uri: str, cluster: Cluster, table: types.Table, options: Mapping[str, Any] | None
-) -> Note | None:
+def _note_for(uri: str, cluster: Cluster, table: types.Table, options: StorageOptions | None) -> Note | None:
     """Return the note by which the directory of a copy or of a former primary belongs to a table."""
     notes = (note_of(cluster, kind, uri, options) for kind in _KINDS)
     return next((note for note in notes if note is not None and note.is_of_namer(table)), None)
 
 
-def _is_of_others(note: Note, table: types.Table, options: Mapping[str, Any] | None) -> bool:
+def _is_of_others(note: Note, table: types.Table, options: StorageOptions | None) -> bool:
     """Return whether the directory of a former primary may have files of others, or be another table's."""
     return note.table != full_name(table) or bool(foreign_files(note, options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from airflow_hive_federation.clusters.acid_snapshots import (
     acid_files,
@@ -38,6 +38,7 @@ from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import Snapshot
 
 #: Spark's data sources that read only the files of a directory.
@@ -186,7 +187,7 @@ def _refuse_object(table: types.Table, partition: str, why: str, remedy: str) ->
 def copy_objects(
     table: types.Table,
     partitions: Mapping[str, types.Partition],
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
     snapshot: Snapshot | None = None,
 ) -> list[CopyObject]:
     """List the files of a table, or of partitions, and read their cluster metadata.
@@ -224,7 +225,7 @@ def _of_snapshot(
     listed: CopyObject,
     listing: Sequence[FileEntry],
     snapshot: Snapshot,
-    options: Mapping[str, Any] | None,
+    options: StorageOptions | None,
 ) -> CopyObject:
     """Return the object with the files of a snapshot."""
     selected = acid_files(
@@ -250,7 +251,7 @@ def _of_snapshot(
 
 
 def pending_objects(
-    objects: Sequence[CopyObject], cluster: str, options: Mapping[str, Any] | None
+    objects: Sequence[CopyObject], cluster: str, options: StorageOptions | None
 ) -> Iterator[CopyObject]:
     """Return the objects that have no copy in a cluster, or a copy that differs from the primary."""
     copies = (item.metadata.secondaries.get(cluster) for item in objects)

@@ -152,7 +152,7 @@ def _with(call: Call, **values: Any) -> Call:
     return replace(call, message=message)
 
 
-def _renamed(component: Any, place: OwnedName) -> Any:
+def _renamed(component: types.LockComponent, place: OwnedName) -> Any:
     renamed = copy.copy(component)
     if (component.dbname.lower(), (component.tablename or "").lower()) != (place.database, place.table or ""):
         renamed.dbname, renamed.tablename = place.database, place.table

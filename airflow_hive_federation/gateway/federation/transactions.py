@@ -125,7 +125,7 @@ def another_owner(
     )
 
 
-def _only_reads(component: Any) -> bool:
+def _only_reads(component: types.LockComponent) -> bool:
     return (
         component.type == types.LockType.SHARED_READ
         and component.operationType in _READS
@@ -133,7 +133,7 @@ def _only_reads(component: Any) -> bool:
     )
 
 
-def _name(component: Any) -> LocalName:
+def _name(component: types.LockComponent) -> LocalName:
     return component.dbname, component.tablename
 
 

@@ -41,7 +41,7 @@ def defines_view(arguments: Struct) -> bool:
     return any(table.tableType in _KINDS or _has_text(table) for table in _tables(arguments))
 
 
-def _rename(view: Any, naming: Naming) -> None:
+def _rename(view: types.Table, naming: Naming) -> None:
     name = f"{view.dbName}.{view.tableName}"
     try:
         databases = {}
@@ -69,7 +69,7 @@ def _rename(view: Any, naming: Naming) -> None:
         ) from error
 
 
-def _rename_all(view: Any, names: dict[str, str]) -> None:
+def _rename_all(view: types.Table, names: dict[str, str]) -> None:
     # Rename in two steps if the new name of one database is the old name of another.
     steps: list[tuple[str, str]] = []
     if set(names) & set(names.values()):
@@ -81,7 +81,7 @@ def _rename_all(view: Any, names: dict[str, str]) -> None:
         rename_in_view(view, Renaming(source_database=remote_name, target_database=local))
 
 
-def _has_text(table: Any) -> bool:
+def _has_text(table: types.Table) -> bool:
     return bool(table.viewExpandedText or table.viewOriginalText)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.metadata.definitions import table_kind
@@ -11,7 +10,7 @@ from airflow_hive_federation.replication.metadata.table_locations import TableLo
 from airflow_hive_federation.storage.sources import SourceRoots
 
 
-def check_places(sources: SourceRoots, database: str, table: Any, places: TableLocations) -> None:
+def check_places(sources: SourceRoots, database: str, table: types.Table, places: TableLocations) -> None:
     """Refuse a table with a directory outside of the allowed roots, before the directory is listed.
 
     Partitions inside the table's directory need no check of their own, because each of their files is

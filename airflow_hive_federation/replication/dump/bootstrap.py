@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.progress.events import (
     BootstrapDumped,
@@ -225,7 +226,7 @@ class _Dump:
         self._documents.write_external(external)
         return [table.entry for table in dumped], skipped
 
-    def _tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
+    def _tables(self, client: MetastoreClient) -> tuple[list[types.Table], dict[str, str]]:
         """Return the tables to dump, and for each of the others the reason for which it is left out."""
         tables, skipped = self._source.tables(client)
         for name, why in sorted(asked_for(skipped).items()):
@@ -233,7 +234,7 @@ class _Dump:
         return tables, skipped
 
     def _write_table(
-        self, named: Any, write_ids: ValidWriteIds | None, transactions: ValidTxns
+        self, named: types.Table, write_ids: ValidWriteIds | None, transactions: ValidTxns
     ) -> _DumpedTable | None:
         name = named.tableName
         kind = table_kind(named)

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.dump.allowed_sources import check_places
 from airflow_hive_federation.replication.dump.change_manager import with_kept
@@ -23,7 +24,7 @@ from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan
 from airflow_hive_federation.replication.dump.removals import Losses
 from airflow_hive_federation.replication.dump.source import ReplicatedSource
-from airflow_hive_federation.replication.dump.source_directories import Sightings
+from airflow_hive_federation.replication.dump.source_directories import BareDirectory, Sightings
 from airflow_hive_federation.replication.dump.tables import Unsettled, partition_totals
 from airflow_hive_federation.replication.dump.written_partitions import partitions_with_other_files
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -96,7 +97,7 @@ class _ChangedTable:
     :param before: the totals of its partitions in that dump, by name.
     """
 
-    table: Any
+    table: types.Table
     plan: TablePlan
     home: DumpDirectory
     before: Mapping[str, PartitionTotals]
@@ -122,7 +123,12 @@ class PartitionReader:
     kept: Mapping[str, str]
 
     def read(
-        self, client: MetastoreClient, table: Any, plan: TablePlan, entry: TableEntry, home: DumpDirectory
+        self,
+        client: MetastoreClient,
+        table: types.Table,
+        plan: TablePlan,
+        entry: TableEntry,
+        home: DumpDirectory,
     ) -> ChangedPartitions | None:
         """Read the partitions of a table that the cycle concerns.
 
@@ -204,7 +210,7 @@ class PartitionReader:
 
     def _partitions(
         self, client: MetastoreClient, changed: _ChangedTable, concerned: frozenset[str]
-    ) -> Iterator[Any]:
+    ) -> Iterator[types.Partition]:
         if not concerned:
             return iter(())
         write_ids = changed.plan.write_ids
@@ -218,12 +224,12 @@ class PartitionReader:
 
     def _files(
         self,
-        table: Any,
+        table: types.Table,
         places: TableLocations,
         plan: TablePlan,
         unsettled: Unsettled,
         digests: DirectoryDigests | None,
-    ) -> tuple[list[VisibleFile], Sequence[Any]]:
+    ) -> tuple[list[VisibleFile], Sequence[BareDirectory]]:
         if not places.partitions:
             return [], ()
         options, sources = self.source.options, self.source.roots

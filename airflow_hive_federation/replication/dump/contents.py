@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
 
 from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.directory_digests import DirectoryDigests
@@ -24,6 +24,7 @@ from airflow_hive_federation.replication.metadata.table_locations import TableLo
 from airflow_hive_federation.replication.replica.external_claims import is_external_claim
 from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location
 from airflow_hive_federation.storage.listing import list_files, list_many
+from airflow_hive_federation.storage.options import StorageOptions
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +36,12 @@ _UNPUBLISHED = (".hive-staging", "_tmp", "_task_tmp", "_temporary", ".spark-stag
 
 
 def visible_files(
-    table: Any,
+    table: types.Table,
     places: TableLocations,
     write_ids: ValidWriteIds | None,
     transactions: ValidTxns,
     *,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     sightings: Sightings | None = None,
     digests: DirectoryDigests | None = None,
     singly: bool = False,
@@ -104,7 +105,7 @@ def cut_below_open(write_ids: ValidWriteIds) -> ValidWriteIds:
 
 
 def listed(
-    places: Iterable[DataLocation], options: Mapping[str, Any] | None, *, empty_directories: bool = False
+    places: Iterable[DataLocation], options: StorageOptions | None, *, empty_directories: bool = False
 ) -> Iterator[tuple[DataLocation, list[FileEntry]]]:
     """List places one by one, many in parallel, without keeping them in memory."""
     waiting = iter(places)
@@ -120,7 +121,7 @@ def listed(
 
 
 def listed_places(
-    places: TableLocations, options: Mapping[str, Any] | None, *, empty_directories: bool = False
+    places: TableLocations, options: StorageOptions | None, *, empty_directories: bool = False
 ) -> Iterator[tuple[DataLocation, list[FileEntry]]]:
     """List the places of a table that is not external.
 
@@ -133,7 +134,7 @@ def listed_places(
 
 
 def _listed_as_whole(
-    places: TableLocations, options: Mapping[str, Any] | None, *, empty_directories: bool
+    places: TableLocations, options: StorageOptions | None, *, empty_directories: bool
 ) -> Iterator[tuple[DataLocation, list[FileEntry]]]:
     root = places.root
     inside = {path: place for place in places if (path := relative_to(place.location, root)) is not None}
@@ -182,7 +183,7 @@ def _acid_files(
             yield _visible(place, entry, target_file_path(entry.path), filtered=filtered, side_file=side_file)
 
 
-def _flushed_length(file: VisibleFile, options: Mapping[str, Any] | None) -> int | None:
+def _flushed_length(file: VisibleFile, options: StorageOptions | None) -> int | None:
     return read_flushed_length(join(file.directory, file.side_file), options)
 
 

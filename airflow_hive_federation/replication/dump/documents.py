@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
@@ -57,7 +57,7 @@ class Documents:
         self._directory.write_functions(functions)
         return functions
 
-    def read_table(self, client: MetastoreClient, name: str, write_ids: ValidWriteIds | None) -> Any:
+    def read_table(self, client: MetastoreClient, name: str, write_ids: ValidWriteIds | None) -> types.Table:
         """Return a wire ``Table`` of the source, with its statistics.
 
         :param write_ids: those that readers of the target may see; ``None`` for a table without.
@@ -67,7 +67,9 @@ class Documents:
         table = client.get_table(self._database, name, with_column_stats=True, valid_write_ids=text)
         return at_its_data(table)
 
-    def write_partitions(self, table: Any, partitions: Iterable[Any], unsettled: Unsettled) -> TableLocations:
+    def write_partitions(
+        self, table: types.Table, partitions: Iterable[types.Partition], unsettled: Unsettled
+    ) -> TableLocations:
         """Write all partitions of a table, and return the places of its data.
 
         :param table: wire ``Table``.
@@ -80,7 +82,7 @@ class Documents:
 
     def write_files(
         self,
-        table: Any,
+        table: types.Table,
         kind: TableKind,
         places: TableLocations,
         *,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.progress.events import (
     DrainStarted,
     TransactionsAborted,
@@ -164,7 +165,7 @@ def has_drained(
     return wait_until(ended, poll or replace(DRAIN_POLL, timeout_s=timeout_s))
 
 
-def open_transactions(answer: Any) -> tuple[int, ...]:
+def open_transactions(answer: types.GetOpenTxnsResponse) -> tuple[int, ...]:
     """Return the ids in a ``GetOpenTxnsResponse`` that are open, not aborted."""
     return valid_transactions(answer).open_ids
 

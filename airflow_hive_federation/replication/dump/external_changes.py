@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from airflow_hive_federation.replication.dump.contents import is_published, listed
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
+from airflow_hive_federation.storage.options import StorageOptions
 
 
-def files_changed(home: DumpDirectory, table: str, options: Mapping[str, Any] | None = None) -> bool:
+def files_changed(home: DumpDirectory, table: str, options: StorageOptions | None = None) -> bool:
     """Return whether an external table's files differ from its last dump in name, size or time.
 
     :param home: the dump that describes the table; its definition and partitions have not changed since.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
+from airflow_hive_federation.storage.options import StorageOptions
 
 
-def dumped_entries(homes: Mapping[str, str], options: Mapping[str, Any] | None) -> Iterator[ExternalEntry]:
+def dumped_entries(homes: Mapping[str, str], options: StorageOptions | None) -> Iterator[ExternalEntry]:
     """Yield the directories of external tables.
 
     :param homes: name of an external table → URI of the dump that describes it.

@@ -23,9 +23,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.progress.events import (
     IncrementDumped,
     NothingChanged,
@@ -114,7 +115,7 @@ def dump_increment(
     start = IncrementStart(
         source=source,
         position=position,
-        unfinished=UnfinishedLoads(policy=policy, loaded=position.dump),
+        unfinished=UnfinishedLoads(policy=policy, loaded=position.dump, begun=position.begun),
         mend=mend or RepairPlan(),
     )
     # Events go through a file: there may be millions, and the directory of their dump is known only at their
@@ -143,6 +144,7 @@ def dump_increment(
             from_id=folded.from_id,
             event_id=folded.to_id,
             previous=position.dump,
+            begun=position.begun,
             lease=lease,
             events=moment.events,
             transactions=dump.write_ends(),
@@ -296,7 +298,7 @@ class _Dump:
             ends = merged_ends(moment.folded, self._unfinished, moment.open_before.keys())
         return self._directory.write_ends(chain(lost, ends))
 
-    def _table(self, named: Any) -> _DumpedTable | None:
+    def _table(self, named: types.Table) -> _DumpedTable | None:
         name = named.tableName
         plan = self._moment.plans[name]
         if plan.work is TableWork.NOTHING:
@@ -349,7 +351,7 @@ class _Dump:
         return homes.of(name) if plan.work is TableWork.CONTINUE and name in homes else None
 
     def _write_some(
-        self, table: Any, plan: TablePlan, home: DumpDirectory, changed: ChangedPartitions
+        self, table: types.Table, plan: TablePlan, home: DumpDirectory, changed: ChangedPartitions
     ) -> _DumpedTable:
         """Write the partitions of a table that the cycle concerns."""
         name, totals = table.tableName, changed.totals
@@ -376,7 +378,7 @@ class _Dump:
         return _DumpedTable(entry=entry, losses=changed.losses)
 
     def _write_all(
-        self, client: MetastoreClient, table: Any, plan: TablePlan, home: DumpDirectory | None
+        self, client: MetastoreClient, table: types.Table, plan: TablePlan, home: DumpDirectory | None
     ) -> _DumpedTable:
         """Write all partitions of a table."""
         name, kind = table.tableName, table_kind(table)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.spark_tables import data_location, provider_of
 from airflow_hive_federation.replication.metadata.table_names import reason_to_skip
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 
 #: Directories in which a table's format stores the names of its own files, with the format. Spark's streams
 #: write absolute names (``org.apache.spark.sql.execution.streaming.FileStreamSink``).
@@ -19,7 +20,7 @@ _LOGS = {"_delta_log": "Delta Lake", ".hoodie": "Hudi", "_spark_metadata": "Spar
 _THREADS = 8
 
 
-def left_out(policy: ReplicationPolicy, tables: Iterable[Any]) -> dict[str, str]:
+def left_out(policy: ReplicationPolicy, tables: Iterable[types.Table]) -> dict[str, str]:
     """Return the reason for each table that stays out, by name.
 
     :param tables: wire ``Table`` objects of the source, with their names on the target.
@@ -40,7 +41,7 @@ def left_out(policy: ReplicationPolicy, tables: Iterable[Any]) -> dict[str, str]
     return reasons
 
 
-def _names_files(table: Any, options: Mapping[str, Any] | None) -> str | None:
+def _names_files(table: types.Table, options: StorageOptions | None) -> str | None:
     """Return the reason for which a copy of a table's directory would not work; ``None`` if it would.
 
     Some formats store names of the table's files in its directory.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import Event, read_event
 from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.dump.left_out import left_out
@@ -60,13 +61,13 @@ class ReplicatedSource:
         raw_events = client.iter_notification_events(after, up_to=up_to)
         return (named_event(self._policy, read_event(raw)) for raw in raw_events)
 
-    def tables(self, client: MetastoreClient) -> tuple[list[Any], dict[str, str]]:
+    def tables(self, client: MetastoreClient) -> tuple[list[types.Table], dict[str, str]]:
         """Return the wire tables to replicate, and the reason for which each of the others is left out.
 
         :param client: client of the source.
         :raises StorageError: a table's directory cannot be read.
         """
-        tables: list[Any] = list(client.get_tables(self.database, client.list_tables(self.database)))
+        tables: list[types.Table] = list(client.get_tables(self.database, client.list_tables(self.database)))
         skipped = left_out(self._policy, tables)
         return [table for table in tables if table.tableName not in skipped], skipped
 

@@ -8,9 +8,8 @@ is known: the directory may have been emptied, or its store may not be mounted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.replication.dump.evidence import Evidence
@@ -21,6 +20,7 @@ from airflow_hive_federation.replication.metadata.locations import relative_to
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from airflow_hive_federation.storage.filesystem import OBJECT_STORES, parse_location
 from airflow_hive_federation.storage.listing import has_entries, is_there
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Sightings:
                 self._empty_inside.append(place)
             yield place, listing
 
-    def bare(self, options: Mapping[str, Any] | None = None) -> list[BareDirectory]:
+    def bare(self, options: StorageOptions | None = None) -> list[BareDirectory]:
         """Return the directories without files.
 
         :param options: storage options.
@@ -159,7 +159,7 @@ def lost_files(
     return lost, new_directories_missing(without_files, kind)
 
 
-def _looked_at(place: DataLocation, options: Mapping[str, Any] | None) -> BareDirectory:
+def _looked_at(place: DataLocation, options: StorageOptions | None) -> BareDirectory:
     missing = not _is_there(place.location, options)
     parent = place.location.rstrip("/").rpartition("/")[0]
     return BareDirectory(
@@ -183,6 +183,6 @@ def _parents(uri: str) -> Iterator[str]:
         yield uri
 
 
-def _is_there(location: str, options: Mapping[str, Any] | None) -> bool:
+def _is_there(location: str, options: StorageOptions | None) -> bool:
     # Object stores have no empty directories: their bucket has answered, so the store is mounted.
     return parse_location(location).scheme in OBJECT_STORES or is_there(location, options=options)

@@ -7,9 +7,10 @@ events. So each dump records its last event, and the next dump checks that the s
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import SourceWentBackError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import SourceEvent
 
@@ -47,7 +48,7 @@ def check_history(client: MetastoreClient, noted: SourceEvent | None) -> None:
         )
 
 
-def is_another(table: Any, home: DumpDirectory) -> bool:
+def is_another(table: types.Table, home: DumpDirectory) -> bool:
     """Return whether a table of the source was dropped and created again, or renamed, since it was dumped.
 
     :param table: wire ``Table`` as it is now.

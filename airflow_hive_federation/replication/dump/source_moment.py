@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import Event, TableEvent
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.progress.events import TableLeftOut
@@ -60,7 +61,7 @@ class SourceMoment:
     transactions: ValidTxns
     folded: EventFold
     events: int
-    tables: Sequence[Any]
+    tables: Sequence[types.Table]
     plans: Mapping[str, TablePlan]
     skipped: Mapping[str, str]
     absent: AbsentTables
@@ -187,12 +188,12 @@ class SourceMoment:
         write_ids = readable_write_ids(client, tables, transactions)
         begun = BegunTables(start.unfinished, position, homes, previous.event_id)
 
-        def another(table: Any) -> bool:
+        def another(table: types.Table) -> bool:
             """Return whether a table replaced the one dumped under its name without an event."""
             name = table.tableName
             return folded.is_doubtful(name) and name in homes and is_another(table, homes.of(name))
 
-        def silent_change(table: Any) -> bool:
+        def silent_change(table: types.Table) -> bool:
             """Return whether an external table has changed without an event."""
             name = table.tableName
             if table_kind(table) is not TableKind.EXTERNAL or name not in homes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.dump.directory_digests import DirectoryDigests
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -73,7 +73,10 @@ class Unsettled:
 
 
 def write_partitions(
-    directory: DumpDirectory, table: Any, partitions: Iterable[Any], unsettled: Unsettled | None = None
+    directory: DumpDirectory,
+    table: types.Table,
+    partitions: Iterable[types.Partition],
+    unsettled: Unsettled | None = None,
 ) -> TableLocations:
     """Write a table's partitions, and return the places of its data.
 
@@ -147,7 +150,7 @@ def partition_totals(
     }
 
 
-def has_totals(table: Any, places: TableLocations, *, transactional: bool) -> bool:
+def has_totals(table: types.Table, places: TableLocations, *, transactional: bool) -> bool:
     """Return whether a dump keeps totals per partition, so that a later one may describe some of them only.
 
     The directories of a transactional table's partitions change by transactions and events alone. If one may

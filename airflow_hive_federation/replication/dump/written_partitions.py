@@ -8,19 +8,20 @@ compared with the digests of the dump before.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.contents import listed_places
 from airflow_hive_federation.replication.dump.directory_digests import directory_digest
 from airflow_hive_federation.replication.format.tables import PartitionTotals
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 def partitions_with_other_files(
-    table: Any,
+    table: types.Table,
     before: Mapping[str, PartitionTotals],
     concerned: Collection[str],
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> set[str]:
     """List the directories of a table's partitions, and return the partitions with other files than before.
 

@@ -31,7 +31,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
 from airflow_hive_federation.metastore.idl import types
@@ -59,6 +59,7 @@ from airflow_hive_federation.replication.format.tables import (
 )
 from airflow_hive_federation.replication.format.values import Reader
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_private, publishing
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ class DumpDirectory:
     :param options: storage options (fsspec).
     """
 
-    def __init__(self, uri: str, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, uri: str, options: StorageOptions | None = None) -> None:
         self.uri = uri.rstrip("/")
         self.options = options
         self._filesystem, self._path = open_filesystem(self.uri, options)

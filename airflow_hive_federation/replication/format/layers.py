@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterator
+from typing import Protocol, TypeVar
 
 from airflow_hive_federation.errors import DumpCorruptError
 from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 class LayeredDump(Protocol):
     """The part of :class:`~.directory.DumpDirectory` that its layers are found by."""
 
     uri: str
-    options: Mapping[str, Any] | None
+    options: StorageOptions | None
 
-    def __init__(self, uri: str, options: Mapping[str, Any] | None = None) -> None: ...
+    def __init__(self, uri: str, options: StorageOptions | None = None) -> None: ...
 
     @property
     def dump_finished(self) -> bool: ...

@@ -257,6 +257,7 @@ class Manifest:
     :param size_bytes: their size (of a bootstrap).
     :param from_id: last event that the target has before the load (of an increment, as all below).
     :param previous: URI of the dump from which the target was last loaded.
+    :param begun: URIs of the dumps whose load had begun; the dump allows for what killed loads did.
     :param events: number of events in between.
     :param transactions: number of transactions that ended.
     :param open_writes: write ids of transactions that have not ended.
@@ -283,6 +284,7 @@ class Manifest:
     size_bytes: int = 0
     from_id: int = 0
     previous: str = ""
+    begun: tuple[str, ...] = ()
     events: int = 0
     transactions: int = 0
     open_writes: OpenWrites = field(default_factory=dict)
@@ -351,6 +353,7 @@ class Manifest:
             **shared,
             "from_id": self.from_id,
             "previous": self.previous,
+            "begun": list(self.begun),
             "events": self.events,
             "transactions": self.transactions,
             "open_writes": [[txn, dict(writes)] for txn, writes in sorted(self.open_writes.items())],
@@ -403,6 +406,7 @@ def _with_increment(manifest: Manifest, fields: Fields) -> Manifest:
         manifest,
         from_id=fields.needed("from_id", values.count),
         previous=fields.needed("previous", values.location),
+        begun=fields.optional("begun", values.list_of(values.location), default=()),
         events=fields.optional("events", values.count, default=0),
         transactions=fields.optional("transactions", values.count, default=0),
         open_writes=dict(fields.optional("open_writes", _OPEN_WRITES, default=())),

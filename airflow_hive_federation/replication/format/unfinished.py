@@ -16,11 +16,15 @@ COPY_PLAN = "load/copy_plan.jsonl"
 
 def begun_loads(policy: ReplicationPolicy) -> Iterator[DumpDirectory]:
     """Yield the dumps of a policy whose load has begun to copy, whether or not it was published."""
+    yield from (DumpDirectory(uri, policy.storage_options) for uri in begun_uris(policy))
+
+
+def begun_uris(policy: ReplicationPolicy) -> tuple[str, ...]:
+    """Return the URIs of the dumps that :func:`begun_loads` yields."""
     filesystem, path = open_filesystem(policy.directory, policy.storage_options)
     with storage_errors(policy.directory):
         plans = sorted(filesystem.glob(f"{path}/*/{COPY_PLAN}"))
-    for plan in plans:
-        yield DumpDirectory(join(policy.directory, plan.split("/")[-3]), policy.storage_options)
+    return tuple(join(policy.directory, plan.split("/")[-3]) for plan in plans)
 
 
 def unfinished_loads(policy: ReplicationPolicy, loaded: str) -> Iterator[DumpDirectory]:
@@ -28,16 +32,24 @@ def unfinished_loads(policy: ReplicationPolicy, loaded: str) -> Iterator[DumpDir
 
     :param loaded: URI of the dump from which the target was last loaded.
     """
-    return (dump for dump in begun_loads(policy) if dump.manifest().previous == loaded)
+    yield from UnfinishedLoads(policy=policy, loaded=loaded).dumps
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnfinishedLoads:
-    """The result of :func:`unfinished_loads`, which is read when it is needed first, and only then."""
+    """The unfinished loads of a target, whose dumps are read when they are needed first, and only then.
+
+    :param loaded: URI of the dump from which the target was last loaded.
+    :param begun: URIs of the dumps whose load had begun; by default, those at the time of the reading.
+    """
 
     policy: ReplicationPolicy
     loaded: str
+    begun: tuple[str, ...] | None = None
 
     @cached_property
     def dumps(self) -> tuple[DumpDirectory, ...]:
-        return tuple(unfinished_loads(self.policy, self.loaded))
+        """Return the increments that continue from the target's position and whose load has begun."""
+        begun = begun_uris(self.policy) if self.begun is None else self.begun
+        dumps = (DumpDirectory(uri, self.policy.storage_options) for uri in begun)
+        return tuple(dump for dump in dumps if dump.manifest().previous == self.loaded)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.progress.observers import LOGGED, LOGGED_QUIETLY, Observer
 from airflow_hive_federation.replication.cycle_plan import CyclePlan, plan_cycle
 from airflow_hive_federation.replication.dump.cut import take_cut
-from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups.membership import joining, read_members
 from airflow_hive_federation.replication.groups.naming import member_named
@@ -18,18 +16,16 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.cycle_history import (
     BOOTSTRAP,
     IDLE,
-    INCREMENT,
     CycleRecord,
     read_cycles,
 )
 from airflow_hive_federation.replication.replica.position import loaded_dump
-from airflow_hive_federation.replication.replica.table_index import changed_tables
 from airflow_hive_federation.replication.status import ReplicationStatus, read_status
 from airflow_hive_federation.replication.verify.report import (
     VerificationReport,
     VerificationResult,
-    found_equal,
 )
+from airflow_hive_federation.replication.verify.unverified import tables_to_compare
 from airflow_hive_federation.replication.verify.verify import VerifyRunner, verify_replica
 from airflow_hive_federation.transactions.lease import end_lease, lease_of_a_dump
 
@@ -155,8 +151,8 @@ def verify_group(
     :param source: connections to the source.
     :param target: connections to the target.
     :param run_verify: reads files by Spark, see :func:`~.verify.verify_replica`.
-    :param whole: compare files and rows of all tables, not only of those that the last cycle changed, or an
-        earlier one if no verification has found them equal since.
+    :param whole: compare files and rows of all tables, not only of those that have changed since a
+        verification last found them equal.
     :param row_digests: compare digests of rows, not only their number.
     :raises HiveFederationError: as :func:`~.verify.verify_replica`; the message names the member.
     """
@@ -180,38 +176,11 @@ def verify_group(
     return reports
 
 
-class LastChanges(Enum):
-    """The tables of a target to compare after a cycle of its group."""
-
-    NONE = "none"
-    OF_DUMP = "those of the dump that was loaded last"
-    ALL = "all"
-
-
-def last_changes(cycles: Sequence[CycleRecord], *, equal: bool) -> LastChanges:
-    """Return the tables to compare after a group's cycle, by the cycles of a target. Pure.
-
-    The cycle that bootstraps a target continues with an increment, which is recorded on its own.
-
-    :param cycles: the target's records, oldest first.
-    :param equal: a verification has found that the target equals the dump that was loaded last. If none has,
-        an idle member is compared, too: the cycle that loaded the dump was killed before its verification, or
-        repeated.
-    """
-    kinds = [record.kind for record in cycles]
-    if equal and kinds[-1:] == [IDLE]:
-        return LastChanges.NONE
-    while kinds[-1:] == [IDLE]:
-        del kinds[-1]
-    # Either nothing is known, or the dump has only the increment of the two.
-    return LastChanges.ALL if not cycles or kinds[-2:] == [BOOTSTRAP, INCREMENT] else LastChanges.OF_DUMP
-
-
 def _tables_to_compare(
     cycles: Sequence[CycleRecord], dump: str, policy: ReplicationPolicy
 ) -> Collection[str] | None:
     """Return the tables whose files and rows are compared; ``None`` stands for all."""
-    changes = last_changes(cycles, equal=found_equal(DumpDirectory(dump, policy.storage_options)))
-    if changes is LastChanges.ALL:
+    # Without records, nothing is known of the cycles.
+    if not cycles:
         return None
-    return () if changes is LastChanges.NONE else changed_tables(dump, policy.storage_options)
+    return tables_to_compare(dump, policy.storage_options, idle=cycles[-1].kind == IDLE)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_hive_federation.errors import NoSuchObjectError, TargetChangedError
 from airflow_hive_federation.metastore.calls.partition_pages import page_size
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.objects import Described, TableOrPartition
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import is_side_parameter
 from airflow_hive_federation.model.write_ids import ValidWriteIds
@@ -185,11 +187,11 @@ class TableConvergence:
 
     # -- the table -------------------------------------------------------------------------------------
 
-    def _table(self) -> Any:
+    def _table(self) -> types.Table:
         target = self._layout.table(self._document, self._parameters)
         return self._with_readable_statistics(target)
 
-    def _alter(self, current: Any, wanted: Any) -> None:
+    def _alter(self, current: types.Table, wanted: types.Table) -> None:
         changed = definition(wanted) != definition(current)
         if not changed and _ACCURATE not in (current.parameters or {}):
             return
@@ -201,7 +203,7 @@ class TableConvergence:
         self._make_place(wanted, current)
         self._client.alter_table(self._database, self._name, altered, environment=statistics.KEEP_STATISTICS)
 
-    def _describe_table(self, wanted: Any, valid: str | None) -> None:
+    def _describe_table(self, wanted: types.Table, valid: str | None) -> None:
         write_id = _write_id(wanted) if valid else None
         self._move_column_statistics([wanted], write_id, valid)
         self._client.alter_table(
@@ -225,7 +227,7 @@ class TableConvergence:
             aborted_bits=answer.abortedBits or b"",
         ).text()
 
-    def _with_readable_statistics(self, made: Any) -> Any:
+    def _with_readable_statistics(self, made: Described) -> Described:
         """Remove statistics that a reader of the dump's write ids must not believe.
 
         Hive writes statistics before it commits (``StatsTask``): they may belong to a transaction that is
@@ -239,7 +241,7 @@ class TableConvergence:
             return _without_column_statistics(made) if _is_empty(made) else _without_statistics(made)
         return made if self._write_ids.is_valid(write_id) else _without_statistics(made)
 
-    def _created(self, made: Any) -> Any:
+    def _created(self, made: Described) -> Described:
         """Return a table or partition for its creation: an empty one has accurate statistics from the
         beginning.
 
@@ -248,7 +250,7 @@ class TableConvergence:
         keeps = self._write_ids is not None and _write_id(made) is None
         return _without_column_statistics(made) if keeps else _without_statistics(made)
 
-    def _writable(self, wanted: Any, current: Any) -> Any:
+    def _writable(self, wanted: Described, current: Described) -> Described:
         """Return the wanted object without statistics that a metastore refuses to write: see
         :meth:`_created`.
         """
@@ -316,7 +318,7 @@ class TableConvergence:
                     stale.add(name)
         return stale
 
-    def _alter_partitions(self, changed: Sequence[Any]) -> None:
+    def _alter_partitions(self, changed: Sequence[types.Partition]) -> None:
         if changed:
             self._client.alter_partitions(
                 self._database, self._name, changed, environment=statistics.KEEP_STATISTICS
@@ -324,7 +326,7 @@ class TableConvergence:
 
     def _describe_partitions(self, valid: str | None) -> None:
         for batch in self._side_by_side(self._names_there(), with_column_stats=True, valid_write_ids=valid):
-            changed: defaultdict[int | None, list[Any]] = defaultdict(list)
+            changed: defaultdict[int | None, list[types.Partition]] = defaultdict(list)
             for name, dumped, current in batch:
                 if current is None:
                     raise TargetChangedError(
@@ -340,7 +342,9 @@ class TableConvergence:
             for write_id, partitions in changed.items():
                 self._write_partitions(partitions, write_id, valid)
 
-    def _write_partitions(self, partitions: Sequence[Any], write_id: int | None, valid: str | None) -> None:
+    def _write_partitions(
+        self, partitions: Sequence[types.Partition], write_id: int | None, valid: str | None
+    ) -> None:
         self._move_column_statistics(partitions, write_id, valid)
         self._client.alter_partitions(
             self._database,
@@ -351,7 +355,9 @@ class TableConvergence:
             write_id=write_id,
         )
 
-    def _move_column_statistics(self, owners: Sequence[Any], write_id: int | None, valid: str | None) -> None:
+    def _move_column_statistics(
+        self, owners: Sequence[TableOrPartition], write_id: int | None, valid: str | None
+    ) -> None:
         """Write the column statistics of the table or of partitions by a call of their own."""
         column_statistics = [owner.colStats for owner in owners if owner.colStats is not None]
         for owner in owners:
@@ -359,7 +365,7 @@ class TableConvergence:
         if column_statistics:
             self._client.set_column_statistics(column_statistics, write_id=write_id, valid_write_ids=valid)
 
-    def _make_place(self, wanted: Any, current: Any) -> None:
+    def _make_place(self, wanted: TableOrPartition, current: TableOrPartition) -> None:
         """Make the directory to which a table or partition moves.
 
         A metastore makes the directories of new objects, not those of altered ones (``HiveAlterHandler``).
@@ -378,7 +384,7 @@ class TableConvergence:
 
     def _side_by_side(
         self, there: Collection[str], *, only: Collection[str] | None = None, **reading: Any
-    ) -> Iterator[list[tuple[str, Any, Any]]]:
+    ) -> Iterator[list[tuple[str, types.Partition, types.Partition | None]]]:
         """Yield the dump's partitions with the target's, by name, in batches.
 
         :param there: names of the target's partitions; the target's side of others is ``None``.
@@ -398,11 +404,13 @@ class TableConvergence:
         while batch := list(islice(waiting, size)):
             yield batch
 
-    def _partitions(self, only: Collection[str] | None) -> Iterator[tuple[str, Any]]:
+    def _partitions(self, only: Collection[str] | None) -> Iterator[tuple[str, types.Partition]]:
         for name, partition in self._target_partitions(only):
             yield name, self._with_readable_statistics(partition)
 
-    def _target_partitions(self, only: Collection[str] | None = None) -> Iterator[tuple[str, Any]]:
+    def _target_partitions(
+        self, only: Collection[str] | None = None
+    ) -> Iterator[tuple[str, types.Partition]]:
         for line in self._partition_lines():
             if only is None or line.name in only:
                 yield (
@@ -419,7 +427,7 @@ class TableConvergence:
         return self._directory.partitions(self._name, only=self._only)
 
 
-def _without_statistics(made: Any) -> Any:
+def _without_statistics(made: Described) -> Described:
     stripped = copy.copy(made)
     stripped.colStats = None
     if stripped.parameters:
@@ -429,17 +437,17 @@ def _without_statistics(made: Any) -> Any:
     return stripped
 
 
-def _without_column_statistics(made: Any) -> Any:
+def _without_column_statistics(made: Described) -> Described:
     stripped = copy.copy(made)
     stripped.colStats = None
     return stripped
 
 
-def _is_empty(made: Any) -> bool:
+def _is_empty(made: TableOrPartition) -> bool:
     return (made.parameters or {}).get("numRows") == "0"
 
 
-def _kept(wanted: Any, current: Any) -> Any:
+def _kept(wanted: Described, current: Described) -> Described:
     kept = copy.copy(wanted)
     kept.parameters = _keeping_ours(kept.parameters, current.parameters)
     return kept
@@ -455,12 +463,12 @@ def _keeping_ours(wanted: Mapping[str, str], current: Mapping[str, str] | None) 
     }
 
 
-def _same(wanted: Any, current: Any, *, columns: bool = True) -> bool:
+def _same(wanted: TableOrPartition, current: TableOrPartition, *, columns: bool = True) -> bool:
     """Return whether a table or partition of the target equals the wanted one, statistics included."""
     return _essence(wanted, columns=columns) == _essence(current, columns=columns)
 
 
-def _essence(made: Any, *, columns: bool) -> dict[str, Any]:
+def _essence(made: TableOrPartition, *, columns: bool) -> dict[str, Any]:
     values = to_json(made)
     essence: dict[str, Any] = {
         "storage": definition(made),
@@ -476,5 +484,5 @@ def _essence(made: Any, *, columns: bool) -> dict[str, Any]:
     return essence
 
 
-def _write_id(made: Any) -> int | None:
+def _write_id(made: TableOrPartition) -> int | None:
     return made.writeId if (made.writeId or 0) > 0 else None

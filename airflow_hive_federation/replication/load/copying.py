@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_hive_federation.acid.names import (
     DirectoryKind,
@@ -38,6 +37,7 @@ from airflow_hive_federation.storage.filesystem import (
     storage_errors,
 )
 from airflow_hive_federation.storage.listing import is_there, list_many
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, rename
 from airflow_hive_federation.transactions.transaction import Transaction
 
@@ -62,7 +62,7 @@ class EarlierCopies:
     :param previous: URI of the dump from which the target was last loaded.
     """
 
-    def __init__(self, previous: str, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, previous: str, options: StorageOptions | None = None) -> None:
         self._options = options
         self._homes = {
             entry.name: entry.dump or previous for entry in DumpDirectory(previous, options).manifest().tables
@@ -78,7 +78,7 @@ class EarlierCopies:
 
 
 def files_there(
-    layout: TargetLayout, document: TableDocument, options: Mapping[str, Any] | None = None
+    layout: TargetLayout, document: TableDocument, options: StorageOptions | None = None
 ) -> dict[str, FileEntry]:
     """List the files in the target's directories of a dump's table, by canonical URI.
 
@@ -91,7 +91,7 @@ def partition_files_there(
     layout: TargetLayout,
     document: TableDocument,
     partitions: Iterable[PartitionLine],
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
 ) -> dict[str, FileEntry]:
     """List the files in the target's directories of some partitions of a managed table, by canonical URI.
 
@@ -110,7 +110,7 @@ def partition_files_there(
     }
 
 
-def _listed(roots: Sequence[str], options: Mapping[str, Any] | None) -> dict[str, FileEntry]:
+def _listed(roots: Sequence[str], options: StorageOptions | None) -> dict[str, FileEntry]:
     listings = list_many(list(roots), options=options, missing_ok=True)
     return {
         canonical(join(root, entry.path)): entry
@@ -194,7 +194,7 @@ def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> It
 
 def place_staged(
     copy: TableCopy,
-    options: Mapping[str, Any] | None = None,
+    options: StorageOptions | None = None,
     *,
     check: Callable[[], None] = lambda: None,
     check_lock: Callable[[], None] = lambda: None,
@@ -226,7 +226,7 @@ def place_staged(
 
 
 def remove_extraneous(
-    copy: TableCopy, options: Mapping[str, Any] | None = None, *, check: Callable[[], None] = lambda: None
+    copy: TableCopy, options: StorageOptions | None = None, *, check: Callable[[], None] = lambda: None
 ) -> None:
     """Remove files that the source no longer has.
 

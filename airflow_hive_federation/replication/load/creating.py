@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import AlreadyExistsError, TargetChangedError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata import statistics
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
 
-def create_table(client: MetastoreClient, made: Any, constraints: Any) -> None:
+def create_table(
+    client: MetastoreClient, made: types.Table, constraints: types.SQLAllTableConstraints
+) -> None:
     """Create a table without its foreign keys.
 
     :param made: wire ``Table``.
@@ -32,7 +35,12 @@ def create_table(client: MetastoreClient, made: Any, constraints: Any) -> None:
     keep_managed(client, made)
 
 
-def create_or_keep(client: MetastoreClient, policy: ReplicationPolicy, made: Any, constraints: Any) -> None:
+def create_or_keep(
+    client: MetastoreClient,
+    policy: ReplicationPolicy,
+    made: types.Table,
+    constraints: types.SQLAllTableConstraints,
+) -> None:
     """Create a table unless an earlier run of the load has created it.
 
     :param made: wire ``Table``.
@@ -43,7 +51,7 @@ def create_or_keep(client: MetastoreClient, policy: ReplicationPolicy, made: Any
         create_table(client, made, constraints)
     except AlreadyExistsError:
         keep_managed(client, made)
-        current: Any = client.get_table(made.dbName, made.tableName)
+        current = client.get_table(made.dbName, made.tableName)
         differences = definition_differences(made, current)
         if not differences:
             return
@@ -63,7 +71,7 @@ def changed_by_others(subject: str, differences: Sequence[Difference]) -> Target
     )
 
 
-def keep_managed(client: MetastoreClient, made: Any) -> None:
+def keep_managed(client: MetastoreClient, made: types.Table) -> None:
     """Turn a table back into a managed one if the metastore has created it as an external one.
 
     Hive 4 creates every managed table without transactions as an external one
@@ -74,7 +82,7 @@ def keep_managed(client: MetastoreClient, made: Any) -> None:
     """
     if table_kind(made) is not TableKind.MANAGED:
         return
-    current: Any = client.get_table(made.dbName, made.tableName)
+    current = client.get_table(made.dbName, made.tableName)
     if table_kind(current) is TableKind.EXTERNAL and _loaded_from(current) == _loaded_from(made):
         made.id = current.id
         client.alter_table(made.dbName, made.tableName, made, environment=statistics.KEEP_STATISTICS)
@@ -94,6 +102,6 @@ def seed_text(database: str, table: str, high_watermark: int) -> str:
     return ValidWriteIds(table=f"{database}.{table}", high_watermark=high_watermark).text()
 
 
-def _loaded_from(table: Any) -> str | None:
+def _loaded_from(table: types.Table) -> str | None:
     dump: str | None = (table.parameters or {}).get(markers.CHECKPOINT)
     return dump

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
@@ -122,7 +122,7 @@ class FirstLoad(TargetLoad):
 
     def _refuse_foreign_tables(self) -> None:
         names = self._client.list_tables(self._database)
-        tables: list[Any] = list(self._client.get_tables(self._database, names)) if names else []
+        tables: list[types.Table] = list(self._client.get_tables(self._database, names)) if names else []
         foreign = sorted(
             table.tableName
             for table in tables

@@ -26,7 +26,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count, groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -189,22 +189,21 @@ class Replay:
         return dangling
 
     def _ours(self) -> set[int]:
-        answer = self._open_transactions()
         return {
             txn.id
-            for txn in answer.open_txns or ()
+            for txn in self._open_transactions()
             if txn.hostname == self._host and txn.state == types.TxnState.OPEN
         }
 
-    def _open_transactions(self) -> Any:
+    def _open_transactions(self) -> Sequence[types.TxnInfo]:
         for pause_s in _GAP_PAUSES_S:
             try:
-                return self._client.call("get_open_txns_info")
+                return self._client.call("get_open_txns_info").open_txns or ()
             except MetastoreUnreachableError:
                 # The metastore briefly counts removed numbers as open, and fails because no transaction has
                 # them.
                 time.sleep(pause_s)
-        return self._client.call("get_open_txns_info")
+        return self._client.call("get_open_txns_info").open_txns or ()
 
     def _opened(self, source_txns: Sequence[int]) -> dict[int, int]:
         before = self._client.get_open_txns().txn_high_water_mark or 0
@@ -238,7 +237,7 @@ class Replay:
     def _removed(self, first: int, last: int) -> Iterable[int]:
         # This is one statement if all exist. A list of the open ones would contain removed ones for a moment,
         # too.
-        answer: Any = self._client.heartbeat_txn_range(first, last)
+        answer = self._client.heartbeat_txn_range(first, last)
         return answer.nosuch or ()
 
     def _open_one(self, source_txn: int) -> int:

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import TargetChangedError
+from airflow_hive_federation.errors import CycleRunningError, TargetChangedError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.objects import Described
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied, Published
 from airflow_hive_federation.progress.kinds import Step
@@ -50,6 +51,7 @@ from airflow_hive_federation.replication.replica.foreign_writes import ForeignWr
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.replication.replica.position import (
     TableState,
+    TargetPosition,
     read_position,
     refuse_later_writes,
 )
@@ -122,6 +124,7 @@ class TargetLoad:
     def published_event(self) -> int | None:
         """Return the event at which the target is published if it has the dump; ``None`` if it lacks it.
 
+        :raises CycleRunningError: a load of another dump has begun since this one was made.
         :raises TargetChangedError: the target does not stand where the dump goes on, or somebody wrote to it.
         """
         position = read_position(self._client, self._policy, also=self._mend.tables)
@@ -136,8 +139,26 @@ class TargetLoad:
                 remedy="Dump the next increment from where the target stands.",
                 differences=[],
             )
+        self._refuse_loads_since(position)
         position.refuse_foreign_writes(self._policy, replaced=self._mend.replaced)
         return None
+
+    def _refuse_loads_since(self, position: TargetPosition) -> None:
+        """Refuse an increment if another load from the same position has begun since it was dumped.
+
+        That load may have changed tables of which the increment knows only the state before.
+        """
+        since = set(position.begun) - {*self._manifest.begun, self._directory.uri}
+        for uri in sorted(since):
+            other = DumpDirectory(uri, self._policy.storage_options)
+            if other.manifest().previous == self._manifest.previous:
+                raise CycleRunningError(
+                    f"A load of dump {uri} has begun to change target database {self._database} since dump "
+                    f"{self._directory.uri} was made.",
+                    remedy="Begin a new cycle, which continues from there; neither dump is needed.",
+                    policy=self._policy.name,
+                    holder=uri,
+                )
 
     def check_dump(self) -> None:
         """Read the whole dump, before anything is changed by a part of it."""
@@ -428,7 +449,7 @@ class TargetLoad:
             only=only,
         )
 
-    def _made_before(self, candidates: Iterable[Any]) -> list[Any]:
+    def _made_before(self, candidates: Iterable[Described]) -> list[Described]:
         """Return the tables or partitions that another load has made."""
         return [
             candidate

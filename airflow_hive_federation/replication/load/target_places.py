@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -145,7 +146,7 @@ class TargetPlaces:
         they may belong to a table that was renamed.
         """
         database = self._layout.policy.target_database
-        wire_tables: list[Any] = list(client.get_tables(database, [name]))
+        wire_tables: list[types.Table] = list(client.get_tables(database, [name]))
         if not wire_tables:
             return
         shared = table_kind(wire_tables[0]) is TableKind.EXTERNAL and any(
@@ -169,8 +170,8 @@ class TargetPlaces:
         return (canonical(self._layout.file(document, file)) for file in home.files(name))
 
 
-def _locations(client: MetastoreClient, table: Any) -> Iterator[str]:
+def _locations(client: MetastoreClient, table: types.Table) -> Iterator[str]:
     yield str(table.sd.location)
     if table.partitionKeys:
-        partitions: Iterable[Any] = client.iter_partitions(table.dbName, table.tableName)
+        partitions: Iterable[types.Partition] = client.iter_partitions(table.dbName, table.tableName)
         yield from (str(partition.sd.location) for partition in partitions)

@@ -57,14 +57,16 @@ _PLACES = frozenset({"catName", "table_db", "pktable_db", "fktable_db"})
 Claims = Mapping[tuple[str, str], str]
 
 
-def target_constraints(source: types.SQLAllTableConstraints, policy: ReplicationPolicy) -> Any:
+def target_constraints(
+    source: types.SQLAllTableConstraints, policy: ReplicationPolicy
+) -> types.SQLAllTableConstraints:
     """Return the wire ``SQLAllTableConstraints`` that the target's table gets.
 
     Foreign keys that refer to tables outside the policy are left out: the target need not have those tables.
 
     :param source: wire ``SQLAllTableConstraints`` of the source's table.
     """
-    target: Any = copy.deepcopy(source)
+    target = copy.deepcopy(source)
     for kind in _KINDS:
         for constraint in getattr(target, kind) or ():
             if kind != _FOREIGN:
@@ -76,21 +78,23 @@ def target_constraints(source: types.SQLAllTableConstraints, policy: Replication
     return target
 
 
-def found_constraints(client: MetastoreClient, policy: ReplicationPolicy, table: str) -> Any:
+def found_constraints(
+    client: MetastoreClient, policy: ReplicationPolicy, table: str
+) -> types.SQLAllTableConstraints:
     """Return the constraints of a table of the target, except foreign keys to tables outside the policy."""
-    constraints: Any = client.get_table_constraints(policy.target_database, table)
+    constraints = client.get_table_constraints(policy.target_database, table)
     keys = constraints.foreignKeys or ()
     constraints.foreignKeys = [key for key in keys if _inside(key, policy, policy.target_database)] or None
     return constraints
 
 
-def without_foreign_keys(constraints: Any) -> Any:
+def without_foreign_keys(constraints: types.SQLAllTableConstraints) -> types.SQLAllTableConstraints:
     """Remove the foreign keys from wire ``SQLAllTableConstraints``."""
     constraints.foreignKeys = None
     return constraints
 
 
-def claims(constraints: Any) -> Claims:
+def claims(constraints: types.SQLAllTableConstraints) -> Claims:
     """Return the content of constraints, by kind and name; equal constraints have equal content."""
     contents: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for kind, (name, *_) in _KINDS.items():
@@ -102,7 +106,9 @@ def claims(constraints: Any) -> Claims:
     return {key: "; ".join(sorted(columns)) for key, columns in contents.items()}
 
 
-def converge_constraints(client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: Any) -> None:
+def converge_constraints(
+    client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: types.SQLAllTableConstraints
+) -> None:
     """Drop surplus constraints of a table of the target and add missing ones, except foreign keys."""
     database = policy.target_database
     wanted_claims, present = claims(wanted), claims(found_constraints(client, policy, table))
@@ -116,18 +122,24 @@ def converge_constraints(client: MetastoreClient, policy: ReplicationPolicy, tab
     )
 
 
-def is_constrained(client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: Any) -> bool:
+def is_constrained(
+    client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: types.SQLAllTableConstraints
+) -> bool:
     """Return whether a table of the target has the wanted constraints and no others."""
     return claims(wanted) == claims(found_constraints(client, policy, table))
 
 
-def add_foreign_keys(client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: Any) -> None:
+def add_foreign_keys(
+    client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: types.SQLAllTableConstraints
+) -> None:
     """Add the foreign keys that a table of the target lacks."""
     present = claims(found_constraints(client, policy, table))
     _add(client, wanted, {key for key in claims(wanted) if key[0] == _FOREIGN and key not in present})
 
 
-def _add(client: MetastoreClient, wanted: Any, missing: set[tuple[str, str]]) -> None:
+def _add(
+    client: MetastoreClient, wanted: types.SQLAllTableConstraints, missing: set[tuple[str, str]]
+) -> None:
     for kind, (field, method, request, argument) in _KINDS.items():
         added = [
             constraint
@@ -138,5 +150,5 @@ def _add(client: MetastoreClient, wanted: Any, missing: set[tuple[str, str]]) ->
             client.call(method, request(**{argument: added}))
 
 
-def _inside(key: Any, policy: ReplicationPolicy, database: str) -> bool:
+def _inside(key: types.SQLForeignKey, policy: ReplicationPolicy, database: str) -> bool:
     return bool(key.pktable_db.lower() == database and policy.replicates(key.pktable_name))

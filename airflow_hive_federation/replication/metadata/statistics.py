@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.objects import Described, TableOrPartition
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.replication.metadata.definitions import name_of
@@ -28,7 +29,7 @@ _ENGINE = "hive"  # Impala keeps column statistics of its own.
 KEEP_STATISTICS = {"DO_NOT_UPDATE_STATS": "true"}
 
 
-def iter_partitions(client: MetastoreClient, table: Any) -> Iterator[Any]:
+def iter_partitions(client: MetastoreClient, table: types.Table) -> Iterator[types.Partition]:
     """Yield all partitions of a table, with ``colStats`` from the metastore, whether stale or not.
 
     The calls carry no write ids: with write ids, the metastore judges every partition by itself, which takes
@@ -45,7 +46,7 @@ def iter_partitions(client: MetastoreClient, table: Any) -> Iterator[Any]:
         statistics = client.get_partitions_column_statistics(
             database, name, page.names, columns=columns_wanted
         )
-        partitions: list[Any] = list(client.read_page(database, name, page))
+        partitions: list[types.Partition] = list(client.read_page(database, name, page))
         for partition in partitions:
             partition_name = name_of(table, partition)
             if partition_name in statistics:
@@ -65,7 +66,7 @@ def iter_partitions(client: MetastoreClient, table: Any) -> Iterator[Any]:
 
 def add_partitions(
     client: MetastoreClient,
-    partitions: Sequence[Any],
+    partitions: Sequence[types.Partition],
     *,
     valid_write_ids: str | None,
     insert_only: bool = False,
@@ -122,9 +123,11 @@ def add_partitions(
         )
 
 
-def _put_write_ids(client: MetastoreClient, partitions: Sequence[Any], valid_write_ids: str) -> None:
+def _put_write_ids(
+    client: MetastoreClient, partitions: Sequence[types.Partition], valid_write_ids: str
+) -> None:
     """Give new partitions the write ids under which their statistics hold; a new partition has none."""
-    by_write_id: defaultdict[int, list[Any]] = defaultdict(list)
+    by_write_id: defaultdict[int, list[types.Partition]] = defaultdict(list)
     for partition in partitions:
         if (partition.writeId or 0) > 0 and is_accurate(partition.parameters, ()):
             by_write_id[partition.writeId].append(partition)
@@ -139,7 +142,9 @@ def _put_write_ids(client: MetastoreClient, partitions: Sequence[Any], valid_wri
         )
 
 
-def delete_column_statistics(client: MetastoreClient, wanted: Any, present: Any, partition: str = "") -> None:
+def delete_column_statistics(
+    client: MetastoreClient, wanted: TableOrPartition, present: TableOrPartition, partition: str = ""
+) -> None:
     """Delete statistics of columns for which the source has no statistics, or none any more.
 
     :param wanted: wire ``Table`` or ``Partition`` with the source's statistics.
@@ -156,14 +161,16 @@ def delete_column_statistics(client: MetastoreClient, wanted: Any, present: Any,
 
 
 def take_statistics(
-    partitions: Sequence[Any], *, transactional: bool
-) -> Mapping[int | None, Sequence[tuple[Any, Any]]]:
+    partitions: Sequence[types.Partition], *, transactional: bool
+) -> Mapping[int | None, Sequence[tuple[types.Partition, types.ColumnStatistics]]]:
     """Remove the column statistics from partitions; return both, by the write id under which they hold.
 
     :param transactional: statistics of a transactional table without a write id hold for no reader
         (``TxnUtils``/``ObjectStore.isCurrentStatsValidForTheQuery``), and are left out.
     """
-    by_write_id: defaultdict[int | None, list[tuple[Any, Any]]] = defaultdict(list)
+    by_write_id: defaultdict[int | None, list[tuple[types.Partition, types.ColumnStatistics]]] = defaultdict(
+        list
+    )
     for partition in partitions:
         statistics, partition.colStats = partition.colStats, None
         write_id = partition.writeId if transactional else None
@@ -172,7 +179,7 @@ def take_statistics(
     return by_write_id
 
 
-def without_stale_statistics(table: Any) -> Any:
+def without_stale_statistics(table: Described) -> Described:
     """Remove the column statistics from a wire ``Table`` whose own flag does not call them accurate.
 
     A metastore drops such statistics when an alteration of the table restores the flag, so they cannot be
@@ -198,7 +205,7 @@ def is_accurate(parameters: Mapping[str, str] | None, names: Sequence[str]) -> b
     return flag.get("BASIC_STATS") == "true" and all(accurate.get(name.lower()) == "true" for name in names)
 
 
-def accurate_claims(holder: Any) -> dict[str, str]:
+def accurate_claims(holder: TableOrPartition) -> dict[str, str]:
     """Return the statistics that a wire ``Table`` or ``Partition`` calls accurate: row count and columns.
 
     Numbers and sizes of files stay outside, because each side has its own.
@@ -217,6 +224,6 @@ def accurate_claims(holder: Any) -> dict[str, str]:
     }
 
 
-def columns(statistics: Any) -> list[str]:
+def columns(statistics: types.ColumnStatistics) -> list[str]:
     """Return the names of the columns that a wire ``ColumnStatistics`` describes."""
     return [str(column.colName) for column in statistics.statsObj or ()]

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import Event, TableAltered, TableEvent
 from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.model.views import reason_to_leave_out
@@ -51,7 +52,7 @@ def named_event(policy: ReplicationPolicy, event: Event) -> Event:
     return event
 
 
-def reason_to_skip(policy: ReplicationPolicy, table: Any) -> str | None:
+def reason_to_skip(policy: ReplicationPolicy, table: types.Table) -> str | None:
     """Return the reason for which a table of the source is not replicated; ``None`` if it is.
 
     :param table: wire ``Table``, with its name on the target.
@@ -71,7 +72,7 @@ def asked_for(skipped: Mapping[str, str]) -> dict[str, str]:
     return {name: why for name, why in skipped.items() if why != LEFT_OUT}
 
 
-def is_left_from_before(policy: ReplicationPolicy, table: Any) -> bool:
+def is_left_from_before(policy: ReplicationPolicy, table: types.Table) -> bool:
     """Return whether a view of the target stayed out when the target was the source, before a failover.
 
     :param table: wire ``Table`` of the target.
@@ -137,14 +138,14 @@ class _NamedClient:
         return list(names)
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[Any]:
-        wire_tables: Any = self._client.get_tables(database, list(map(self._policy.source_table, names)))
+        wire_tables = self._client.get_tables(database, list(map(self._policy.source_table, names)))
         return [self._named(table) for table in wire_tables]
 
     def get_table(self, database: str, table: str, **how: Any) -> Any:
         return self._named(self._client.get_table(database, self._policy.source_table(table), **how))
 
     def get_table_constraints(self, database: str, table: str) -> Any:
-        wire_constraints: Any = self._client.get_table_constraints(database, self._policy.source_table(table))
+        wire_constraints = self._client.get_table_constraints(database, self._policy.source_table(table))
         for constraints in vars(wire_constraints).values():
             for constraint in constraints or ():
                 for side in ("", "pk", "fk"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def readable_write_ids(
-    client: MetastoreClient, tables: Iterable[Any], transactions: ValidTxns
+    client: MetastoreClient, tables: Iterable[types.Table], transactions: ValidTxns
 ) -> dict[str, ValidWriteIds]:
     """Return the valid write ids of all ACID tables among ``tables`` at one moment, by table name."""
     names = [f"{table.dbName}.{table.tableName}" for table in tables if table_kind(table).transactional]
@@ -36,7 +36,7 @@ def max_allocated_write_id(client: MetastoreClient, database: str, table: str) -
     return int(client.call("get_max_allocated_table_write_id", request).maxWriteId)
 
 
-def valid_transactions(answer: Any) -> ValidTxns:
+def valid_transactions(answer: types.GetOpenTxnsResponse) -> ValidTxns:
     """Convert a ``GetOpenTxnsResponse`` to the list of transactions that a reader may see."""
     return ValidTxns.of(
         high_watermark=answer.txn_high_water_mark,

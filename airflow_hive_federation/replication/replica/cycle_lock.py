@@ -39,7 +39,7 @@ import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
 from airflow_hive_federation.errors import (
@@ -270,7 +270,7 @@ class CycleLock:
         suspended in the middle of a call that wrote all parameters.
         """
         try:
-            database: Any = client.get_database(self._policy.target_database)
+            database = client.get_database(self._policy.target_database)
         except NoSuchObjectError:
             return 0
         parameters = database.parameters or {}
@@ -290,7 +290,7 @@ class CycleLock:
             operationType=types.DataOperationType.NO_TXN,
             isTransactional=False,
         )
-        answer: Any = client.lock([component], agent_info=self._agent)
+        answer = client.lock([component], agent_info=self._agent)
         if answer.state == types.LockState.ACQUIRED:
             self._id = answer.lockid
             return True
@@ -337,7 +337,7 @@ class CycleLock:
         except NoSuchLockError:
             logger.info("Somebody else has removed lock %d", lock.lockid)
 
-    def _patience_s(self, lock: Any) -> float:
+    def _patience_s(self, lock: types.ShowLocksResponseElement) -> float:
         # Even a process that is known to be gone gets the time of some heartbeats: its last call may be on
         # its way.
         return min(self._silence_s, 3 * _BEAT_S) if _is_dead_here(lock) else self._silence_s
@@ -346,19 +346,19 @@ class CycleLock:
         client.call("heartbeat", types.HeartbeatRequest(lockid=self._id))
 
 
-def holder_of(client: MetastoreClient, target_database: str) -> Any:
+def holder_of(client: MetastoreClient, target_database: str) -> types.ShowLocksResponseElement | None:
     """Return the lock that a cycle of a target holds (wire ``ShowLocksResponseElement``), or ``None``."""
     lock = _in_the_way(client, target_database)
     return lock if lock is not None and lock.state == types.LockState.ACQUIRED else None
 
 
-def described(lock: Any) -> str:
+def described(lock: types.ShowLocksResponseElement) -> str:
     """Return a description of a lock's holder."""
     agent = _AGENT.fullmatch(str(lock.agentInfo))
     return f"{agent['words'] if agent else lock.agentInfo} of {lock.user} on {lock.hostname}"
 
 
-def _in_the_way(client: MetastoreClient, target_database: str) -> Any:
+def _in_the_way(client: MetastoreClient, target_database: str) -> types.ShowLocksResponseElement | None:
     """Return the lock that keeps others out: the holder's lock, or else the first that waits.
 
     A request waits only for an instant, until its process takes it back. If that process is killed meanwhile,
@@ -386,7 +386,7 @@ def _processes() -> str:
         return ""
 
 
-def _is_dead_here(lock: Any) -> bool:
+def _is_dead_here(lock: types.ShowLocksResponseElement) -> bool:
     """Return whether the holder ran among the processes that this one sees, and has ended."""
     agent = _AGENT.fullmatch(str(lock.agentInfo))
     if agent is None or not _processes() or agent["processes"] != _processes():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import (
     LocationConflictError,
@@ -83,7 +83,7 @@ def refuse_older(client: MetastoreClient, database: str) -> None:
 
 
 def reserve_target(
-    client: MetastoreClient, policy: ReplicationPolicy, source: Any, *, checkpoint: str
+    client: MetastoreClient, policy: ReplicationPolicy, source: types.Database, *, checkpoint: str
 ) -> None:
     """Mark the target database as the policy's, and create it if it does not exist.
 
@@ -223,7 +223,7 @@ def _other_databases(client: MetastoreClient, own: str) -> Iterator[OtherDatabas
             )
 
 
-def _managed_location(client: MetastoreClient, database: Any) -> str:
+def _managed_location(client: MetastoreClient, database: types.Database) -> str:
     # This follows Warehouse.getDatabaseManagedPath.
     location = database.managedLocationUri
     if not location:

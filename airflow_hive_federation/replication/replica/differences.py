@@ -10,9 +10,11 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_PER_CALL
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.objects import TableOrPartition
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.tables import PartitionLine
 from airflow_hive_federation.replication.metadata import statistics
@@ -89,7 +91,7 @@ def metadata_differences(
     """
     database = layout.policy.target_database
     tables = set(homes)
-    on_target: dict[str, Any] = {
+    on_target = {
         str(table.tableName): table for table in client.get_tables(database, client.list_tables(database))
     }
     differences = [
@@ -166,7 +168,7 @@ def _retained(table: str, why: str) -> Difference:
     )
 
 
-def definition_differences(expected: Any, actual: Any) -> list[Difference]:
+def definition_differences(expected: types.Table, actual: types.Table) -> list[Difference]:
     """Compare the definitions of two wire ``Table`` objects field by field."""
     return _field_differences(actual.tableName, "", expected, actual)
 
@@ -179,7 +181,7 @@ class _Comparison:
         client: MetastoreClient,
         layout: TargetLayout,
         homes: TableIndex,
-        present: Any,
+        present: types.Table,
         write_ids: ValidWriteIds | None,
     ) -> None:
         self._client = client
@@ -278,10 +280,10 @@ class _Comparison:
                 yield from _field_differences(self._name, name, expected, candidate)
                 yield from _wrong_statistics(self._name, name, expected, candidate)
 
-    def _on_target(self, names: Sequence[str] | None) -> Iterator[Any]:
+    def _on_target(self, names: Sequence[str] | None) -> Iterator[types.Partition]:
         return self._client.iter_partitions(self._present.dbName, self._name, names=names)
 
-    def _wanted(self, line: PartitionLine) -> Any:
+    def _wanted(self, line: PartitionLine) -> types.Partition:
         location = self._layout.directory(self._document, line.location, line.name)
         target = target_partition(
             line.partition(), database=self._layout.policy.target_database, location=location, parameters={}
@@ -292,13 +294,15 @@ class _Comparison:
         return self._directory.partitions(self._name)
 
 
-def _claims(partition: Any) -> bytes:
+def _claims(partition: types.Partition) -> bytes:
     """Return a digest of all compared properties of a wire ``Partition``."""
     text = json.dumps([definition(partition), statistics.accurate_claims(partition)], sort_keys=True)
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-def _field_differences(table: str, where: str, expected: Any, actual: Any) -> list[Difference]:
+def _field_differences(
+    table: str, where: str, expected: TableOrPartition, actual: TableOrPartition
+) -> list[Difference]:
     wanted, present = definition(expected), definition(actual)
     return [
         Difference(
@@ -313,7 +317,9 @@ def _field_differences(table: str, where: str, expected: Any, actual: Any) -> li
     ]
 
 
-def _wrong_statistics(table: str, where: str, expected: Any, actual: Any) -> Iterator[Difference]:
+def _wrong_statistics(
+    table: str, where: str, expected: TableOrPartition, actual: TableOrPartition
+) -> Iterator[Difference]:
     """Yield statistics that both sides call accurate but that have different values.
 
     A statistic that the target lacks, or does not call accurate, misleads no reader: Hive then reads the

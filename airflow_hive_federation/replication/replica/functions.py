@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import AlreadyExistsError
 from airflow_hive_federation.metastore.idl import types
@@ -44,7 +44,7 @@ def function_items(source: types.Function, layout: TargetLayout) -> Iterator[Cop
         )
 
 
-def function_claim(function: Any, *, resources: bool = True) -> str:
+def function_claim(function: types.Function, *, resources: bool = True) -> str:
     """Return the content of a wire ``Function`` as text; functions with equal content have equal texts.
 
     :param resources: include the places of its jars and files.
@@ -55,7 +55,7 @@ def function_claim(function: Any, *, resources: bool = True) -> str:
     )
 
 
-def put_function(client: MetastoreClient, function: Any) -> None:
+def put_function(client: MetastoreClient, function: types.Function) -> None:
     """Create a function, or alter the function of that name to match it."""
     try:
         client.create_function(function)
@@ -64,7 +64,7 @@ def put_function(client: MetastoreClient, function: Any) -> None:
 
 
 def converge_functions(
-    client: MetastoreClient, database: str, wanted: Iterable[Any], *, kept: Iterable[str] = ()
+    client: MetastoreClient, database: str, wanted: Iterable[types.Function], *, kept: Iterable[str] = ()
 ) -> None:
     """Create, alter and drop a target's functions until they match the wanted ones.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import TargetChangedError, TargetNotOursError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import Manifest
-from airflow_hive_federation.replication.format.unfinished import unfinished_loads
+from airflow_hive_federation.replication.format.unfinished import begun_uris, unfinished_loads
 from airflow_hive_federation.replication.metadata.write_ids import (
     max_allocated_write_id,
     readable_write_ids,
@@ -58,12 +59,14 @@ class TargetPosition:
     :param dump: URI of the dump from which it was last loaded.
     :param tables: the states of its tables, by name.
     :param foreign: write ids that no load of the policy gave out.
+    :param begun: URIs of the dumps whose load had begun before the position was read.
     """
 
     last_id: int
     dump: str
     tables: Mapping[str, TableState] = field(default_factory=dict)
     foreign: Sequence[ForeignWrite] = ()
+    begun: tuple[str, ...] = ()
 
     def refuse_foreign_writes(self, policy: ReplicationPolicy, *, replaced: Collection[str] = ()) -> None:
         """Refuse to continue from a target with foreign write ids.
@@ -97,11 +100,13 @@ def read_position(
     :raises TargetChangedError: it holds tables that this policy did not make.
     """
     name = policy.target_database
+    # A load that begins later may change what is read below: the next load then refuses the increment.
+    begun = begun_uris(policy)
     last_id = _published_at(client, policy)
     dump = _checkpoint(client, policy)
     loaded = DumpDirectory(dump, policy.storage_options).manifest()
     adopted = loaded.adopted
-    wire_tables: list[Any] = list(client.get_tables(name, client.list_tables(name)))
+    wire_tables: list[types.Table] = list(client.get_tables(name, client.list_tables(name)))
     foreign = sorted(
         candidate.tableName
         for candidate in wire_tables
@@ -132,6 +137,7 @@ def read_position(
         dump=dump,
         tables=tables,
         foreign=_foreign(policy, dump, loaded, wire_tables, write_ids),
+        begun=begun,
     )
 
 
@@ -144,7 +150,7 @@ def refuse_later_writes(client: MetastoreClient, policy: ReplicationPolicy, dump
     """
     manifest = dump.manifest()
     name = policy.target_database
-    wire_tables: list[Any] = list(client.get_tables(name, [entry.name for entry in manifest.tables]))
+    wire_tables: list[types.Table] = list(client.get_tables(name, [entry.name for entry in manifest.tables]))
     write_ids = readable_write_ids(client, wire_tables, valid_transactions(client.get_open_txns()))
     foreign = _foreign(policy, manifest.previous, manifest, wire_tables, write_ids)
     refuse_foreign_writes(name, policy.name, foreign)
@@ -154,7 +160,7 @@ def _foreign(
     policy: ReplicationPolicy,
     loaded: str,
     manifest: Manifest,
-    tables: Iterable[Any],
+    tables: Iterable[types.Table],
     write_ids: Mapping[str, ValidWriteIds],
 ) -> list[ForeignWrite]:
     """Return the write ids of the target's tables above those that loads of the policy left.
@@ -186,7 +192,7 @@ def _foreign(
 
 
 def _high_watermark(
-    client: MetastoreClient, table: Any, write_ids: ValidWriteIds, adopted: Collection[str]
+    client: MetastoreClient, table: types.Table, write_ids: ValidWriteIds, adopted: Collection[str]
 ) -> int:
     if table.tableName not in adopted:
         return write_ids.high_watermark

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.layers import layers
@@ -11,6 +10,7 @@ from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.metadata.table_names import asked_for
 from airflow_hive_federation.replication.replica.layout import final_uri
 from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import read_outcomes
 
 
@@ -77,7 +77,7 @@ class TableIndex:
         return self._outcomes[dump.uri]
 
 
-def changed_tables(dump: str, options: Mapping[str, Any] | None = None) -> set[str]:
+def changed_tables(dump: str, options: StorageOptions | None = None) -> set[str]:
     """Return the tables that a dump's own cycle worked on.
 
     :param dump: URI of the dump.

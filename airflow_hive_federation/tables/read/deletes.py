@@ -22,6 +22,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import footers, scan
 from airflow_hive_federation.tables.read.partition_scans import PartitionScan
 from airflow_hive_federation.tables.spark_internals import longs_column
@@ -167,7 +168,7 @@ def _key_texts(columns: Mapping[str, str]) -> tuple[str, str, str, str]:
 
 
 def read_deletes(
-    places: Sequence[PartitionScan], write_ids: ValidWriteIds, options: Mapping[str, Any] | None
+    places: Sequence[PartitionScan], write_ids: ValidWriteIds, options: StorageOptions | None
 ) -> Deletes | None:
     """Read the identities of the rows that the delete deltas of places delete.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 from pyarrow import orc, parquet
@@ -13,13 +13,14 @@ from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.orc.tail import read_tail
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.side_by_side import side_by_side
 
 T = TypeVar("T")
 _VERSION = b"2"
 
 
-def row_columns(paths: Sequence[str], options: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
+def row_columns(paths: Sequence[str], options: StorageOptions | None) -> list[tuple[str, ...]]:
     """Return the names of the row's columns of each ACID file, in lower case.
 
     :param paths: insert files.
@@ -52,7 +53,7 @@ def row_columns(paths: Sequence[str], options: Mapping[str, Any] | None) -> list
 
 
 def each(
-    paths: Sequence[str], options: Mapping[str, Any] | None, ask: Callable[[orc.ORCFile, str], T]
+    paths: Sequence[str], options: StorageOptions | None, ask: Callable[[orc.ORCFile, str], T]
 ) -> list[T]:
     """Open ORC files in parallel and call ``ask`` with each.
 
@@ -69,7 +70,7 @@ def each(
 
 
 def parquet_footers(
-    paths: Sequence[str], options: Mapping[str, Any] | None
+    paths: Sequence[str], options: StorageOptions | None
 ) -> list[tuple[str, parquet.FileMetaData]]:
     """Return each Parquet file with its footer.
 
@@ -98,7 +99,7 @@ def check_acid(file: orc.ORCFile, path: str) -> None:
 
 
 @contextmanager
-def _opened(path: str, options: Mapping[str, Any] | None) -> Iterator[orc.ORCFile]:
+def _opened(path: str, options: StorageOptions | None) -> Iterator[orc.ORCFile]:
     filesystem, name = open_filesystem(path, options)
     with storage_errors(path):
         local = local_path(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_hive_federation.acid.history import check_history
@@ -11,11 +11,13 @@ from airflow_hive_federation.acid.names import VERSION_FILE
 from airflow_hive_federation.acid.snapshot import AcidState
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import partition_name, unescape
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.side_by_side import side_by_side
 from airflow_hive_federation.tables.read.partition_scans import PartitionState
 from airflow_hive_federation.tables.read.pruning import Bucketing, Predicate, only_buckets
@@ -26,12 +28,12 @@ _VERSION = b"2"
 
 def directories_to_read(
     client: MetastoreClient,
-    table: Any,
+    table: types.Table,
     partitions: Sequence[str] | None,
     *,
     snapshot: Snapshot | None,
     predicate: Predicate | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> list[PartitionState]:
     """List the directories of a table and choose the files to read in each.
 
@@ -67,7 +69,7 @@ def directories_to_read(
 
 
 def _places(
-    client: MetastoreClient, table: Any, partitions: Sequence[str] | None, predicate: Predicate | None
+    client: MetastoreClient, table: types.Table, partitions: Sequence[str] | None, predicate: Predicate | None
 ) -> list[tuple[Any, tuple[str, ...]]]:
     name = f"{table.dbName}.{table.tableName}"
     if not table.partitionKeys:
@@ -93,7 +95,7 @@ def _places(
     return [(partition.sd, tuple(partition.values)) for partition in described]
 
 
-def _refuse_shared_locations(table: Any, partitions: Sequence[Any]) -> None:
+def _refuse_shared_locations(table: types.Table, partitions: Sequence[types.Partition]) -> None:
     """Refuse partitions that share a directory.
 
     Hive returns the files of a shared directory once per partition; a scan here returns a file once.
@@ -121,7 +123,7 @@ def _is_hidden(entry: FileEntry) -> bool:
     return any(part.startswith(("_", ".")) for part in entry.path.split("/"))
 
 
-def _check_versions(states: Sequence[PartitionState], storage_options: Mapping[str, Any] | None) -> None:
+def _check_versions(states: Sequence[PartitionState], storage_options: StorageOptions | None) -> None:
     # The same directory name in several partitions means the same statement, which has one version.
     marks = {
         directory.name: f"{partition.location}/{entry.path}"
@@ -133,7 +135,7 @@ def _check_versions(states: Sequence[PartitionState], storage_options: Mapping[s
     side_by_side(lambda uri: _check_version(uri, storage_options), list(marks.values()))
 
 
-def _check_version(uri: str, storage_options: Mapping[str, Any] | None) -> None:
+def _check_version(uri: str, storage_options: StorageOptions | None) -> None:
     version = read_marker(uri, storage_options).strip()
     if version != _VERSION:
         raise AcidFormatError(
@@ -144,7 +146,9 @@ def _check_version(uri: str, storage_options: Mapping[str, Any] | None) -> None:
         )
 
 
-def _only_wanted_buckets(state: AcidState, storage: Any, table: Any, predicate: Predicate) -> AcidState:
+def _only_wanted_buckets(
+    state: AcidState, storage: types.StorageDescriptor, table: types.Table, predicate: Predicate
+) -> AcidState:
     columns = [Column.of(field.name, field.type) for field in table.sd.cols]
     bucketing = Bucketing.of(storage, columns, (table.parameters or {}).get("bucketing_version", "1"))
     wanted = None if bucketing is None else predicate.buckets(bucketing)

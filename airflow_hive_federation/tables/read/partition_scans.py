@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -15,9 +14,11 @@ from pyspark.sql import types as spark_types
 from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column, HiveType
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.spark_internals import arrow_frame
 from airflow_hive_federation.tables.spark_types import spark_type
@@ -40,7 +41,7 @@ class PartitionState:
     location: str
     state: AcidState
     values: tuple[str, ...] = ()
-    storage: Any | None = None
+    storage: types.StorageDescriptor | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class PartitionScan:
         path, uri = scan.qualified(spark, directory.location)
         return cls(path, uri, directory.state, directory.values)
 
-    def with_rows(self, options: Mapping[str, Any] | None) -> PartitionScan:
+    def with_rows(self, options: StorageOptions | None) -> PartitionScan:
         """Return the place without its files of no bytes, which to Hive have no rows.
 
         Hive's rule is ``ReaderImpl.buildEmptyTail``.

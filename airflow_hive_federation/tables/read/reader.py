@@ -9,10 +9,9 @@ would.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
@@ -22,9 +21,11 @@ from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.arrow_rows import RowFile, bucket_property
 from airflow_hive_federation.tables.read.deletes import Deletes, read_deletes
@@ -56,7 +57,7 @@ def read_table(
     where: str | None = None,
     row_ids: bool = False,
     snapshot: Snapshot | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> DataFrame:
     """Read a Hive table with the rows that Hive would return.
 
@@ -76,7 +77,7 @@ def read_table(
     :raises AcidFormatError: if the table's directories break Hive's layout.
     """
     database, _, table_name = name.partition(".")
-    table: Any = client.get_table(database, table_name)
+    table = client.get_table(database, table_name)
     _refuse_unreadable(table, name)
     parameters = table.parameters or {}
     transactional = is_transactional(table)
@@ -128,7 +129,7 @@ def visible_rows(
     partition_keys: Sequence[Column] = (),
     row_ids: bool = False,
     only: Sequence[str] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> DataFrame:
     """Read the rows that are visible in snapshots of a full ACID table's directories.
 
@@ -253,7 +254,7 @@ class _Reading:
     spark: SparkSession
     schema: spark_types.StructType
     write_ids: ValidWriteIds
-    storage_options: Mapping[str, Any] | None = field(repr=False)
+    storage_options: StorageOptions | None = field(repr=False)
     as_a_whole: bool
     """All columns of the schema are wanted: they may be read by position, without the identity columns."""
 
@@ -365,7 +366,7 @@ def _numbered(
     return files
 
 
-def _row_counts(paths: Sequence[str], options: Mapping[str, Any] | None) -> list[int]:
+def _row_counts(paths: Sequence[str], options: StorageOptions | None) -> list[int]:
     return each(paths, options, lambda file, _: int(file.nrows))
 
 
@@ -390,7 +391,7 @@ def _refuse_unknown_columns(table: str, chosen: Sequence[str], known: Sequence[C
         )
 
 
-def _refuse_unreadable(table: Any, name: str) -> None:
+def _refuse_unreadable(table: types.Table, name: str) -> None:
     if table.tableType in {"VIRTUAL_VIEW", "MATERIALIZED_VIEW"} or not table.sd.location:
         raise ConfigurationError(f"{name} is a view.", remedy="Read the tables it selects from.")
     handler = (table.parameters or {}).get("storage_handler")

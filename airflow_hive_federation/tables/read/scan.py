@@ -25,7 +25,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
@@ -34,6 +33,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables import spark_internals
 from airflow_hive_federation.tables.read.ambiguous_times import checked, has_timestamps
 from airflow_hive_federation.tables.read.arrow_rows import RowFile, rows_of_file
@@ -261,9 +261,7 @@ def qualified(spark: SparkSession, location: str) -> tuple[str, str]:
     return path, _EMPTY_AUTHORITY.sub(r"\1:/", uri)
 
 
-def names_fit(
-    paths: Sequence[str], schema: spark_types.StructType, options: Mapping[str, Any] | None
-) -> bool:
+def names_fit(paths: Sequence[str], schema: spark_types.StructType, options: StorageOptions | None) -> bool:
     """Return whether matching columns by name equals matching by position, which is Hive's rule for ORC.
 
     The two are equal if the columns of every file are the first columns of the table. No column may have the

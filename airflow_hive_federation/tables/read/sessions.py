@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read.reader import read_table
 from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional, take_snapshots
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY, Transaction
@@ -46,7 +47,7 @@ class Tables:
     client: MetastoreClient
     names: tuple[str, ...]
     snapshots: Mapping[str, Snapshot]
-    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    storage_options: StorageOptions | None = field(default=None, repr=False)
     _views: list[str] = field(default_factory=list)
 
     @property
@@ -115,7 +116,7 @@ def read_tables(
     names: Sequence[str],
     *,
     snapshots: Mapping[str, Snapshot] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Tables:
     """Read several tables as of one moment: a transaction is visible in all of them or in none.
 
@@ -149,7 +150,7 @@ def reading(
     names: Sequence[str],
     *,
     lock_policy: PollPolicy = LOCK_POLICY,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Iterator[Tables]:
     """Read several tables as of one moment, and keep their files while the block runs.
 
@@ -184,7 +185,7 @@ def register(
     names: Sequence[str] | Mapping[str, str],
     *,
     snapshots: Mapping[str, Snapshot] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> Tables:
     """Create temporary views of tables, by which a ``SELECT`` reads their present rows.
 

@@ -12,7 +12,7 @@ from airflow_hive_federation.tables.read.formats.text import text_form
 from airflow_hive_federation.tables.write.plan import TableLayout, partition_names
 
 
-def new_partition(table: Any, values: Sequence[str], location: str, write_id: int) -> Any:
+def new_partition(table: types.Table, values: Sequence[str], location: str, write_id: int) -> Any:
     """Return a new partition with the table's storage and a location of its own."""
     storage = copy.deepcopy(table.sd)
     storage.location = location
@@ -26,7 +26,7 @@ def new_partition(table: Any, values: Sequence[str], location: str, write_id: in
     )
 
 
-def check_alike(layout: TableLayout, table: Any, partitions: Sequence[Any]) -> None:
+def check_alike(layout: TableLayout, table: types.Table, partitions: Sequence[types.Partition]) -> None:
     """Check that partitions have the storage of their table, by which rows are written.
 
     ``ALTER TABLE`` of buckets or SerDe properties does not change existing partitions. Hive's INSERT into
@@ -53,7 +53,7 @@ def check_alike(layout: TableLayout, table: Any, partitions: Sequence[Any]) -> N
             )
 
 
-def _storing(layout: TableLayout, table: Any, storage: Any) -> dict[str, str]:
+def _storing(layout: TableLayout, table: types.Table, storage: types.StorageDescriptor) -> dict[str, str]:
     """Return the storage of rows as words for a message, by property."""
     bucketed = storage.bucketCols and storage.numBuckets > 0
     buckets = f"{storage.numBuckets} by {', '.join(storage.bucketCols).lower()}" if bucketed else "none"

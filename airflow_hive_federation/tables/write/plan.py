@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName, bucket_file
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.remote_links import WRITE_THERE, remote_of
 from airflow_hive_federation.model.types import Column, HiveType
@@ -99,7 +100,7 @@ class TableLayout:
         return [key.name for key in self.partition_keys]
 
 
-def table_layout(table: Any) -> TableLayout:
+def table_layout(table: types.Table) -> TableLayout:
     """Return the layout of a table of the metastore.
 
     :raises ConfigurationError: if the table is remote, a view or not transactional, has an unsupported format
@@ -117,7 +118,7 @@ def table_layout(table: Any) -> TableLayout:
         raise ConfigurationError(f"{name} has {buckets} buckets, but row ids end at bucket {MAX_BUCKET}.")
     insert_only = parameters.get("transactional_properties", "").lower() == "insert_only"
     # The table's properties take precedence over the SerDe's (``MetaStoreUtils.getSchema``).
-    properties = merged_properties(storage.serdeInfo and storage.serdeInfo.parameters, parameters)
+    properties = merged_properties(storage.serdeInfo.parameters if storage.serdeInfo else None, parameters)
     file_format = _FORMATS[storage.outputFormat] if insert_only else "acid"
     return TableLayout(
         database=table.dbName.lower(),
@@ -140,7 +141,7 @@ def table_layout(table: Any) -> TableLayout:
     )
 
 
-def _refuse(table: Any, name: str, parameters: Mapping[str, str]) -> None:
+def _refuse(table: types.Table, name: str, parameters: Mapping[str, str]) -> None:
     if remote := remote_of(parameters):
         raise ConfigurationError(f"{name} stands for the remote table {remote}.", remedy=WRITE_THERE)
     if table.tableType in {"VIRTUAL_VIEW", "MATERIALIZED_VIEW"} or not table.sd.location:

@@ -24,6 +24,7 @@ from airflow_hive_federation.storage.filesystem import (
     parse_location,
     storage_errors,
 )
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_directory, remove_file, rename, write_atomically
 from airflow_hive_federation.storage.unfinished_uploads import RECORD, finish, has_uploads
 from airflow_hive_federation.tables.write.partitions import check_alike, new_partition
@@ -61,7 +62,7 @@ class Statement:
     statement_id: int
     kind: WriteKind
     static_values: tuple[str, ...] | None
-    storage_options: Mapping[str, Any] | None = field(repr=False)
+    storage_options: StorageOptions | None = field(repr=False)
 
     @property
     def deletes(self) -> bool:
@@ -118,7 +119,7 @@ def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool =
     _mark_stale(statement, [partitions[texts] for texts in values])
 
 
-def remove_trees(uris: Sequence[str], storage_options: Mapping[str, Any] | None) -> None:
+def remove_trees(uris: Sequence[str], storage_options: StorageOptions | None) -> None:
     """Remove directories; a missing directory is not an error.
 
     :raises StorageError: if a directory cannot be removed.
@@ -147,11 +148,11 @@ def _remove_tree(filesystem: Any, path: str) -> None:
 def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:
     """Return existing and new partitions by value texts; a table without partitions stands for itself."""
     layout, client = statement.layout, statement.client
-    table: Any = client.get_table(layout.database, layout.table)
+    table = client.get_table(layout.database, layout.table)
     if not layout.partition_keys:
         return {(): table}
     names = dict(zip(partition_names(layout, values), values, strict=True))
-    partitions: Any = client.iter_partitions(layout.database, layout.table, names=list(names))
+    partitions = client.iter_partitions(layout.database, layout.table, names=list(names))
     existing = {tuple(partition.values): partition for partition in partitions}
     if not statement.deletes:
         check_alike(layout, table, list(existing.values()))
@@ -215,7 +216,7 @@ def _make_directory(statement: Statement, uri: str) -> None:
         write_atomically(join(uri, VERSION_FILE), [b"2"], statement.storage_options)
 
 
-def _publish_file(source: str, target: str, storage_options: Mapping[str, Any] | None) -> None:
+def _publish_file(source: str, target: str, storage_options: StorageOptions | None) -> None:
     if not source.endswith(RECORD):
         _rename(source, target, storage_options)
         return
@@ -229,7 +230,7 @@ def _publish_file(source: str, target: str, storage_options: Mapping[str, Any] |
             raise
 
 
-def _rename(source: str, target: str, storage_options: Mapping[str, Any] | None) -> None:
+def _rename(source: str, target: str, storage_options: StorageOptions | None) -> None:
     from_store, to_store = parse_location(source), parse_location(target)
     if (from_store.scheme, from_store.authority) != (to_store.scheme, to_store.authority):
         raise ConfigurationError(
@@ -241,7 +242,7 @@ def _rename(source: str, target: str, storage_options: Mapping[str, Any] | None)
         rename(filesystem, source_path, open_filesystem(target, storage_options)[1])
 
 
-def _create(statement: Statement, partitions: Sequence[Any]) -> None:
+def _create(statement: Statement, partitions: Sequence[types.Partition]) -> None:
     made = [partition for partition in partitions if partition.writeId == statement.write_id]
     if statement.layout.partition_keys and made:
         statement.client.add_partitions(made, environment=_NO_STATS_UPDATE)

@@ -7,14 +7,14 @@ transaction's id. A transaction that is no longer open writes nothing more, so i
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_directory
 from airflow_hive_federation.storage.unfinished_uploads import abandon_all, has_uploads
 from airflow_hive_federation.tables.write.publish import remove_trees
@@ -24,7 +24,7 @@ _PREFIX = ".hive-staging_spark_"
 
 @contextmanager
 def staging_directory(
-    location: str, txn_id: int, storage_options: Mapping[str, Any] | None = None
+    location: str, txn_id: int, storage_options: StorageOptions | None = None
 ) -> Iterator[str]:
     """Yield the URI of a hidden directory inside a table's directory, and remove it at the end.
 
@@ -56,7 +56,7 @@ def staging_txn(name: str) -> int | None:
 
 
 def sweep(
-    location: str, known_txns: Callable[[], ValidTxns], storage_options: Mapping[str, Any] | None = None
+    location: str, known_txns: Callable[[], ValidTxns], storage_options: StorageOptions | None = None
 ) -> list[str]:
     """Remove the hidden directories of transactions that are no longer open, and return their names.
 
@@ -84,7 +84,7 @@ def sweep(
     return ended
 
 
-def _abandon(uri: str, storage_options: Mapping[str, Any] | None) -> None:
+def _abandon(uri: str, storage_options: StorageOptions | None) -> None:
     """Abandon the uploads of attempts that do not count."""
     if has_uploads(uri):
         abandon_all(uri, storage_options)

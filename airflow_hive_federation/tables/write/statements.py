@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read.reader import ROW_ID_COLUMN, read_table
 from airflow_hive_federation.tables.spark_internals import time_zone
 from airflow_hive_federation.tables.write.batches import cause_of, collect_from_workers
@@ -82,7 +83,7 @@ def append(
     *,
     partition: Mapping[str, Any] | None = None,
     transaction: Transaction | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> WriteResult:
     """Add rows to a transactional table (INSERT INTO).
 
@@ -112,7 +113,7 @@ def overwrite(
     *,
     partition: Mapping[str, Any] | None = None,
     transaction: Transaction | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> WriteResult:
     """Replace the rows of a table, of a partition, or of all partitions of the rows (INSERT OVERWRITE).
 
@@ -131,7 +132,7 @@ def delete(
     rows: DataFrame,
     *,
     transaction: Transaction | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> WriteResult:
     """Delete rows of a full ACID table.
 
@@ -151,7 +152,7 @@ def update(
     rows: DataFrame,
     *,
     transaction: Transaction | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> WriteResult:
     """Replace rows of a full ACID table.
 
@@ -172,7 +173,7 @@ def merge(
     deletes: DataFrame | None = None,
     inserts: DataFrame | None = None,
     transaction: Transaction | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> WriteResult:
     """Delete, update and insert rows in one statement (MERGE).
 
@@ -217,7 +218,7 @@ class _Work:
         spark: SparkSession,
         client: MetastoreClient,
         name: str,
-        storage_options: Mapping[str, Any] | None,
+        storage_options: StorageOptions | None,
     ) -> None:
         database, _, table = name.partition(".")
         self.spark, self.client, self.storage_options = spark, client, storage_options

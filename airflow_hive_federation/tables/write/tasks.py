@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gc
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,6 +14,7 @@ from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.unfinished_uploads import RECORD, upload
 from airflow_hive_federation.tables.read.formats.text import TextForm
 from airflow_hive_federation.tables.write.plan import Buckets, Destination
@@ -46,7 +45,7 @@ class Writing:
     """
 
     staging: str
-    storage_options: Mapping[str, Any] | None = field(repr=False)
+    storage_options: StorageOptions | None = field(repr=False)
     purpose: str
     file_format: str
     columns: tuple[Column, ...]

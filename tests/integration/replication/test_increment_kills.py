@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.errors import TargetNotOursError
+from airflow_hive_federation.errors import CycleRunningError, TargetNotOursError
 from airflow_hive_federation.replication.cycle_plan import plan_cycle
-from airflow_hive_federation.replication.dump.increment import dump_increment
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.replica.position import read_position
 from tests.support.cutting import Cut, cut_at
 from tests.support.increment_kills import DATABASE, Case, load
@@ -70,14 +70,31 @@ def test_a_killed_cycle_dumped_anew_ends_in_the_same_state(case: Case) -> None:
     for name in ("allocate acid", "publish"):
         case.reset()
         case.kill(steps.index(name))
-        with connected(case.target) as client:
-            position = read_position(client, case.policy)
         with pool(case.source.uri) as source, pool(case.target.uri) as target:
             assert case.dump in plan_cycle(source, target, case.policy).unfinished
-            again = dump_increment(source, case.policy, position)
-        load(case.source.uri, case.target.uri, case.policy, again.dump)
-        assert again.event_id == int(expected["last"])
+        again = case.dump_again()
+        load(case.source.uri, case.target.uri, case.policy, again)
+        assert DumpDirectory(again).manifest().event_id == int(expected["last"])
         assert case.state() == expected, f"killed before {name!r}"
+        case.forget(again)
+
+
+def test_a_load_that_began_after_the_dump_of_another_makes_that_one_out_of_date(case: Case) -> None:
+    steps: list[str] = []
+    case.reset()
+    case.load(at_steps(steps.append))
+    expected = case.state()
+    case.reset()
+    first, second = case.dump_again(), case.dump_again()
+    case.kill(steps.index("publish"), first)
+    with pytest.raises(CycleRunningError, match="has begun to change") as refused:
+        load(case.source.uri, case.target.uri, case.policy, second)
+    assert refused.value.facts["holder"] == first
+    third = case.dump_again()
+    load(case.source.uri, case.target.uri, case.policy, third)
+    assert case.state() == expected
+    for dump in (first, third):
+        case.forget(dump)
 
 
 def test_a_cycle_cut_off_at_any_call_ends_in_the_same_state(case: Case) -> None:

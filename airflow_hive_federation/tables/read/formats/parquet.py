@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from pyarrow import parquet
 from pyspark.sql import Column as SparkColumn
@@ -24,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.footers import parquet_footers
 from airflow_hive_federation.tables.spark_internals import standard_offset_s, time_zone
@@ -98,7 +98,7 @@ def parquet_rows(
     spark: SparkSession,
     paths: list[str],
     schema: spark_types.StructType,
-    storage_options: Mapping[str, Any] | None,
+    storage_options: StorageOptions | None,
 ) -> list[DataFrame]:
     """Read Parquet files, with Hive's timestamps by the clock of the JVM's time zone.
 

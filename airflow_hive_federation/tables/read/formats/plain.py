@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +12,9 @@ from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.types import Column, HiveType
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
 from airflow_hive_federation.tables.read.formats.parquet import parquet_rows
 from airflow_hive_federation.tables.read.formats.text import TextForm, parsed_types, text_form
@@ -55,12 +56,12 @@ class _Form:
 
 def plain_table(
     spark: SparkSession,
-    table: Any,
+    table: types.Table,
     directories: Sequence[PartitionState],
     columns: Sequence[Column],
     keys: Sequence[Column],
     *,
-    storage_options: Mapping[str, Any] | None = None,
+    storage_options: StorageOptions | None = None,
 ) -> DataFrame:
     """Read the visible files of a table's directories.
 
@@ -90,7 +91,7 @@ def plain_table(
     return scan.union([scan.Rows(frame=frame, columns=selected).made() for frame in frames])
 
 
-def _form(table: Any, partition: PartitionState, columns: Sequence[Column]) -> _Form:
+def _form(table: types.Table, partition: PartitionState, columns: Sequence[Column]) -> _Form:
     """Return the form of a directory's files; ``ALTER TABLE`` changes only the form of later partitions.
 
     ORC and Parquet files have the table's columns (``Utilities.isInputFileFormatSelfDescribing``); text files
@@ -116,7 +117,7 @@ def _rows(
     paths: list[str],
     schema: spark_types.StructType,
     form: _Form,
-    storage_options: Mapping[str, Any] | None,
+    storage_options: StorageOptions | None,
 ) -> list[DataFrame]:
     if not paths:
         return []

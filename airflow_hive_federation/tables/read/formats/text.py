@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.types import Column, HiveType
 
 _SERDE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
@@ -54,7 +54,9 @@ class TextForm:
             raise ValueError(f"the text {texts[row].as_py()[:80]!r} cannot be written: {why} in this table")
 
 
-def text_form(table: Any, columns: Sequence[Column], storage: Any | None = None) -> TextForm:
+def text_form(
+    table: types.Table, columns: Sequence[Column], storage: types.StorageDescriptor | None = None
+) -> TextForm:
     """Return the form of a table's text files, according to the metastore.
 
     :param storage: storage descriptor of a partition, whose settings take precedence over the table's

@@ -150,6 +150,7 @@ TAMPERED = [
     *names("_manifest.json", "tables", 0, "name"),
     *locations("_manifest.json", "tables", 0, "dump"),
     *locations("_manifest.json", "previous"),
+    ("_manifest.json", at("begun", value=["file:/a/../b"])),
     ("_manifest.json", at("tables", 0, "work", value="none")),
     ("_manifest.json", at("tables", 0, "gone", value=[".."])),
     ("_manifest.json", at("tables", 0, "renewed", value="p=1")),

@@ -118,6 +118,7 @@ increments = st.builds(
     kind=st.just(DumpKind.INCREMENT),
     from_id=counts,
     previous=locations,
+    begun=a_few(locations),
     events=counts,
     transactions=counts,
     open_writes=maps(counts, maps(table_names, counts)),

@@ -72,6 +72,7 @@ INCREMENT = {
     "partitions": 3,
     "policy": POLICY,
     "previous": "/dumps/shop/7-1",
+    "begun": ["/dumps/shop/7-8-9"],
     "retained": ["v"],
     "skipped": {"v": "it is a materialized view"},
     "tables": [

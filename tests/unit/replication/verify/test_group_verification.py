@@ -15,15 +15,13 @@ from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups import status
-from airflow_hive_federation.replication.groups.status import LastChanges, last_changes, verify_group
+from airflow_hive_federation.replication.groups.status import verify_group
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_history import (
-    BOOTSTRAP,
     IDLE,
     INCREMENT,
     CycleRecord,
-    read_cycles,
     with_cycle,
 )
 from airflow_hive_federation.replication.replica.differences import Difference
@@ -57,28 +55,6 @@ def recorded(kinds: list[str]) -> dict[str, str]:
     return parameters
 
 
-@pytest.mark.parametrize(
-    ("kinds", "unequal", "equal"),
-    [
-        ([], LastChanges.ALL, LastChanges.ALL),
-        # The dump of a bootstrap has all tables.
-        ([BOOTSTRAP], LastChanges.OF_DUMP, LastChanges.OF_DUMP),
-        # A cycle of a group bootstraps a target, and continues with an increment.
-        ([INCREMENT, BOOTSTRAP, INCREMENT], LastChanges.ALL, LastChanges.ALL),
-        ([BOOTSTRAP, INCREMENT, IDLE], LastChanges.ALL, LastChanges.NONE),
-        # A load that is repeated records an idle member twice.
-        ([BOOTSTRAP, IDLE], LastChanges.OF_DUMP, LastChanges.NONE),
-        ([BOOTSTRAP, IDLE, IDLE], LastChanges.OF_DUMP, LastChanges.NONE),
-        ([BOOTSTRAP, IDLE, INCREMENT], LastChanges.OF_DUMP, LastChanges.OF_DUMP),
-        ([BOOTSTRAP, INCREMENT, INCREMENT], LastChanges.OF_DUMP, LastChanges.OF_DUMP),
-        ([INCREMENT, INCREMENT, IDLE], LastChanges.OF_DUMP, LastChanges.NONE),
-    ],
-)
-def test_the_tables_of_the_last_cycle(kinds: list[str], unequal: LastChanges, equal: LastChanges) -> None:
-    cycles = read_cycles(recorded(kinds))
-    assert (last_changes(cycles, equal=False), last_changes(cycles, equal=True)) == (unequal, equal)
-
-
 def test_the_last_report_of_a_dump(tmp_path: Path) -> None:
     directory = DumpDirectory(tmp_path.as_uri())
     assert not found_equal(directory)
@@ -97,7 +73,9 @@ def test_a_member_is_compared_until_it_was_equal(tmp_path: Path, monkeypatch: py
         TableEntry(name="changed", kind=TableKind.MANAGED, work=TableWork.CONTINUE),
         TableEntry(name="same", kind=TableKind.MANAGED, work=TableWork.NOTHING, dump="file:/dumps/p/0-0"),
     ]
-    directory.finish_dump(manifest(*tables, kind=DumpKind.INCREMENT))
+    before = DumpDirectory(f"{policy.directory}/0-1-2")
+    write_report(before, REPORT)
+    directory.finish_dump(manifest(*tables, kind=DumpKind.INCREMENT, previous=before.uri))
     parameters = {**recorded([INCREMENT, IDLE, IDLE]), markers.CHECKPOINT: directory.uri}
     client = SimpleNamespace(get_database=lambda _: SimpleNamespace(parameters=parameters))
     pool: Any = SimpleNamespace(client=lambda: nullcontext(client))
@@ -119,5 +97,5 @@ def test_a_member_is_compared_until_it_was_equal(tmp_path: Path, monkeypatch: py
     write_report(directory, DIFFERENT)
     assert compare() == {"changed"}
     write_report(directory, REPORT)
-    assert compare() == ()
+    assert compare() == set()
     assert compare(whole=True) is None
