@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 
-
 def placed(plan: CompactionPlan, location: str) -> CompactionPlan:
     """Adapt a plan to the store: on object stores, files are written under their final names."""
     if parse_location(location).scheme not in OBJECT_STORES:
