@@ -26,16 +26,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+INSERT_ONLY = "TBLPROPERTIES ('transactional'='true', 'transactional_properties'='insert_only')"
 SETUP = f"""
 CREATE DATABASE cyc;
 CREATE TABLE cyc.t (id int, s string) {ACID};
 CREATE TABLE cyc.p (id int) PARTITIONED BY (d string) {ACID};
 CREATE TABLE cyc.gone (id int) {ACID};
 CREATE TABLE cyc.tmp_a (id int) {ACID};
+CREATE TABLE cyc.o (id int) {INSERT_ONLY};
 CREATE VIEW cyc.v AS SELECT id FROM cyc.t;
 INSERT INTO cyc.t VALUES (1, 'a'), (2, 'b'), (3, 'c');
 INSERT INTO cyc.p PARTITION (d) VALUES (1, 'x'), (2, 'y');
-INSERT INTO cyc.tmp_a VALUES (1)"""
+INSERT INTO cyc.tmp_a VALUES (1);
+INSERT INTO cyc.o VALUES (1)"""
 CHANGES = f"""
 INSERT INTO cyc.t VALUES (4, 'd');
 UPDATE cyc.t SET s = 'updated' WHERE id = 1;
@@ -43,6 +46,7 @@ DELETE FROM cyc.t WHERE id = 2;
 INSERT INTO cyc.p PARTITION (d) VALUES (3, 'new');
 CREATE TABLE cyc.made (id int) {ACID};
 INSERT INTO cyc.made VALUES (7), (8);
+INSERT OVERWRITE TABLE cyc.o SELECT id FROM cyc.o WHERE false;
 DROP TABLE cyc.gone"""
 
 
@@ -61,7 +65,7 @@ class Scene:
 
     def assert_equal(self, *tables: str) -> None:
         for table in tables:
-            columns = "*" if table in {"v", "x"} else "ROW__ID, *"
+            columns = "*" if table in {"v", "x", "o"} else "ROW__ID, *"
             replicated = rows(self.target_sql, f"SELECT {columns} FROM cyc_copy.{table}")
             assert replicated == rows(self.source_sql, f"SELECT {columns} FROM cyc.{table}"), table
 
@@ -103,12 +107,12 @@ def scene(
                 client.drop_database(database, delete_data=True, cascade=True, if_exists=True)
 
 
-def test_a_database_is_kept_in_step(scene: Scene) -> None:
+def test_a_database_is_kept_in_step(scene: Scene, source: EmbeddedMetastore) -> None:
     site = scene.site
     planned = plan_cycle(site.source, site.target, site.policy)
-    assert (planned.kind, len(planned.tables)) == ("bootstrap", 6)
+    assert (planned.kind, len(planned.tables)) == ("bootstrap", 7)
     bootstrapped = site.cycle()
-    assert (bootstrapped.tables, site.jobs) == (6, ["copy", "verify"])
+    assert (bootstrapped.tables, site.jobs) == (7, ["copy", "verify"])
 
     # Nothing to do: no Spark, and the target has its position.
     scene.source_sql.execute("CREATE DATABASE cyc_of_others")
@@ -120,32 +124,37 @@ def test_a_database_is_kept_in_step(scene: Scene) -> None:
     assert (status.lag.events, status.lag.seconds, status.tables) == (0, 0.0, [])
 
     scene.write(CHANGES)
+    # Hive on Tez writes no file for an overwrite without rows: its base is an empty directory.
+    (nothing,) = source.warehouse.glob("cyc.db/o/base_*/*")
+    assert nothing.stat().st_size == 0
+    nothing.unlink()
     (scene.files / "b").write_text("2\n", encoding="utf-8")
     status = read_status(site.source, site.target, site.policy)
     assert status.lag.events > 0
-    with site.source.client() as source, site.target.client() as target:
-        lag = read_lag(source, target, site.policy)
+    with site.source.client() as of_source, site.target.client() as of_target:
+        lag = read_lag(of_source, of_target, site.policy)
     assert lag
     assert lag.events == status.lag.events
-    assert {table.name for table in status.tables} == {"t", "p", "made", "gone", "x"}
+    assert {table.name for table in status.tables} == {"t", "p", "o", "made", "gone", "x"}
     assert all(table.size_bytes > 0 for table in status.tables if table.name != "gone")
     before = scene.parameters()
     planned = plan_cycle(site.source, site.target, site.policy)
     assert {table.name: table.action for table in planned.tables} == {
         "t": "continue",
         "p": "continue",
+        "o": "continue",
         "made": "create",
         "x": "continue",
         "gone": "drop",
     }
-    assert planned.transactions == 5
+    assert planned.transactions == 6
     assert next(table for table in planned.tables if table.name == "p").partitions_added == ["d=new"]
     assert planned.size_bytes == sum(table.size_bytes for table in planned.tables)
     assert scene.parameters() == before
     loaded = site.cycle()
     assert site.jobs == ["copy", "verify"]
-    scene.assert_equal("t", "p", "made", "v", "x")
-    assert sorted(scene.tables()) == ["made", "p", "t", "tmp_a", "v", "x"]
+    scene.assert_equal("t", "p", "o", "made", "v", "x")
+    assert sorted(scene.tables()) == ["made", "o", "p", "t", "tmp_a", "v", "x"]
     report = site.verify()
     assert not report.differences
     assert {table.name: table.target_rows for table in report.tables if table.kind == "full_acid"} == {
@@ -157,7 +166,7 @@ def test_a_database_is_kept_in_step(scene: Scene) -> None:
     assert all(table.digest_equal and not table.note for table in report.tables)
     cycles = read_cycles(scene.parameters())
     assert [cycle.kind for cycle in cycles] == ["bootstrap", "idle", "increment"]
-    assert (cycles[-1].event_id, cycles[-1].transactions) == (loaded.event_id, 5)
+    assert (cycles[-1].event_id, cycles[-1].transactions) == (loaded.event_id, 6)
     assert cycles[-1].size_bytes == planned.size_bytes
 
     assert site.cycle().idle
