@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -53,9 +55,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
         with answers_up_to(args.max_answer_bytes), connections_of_the_database():
-            return int(import_module(COMMANDS[args.command]).run(args))
+            status = int(import_module(COMMANDS[args.command]).run(args))
+            sys.stdout.flush()
+            return status
     except HiveFederationError as error:
         print(f"hive-federation {args.command}: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of the output has ended, for instance ``head``. The interpreter would flush once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        print(f"hive-federation {args.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"hive-federation {args.command}: interrupted", file=sys.stderr)

@@ -14,6 +14,7 @@ from airflow_hive_federation.cli import compact
 from airflow_hive_federation.cli.connecting import settings_for
 from airflow_hive_federation.cli.main import COMMANDS, build_parser, main
 from airflow_hive_federation.runtime import installed_spark
+from airflow_hive_federation.runtime.cache import CACHE_VARIABLE
 from airflow_hive_federation.runtime.installed_spark import InstalledSpark
 
 
@@ -54,6 +55,32 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out.strip() == __version__
+
+
+def test_a_reader_of_the_output_that_has_ended_is_no_error(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow_hive_federation.cli.main", "metastore", "list", "--json"],
+            env={**os.environ, CACHE_VARIABLE: str(tmp_path)},
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_an_error_of_the_operating_system_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: argparse.Namespace) -> int:
+        raise PermissionError(13, "Permission denied", "/closed")
+
+    monkeypatch.setattr("airflow_hive_federation.cli.metastore.run", refuse)
+    assert main(["metastore", "list"]) == 1
+    assert capsys.readouterr().err == "hive-federation metastore: [Errno 13] Permission denied: '/closed'\n"
 
 
 def test_one_clear_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
