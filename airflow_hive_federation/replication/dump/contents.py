@@ -68,7 +68,7 @@ def visible_files(
         # that lie elsewhere.
         listings = listed(external_tables.roots(places), options)
     else:
-        # An overwrite with no rows leaves a base that is an empty directory, and hides all earlier files.
+        # A base may be an empty directory, which hides all earlier files from readers of Hive 3.
         list_by = listed if singly else listed_places
         listings = list_by(places, options, empty_directories=kind.transactional)
     for watcher in (sightings, digests):

@@ -65,7 +65,7 @@ class Scene:
 
     def assert_equal(self, *tables: str) -> None:
         for table in tables:
-            columns = "*" if table in {"v", "x", "o"} else "ROW__ID, *"
+            columns = "*" if table in {"v", "x"} else "ROW__ID, *"
             replicated = rows(self.target_sql, f"SELECT {columns} FROM cyc_copy.{table}")
             assert replicated == rows(self.source_sql, f"SELECT {columns} FROM cyc.{table}"), table
 
@@ -124,7 +124,8 @@ def test_a_database_is_kept_in_step(scene: Scene, source: EmbeddedMetastore) -> 
     assert (status.lag.events, status.lag.seconds, status.tables) == (0, 0.0, [])
 
     scene.write(CHANGES)
-    # Hive on Tez writes no file for an overwrite without rows: its base is an empty directory.
+    # A base may be an empty directory. Readers of Hive 3 heed it, those of Hive 4 do not see it: the replica
+    # gets a base that both heed.
     (base,) = source.warehouse.glob("cyc.db/o/base_*")
     for file in base.iterdir():
         assert file.name.startswith(".") or file.stat().st_size == 0
@@ -154,7 +155,8 @@ def test_a_database_is_kept_in_step(scene: Scene, source: EmbeddedMetastore) -> 
     assert scene.parameters() == before
     loaded = site.cycle()
     assert site.jobs == ["copy", "verify"]
-    scene.assert_equal("t", "p", "o", "made", "v", "x")
+    scene.assert_equal("t", "p", "made", "v", "x")
+    assert rows(scene.target_sql, "SELECT * FROM cyc_copy.o") == []
     assert sorted(scene.tables()) == ["made", "o", "p", "t", "tmp_a", "v", "x"]
     report = site.verify()
     assert not report.differences
