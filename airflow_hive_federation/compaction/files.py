@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.acid.names import VERSION_FILE
+from airflow_hive_federation.acid.names import ACID_VERSION, VERSION_FILE
 from airflow_hive_federation.compaction.plan import CompactionPlan, FileFormat, staging_txn
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.write_ids import ValidTxns
@@ -30,9 +30,6 @@ from airflow_hive_federation.storage.publishing import make_directory, write_ato
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
-
-
-_ACID_VERSION = b"2"
 
 
 def placed(plan: CompactionPlan, location: str) -> CompactionPlan:
@@ -57,7 +54,7 @@ def publish(
         made = join(location, plan.staging, directory)
         # An object store keeps no directory without a file, and Hive's readers ignore this one.
         if file_format is FileFormat.ACID or not plan.staging:
-            write_atomically(join(made, VERSION_FILE), [_ACID_VERSION], options)
+            write_atomically(join(made, VERSION_FILE), [ACID_VERSION.encode()], options)
         make_directory(made, options)
         with storage_errors(made):
             if plan.staging:

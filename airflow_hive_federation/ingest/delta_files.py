@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from airflow_hive_federation.acid.names import VERSION_FILE, bucket_file, side_file
+from airflow_hive_federation.acid.names import ACID_VERSION, VERSION_FILE, bucket_file, side_file
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.model.types import Field, HiveType
 from airflow_hive_federation.orc.assembly import PROLEPTIC, AssembledFile, Mark, Stripe, encode, type_messages
@@ -243,7 +243,7 @@ class _LocalStore:
                     durable.sync_open_file(file)
         if not self._is_visible:
             # Buckets of a directory are published in parallel, so the version file is written atomically.
-            write_atomically(str(self._directory / VERSION_FILE), [b"2"])
+            write_atomically(str(self._directory / VERSION_FILE), [ACID_VERSION.encode()])
             with storage_errors(self._uri):
                 durable.rename(self._hidden, self._path)
             self._is_visible = True
@@ -288,7 +288,7 @@ class _UploadingStore:
         make_directory(self._directory, self._options)
         filesystem, path = open_filesystem(self._uri, self._options)
         with storage_errors(self._uri):
-            filesystem.pipe_file(f"{path.rpartition('/')[0]}/{VERSION_FILE}", b"2")
+            filesystem.pipe_file(f"{path.rpartition('/')[0]}/{VERSION_FILE}", ACID_VERSION.encode())
             filesystem.put_file(str(self._path), path)
 
     def cut(self, _length: int) -> None:

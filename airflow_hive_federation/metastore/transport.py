@@ -20,6 +20,7 @@ from airflow_hive_federation.metastore.channel import (
 )
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings, TlsSettings, Wire
 from airflow_hive_federation.metastore.tls_wire import TlsWire
+from airflow_hive_federation.metastore.trace_context import current_trace
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -114,7 +115,8 @@ class HttpChannel(SocketChannel):
         """See :meth:`Channel.send`."""
         writer = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port)
         writer.sock = message = _Request()
-        headers = {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE, **self._headers}
+        trace = dict(current_trace())
+        headers = {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE, **self._headers, **trace}
         writer.request("POST", self._endpoint.path, body=request, headers=headers)
         super().send(message, deadline)
         self._body = io.BytesIO()

@@ -176,6 +176,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     """Loads a bootstrap or incremental dump: Spark copies its files, and the target receives the changes.
 
     If the task is killed at any point, its next run copies only the missing files and ends in the same state.
+    If the worker is killed and the copy job works on, the next run waits for it in place of starting another.
     Spark starts only if files are to be copied. Tables that the cycle changed update their assets,
     ``hive://host:port/database/table`` of the target, with ``event_id``, ``policy`` and ``source`` in the
     event's extra. Returns ``{"dump", "database", "event_id", "tables", "partitions", "functions", "idle",
@@ -206,6 +207,8 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             dump = latest_dump(self.dump)
             if dump is None and self.dump is not None:
                 raise AirflowSkipException("No task before this one has written a dump: nothing is loaded.")
+            if not is_idle(dump):
+                spark.wait_for_copy(dump_uri(dump))
             with source.pool() as source_pool, target.pool() as target_pool:
                 if is_idle(dump):
                     event_id = int(dump["event_id"])

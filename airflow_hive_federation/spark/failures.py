@@ -59,6 +59,11 @@ def error_report(error: HiveFederationError) -> str:
     return json.dumps({"error": error_to_json(error)}, sort_keys=True)
 
 
+def of_attempt(report: str, attempt: str) -> str:
+    """Return a report with the id of the submission that it belongs to."""
+    return json.dumps({**json.loads(report), "attempt": attempt}, sort_keys=True)
+
+
 def read_report(text: str | bytes) -> dict[str, Any]:
     """Return the result from a report of :func:`result_report` or :func:`error_report`.
 

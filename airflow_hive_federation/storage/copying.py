@@ -120,6 +120,8 @@ def _copy(
 ) -> CopyOutcome:
     if settings.sources is not None:
         settings.sources.check(item.source, "the file to copy")
+    if item.content is not None:
+        return _write_content(item, item.content.encode(), settings)
     if item.visible_write_ids is not None:
         return _rewrite_file(item, settings)
     identical = _identical_target(item, settings, expected_digest, bandwidth)
@@ -150,6 +152,19 @@ def _copy(
         preserved = _settle(target.at, item, settings)
         settings.fence.check()
     return CopyOutcome(target=item.target, size_bytes=read, digest=digest, copied=True, preserved=preserved)
+
+
+def _write_content(item: CopyItem, content: bytes, settings: CopySettings) -> CopyOutcome:
+    digest = hashlib.sha256(content).hexdigest()
+    copied = _identical_target(item, settings, digest, None) is None
+    if copied:
+        # The file gets the mode of the directory that it represents, without the right to execute.
+        with _target(replace(item, source=item.source.rpartition("/")[0]), settings) as target:
+            target.write(memoryview(content))
+            settings.fence.check()
+    else:
+        _keep(item, settings)
+    return CopyOutcome(target=item.target, size_bytes=len(content), digest=digest, copied=copied)
 
 
 def survey_targets(

@@ -20,6 +20,7 @@ from airflow_hive_federation.clusters.predicates.conditions import (
     Condition,
     Key,
     bound,
+    columns_of,
     conjuncts,
     may_exclude,
     rejects_nulls,
@@ -145,10 +146,11 @@ class _From:
 
     def _put(self, sources: Sequence[_Source], within: Sequence[_Source], on: Conjuncts) -> None:
         for condition in on:
-            keys = _columns_of(condition)
+            qualifiers = {key.qualifier for key in columns_of(condition)}
+            anywhere = not qualifiers or None in qualifiers
             for source in sources:
                 # Most conditions of a join concern other tables.
-                if keys and all(key.qualifier not in {None, source.alias} for key in keys):
+                if not anywhere and source.alias not in qualifiers:
                     continue
                 usable = _bound_to(source, within, condition)
                 if may_exclude(usable):
@@ -401,7 +403,7 @@ class _Walk:
         useful = (
             ()
             if many or source.opaque
-            else tuple(condition for condition in conditions if _columns_of(condition))
+            else tuple(condition for condition in conditions if columns_of(condition))
         )
         view = home.views[-1] if home.views else None
         if not useful:
@@ -464,17 +466,6 @@ def _renamed(node: object, pushed: Conjuncts, columns: tuple[str, ...]) -> Conju
     if not pushed or not keeps_filters(node):
         return ()
     return tuple(bound(condition, lambda key: column_behind(node, key.name, columns)) for condition in pushed)
-
-
-def _columns_of(condition: Condition) -> set[Key]:
-    keys: set[Key] = set()
-
-    def bind(key: Key) -> Key:
-        keys.add(key)
-        return key
-
-    bound(condition, bind)
-    return keys
 
 
 def _is_referred_to(node: Any, name: str) -> bool:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.acid.names import VERSION_FILE
+from airflow_hive_federation.acid.names import ACID_VERSION, VERSION_FILE
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
@@ -217,7 +217,7 @@ def _make_directory(statement: Statement, uri: str) -> None:
     make_directory(uri, statement.storage_options)
     # An object store keeps no directory without a file. Hive ignores the version file in insert-only tables.
     if statement.layout.is_full_acid or statement.overwrites:
-        write_atomically(join(uri, VERSION_FILE), [b"2"], statement.storage_options)
+        write_atomically(join(uri, VERSION_FILE), [ACID_VERSION.encode()], statement.storage_options)
 
 
 def _publish_file(source: str, target: str, storage_options: StorageOptions | None) -> None:
