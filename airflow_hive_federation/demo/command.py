@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.demo import data as demo_data
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _LEFT_OPEN_S = 3.0
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser(
         "demo",

@@ -79,7 +79,7 @@ class MetastoreClient(HistoryCalls):
                     raise
                 log.debug("no %s at %s: falling back", method, self.uri)
                 self._unsupported.add(method)
-        return FALLBACKS[method](self._call, args)
+        return FALLBACKS[method](self._call, *args)
 
     def __getattr__(self, name: str) -> Any:
         if name not in METHODS:

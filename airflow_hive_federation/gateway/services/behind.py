@@ -37,7 +37,7 @@ class Behind(PartitionCalls, TransactionCalls):
         except MetastoreError as error:
             if not is_too_old(method, error):
                 raise
-        return FALLBACKS[method](self._asked, args)
+        return FALLBACKS[method](self._asked, *args)
 
     def partition_names(self, database: str, table: str) -> Sequence[str]:
         """Return the names of all partitions of a table in packed form, a few megabytes per 100,000 names."""
