@@ -92,7 +92,7 @@ class ClusterRegistry:
     def __iter__(self) -> Iterator[Cluster]:
         return iter(self.clusters.values())
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (dict(self.clusters), self.default, self.use_default)
 
     def cluster(self, name: str) -> Cluster:
@@ -202,7 +202,7 @@ def _of_parameters(value: Callable[[str], str | None], origin: str) -> ClusterRe
     return read_registry(document, origin=f"the configuration of {origin}")
 
 
-def _object(value: object, origin: str, member: str) -> dict[str, Any]:
+def _object(value: object, origin: str, member: str) -> dict[str, object]:
     if isinstance(value, str):
         try:
             value = bounded_json.loads(value, object_pairs_hook=_once)
@@ -217,7 +217,7 @@ def _inside(member: str, origin: str) -> str:
     return "" if member == origin else f" in {member}"
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     members: dict[str, Any] = {}
     for name, value in pairs:
         if name in members:

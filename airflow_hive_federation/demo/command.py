@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     return int(bool(report["differences"] or changes["differences"]))
 
 
-def _second_cycle(scene: _Scene, airflow: DemoAirflow, story: Story) -> dict[str, Any]:
+def _second_cycle(scene: _Scene, airflow: DemoAirflow, story: Story) -> dict[str, object]:
     """Let Hive change the source and run the DAG again; return the report of its verification."""
     story.stage("Hive changes the source")
     demo_data.change_source(scene.source_sql, story.detail)
@@ -266,7 +266,7 @@ class _Audience:
         self._scene.commit()
 
 
-def _report(site: Site, airflow: DemoAirflow) -> dict[str, Any]:
+def _report(site: Site, airflow: DemoAirflow) -> dict[str, object]:
     """Return the report of the last verification."""
     filesystem, root = open_filesystem(site.dumps)
     paths = [path for path in filesystem.find(root) if path.endswith("/_verified.json")]
@@ -276,7 +276,7 @@ def _report(site: Site, airflow: DemoAirflow) -> dict[str, Any]:
     return max(reports, key=lambda report: int(report["event_id"]))
 
 
-def _result(report: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+def _result(report: Mapping[str, Any], seconds: float) -> dict[str, object]:
     names = ("name", "source_rows", "target_rows", "digest_equal")
     return {
         "tables": [{name: table[name] for name in names} for table in report["tables"]],

@@ -59,7 +59,7 @@ def _refuse_key(name: str, key: str, known: list[str]) -> None:
     )
 
 
-def _value(where: str, hint: object, value: object) -> Any:
+def _value(where: str, hint: object, value: object) -> object:
     if isinstance(hint, types.UnionType):
         (hint,) = (member for member in get_args(hint) if member is not type(None))
     if get_origin(hint) is tuple:
@@ -75,7 +75,7 @@ def _value(where: str, hint: object, value: object) -> Any:
     return _scalar(where, hint, value)
 
 
-def _scalar(where: str, hint: Any, value: Any) -> Any:
+def _scalar(where: str, hint: Any, value: Any) -> object:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if issubclass(hint, StrEnum):

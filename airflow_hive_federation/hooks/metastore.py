@@ -84,12 +84,12 @@ class HiveMetastoreHook(BaseHook):
     hook_name = "Hive metastore (federation)"
 
     @classmethod
-    def get_connection_form_widgets(cls) -> dict[str, Any]:
+    def get_connection_form_widgets(cls) -> dict[str, object]:
         """Return the fields of the form, for Airflow 3.1; later versions read the provider's metadata."""
         return form_widgets()
 
     @classmethod
-    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+    def get_ui_field_behaviour(cls) -> dict[str, object]:
         """Return labels and placeholders of the form, for Airflow 3.1; later versions read the metadata."""
         return field_behaviour()
 

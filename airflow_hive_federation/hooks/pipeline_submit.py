@@ -105,7 +105,7 @@ class PipelineSubmitHook(SparkSubmitHook):
     def _process_spark_submit_log(self, itr: Iterator[object]) -> None:
         super()._process_spark_submit_log(self._without_events(itr))
 
-    def _without_events(self, lines: Iterator[Any]) -> Iterator[Any]:
+    def _without_events(self, lines: Iterator[Any]) -> Iterator[object]:
         known = ""
         for line in lines:
             if self.application != known:

@@ -60,7 +60,7 @@ def push(context: Context, key: str, value: object) -> None:
         task_instance.xcom_push(key=key, value=value)
 
 
-def route_note(decision: Decision, refused: str = "") -> dict[str, Any]:
+def route_note(decision: Decision, refused: str = "") -> dict[str, object]:
     """Return the XCom value for the route of one statement, without the statement's text and rows.
 
     :param refused: the reason why the statement was not run.
@@ -77,7 +77,9 @@ def route_note(decision: Decision, refused: str = "") -> dict[str, Any]:
     return {**note, "route": in_words(decision).splitlines()}
 
 
-def copy_note(table: str, cluster: Cluster, copied: list[str], current: list[str] | None) -> dict[str, Any]:
+def copy_note(
+    table: str, cluster: Cluster, copied: list[str], current: list[str] | None
+) -> dict[str, object]:
     """Return the XCom value for the copies of one table.
 
     :param current: the objects that were up to date; ``None`` if the task did not compare them.

@@ -50,7 +50,7 @@ _NOT_RETRIED = (FileVanishedError, StoragePermissionError, StorageFullError, Dig
 class Work(Protocol):
     """The function that processes one item; Spark pickles it to the executors."""
 
-    def __call__(self, item: Any, bandwidth: TokenBucket | None) -> Any:
+    def __call__(self, item: Any, bandwidth: TokenBucket | None) -> object:
         """Process the item and return its record, a dataclass with ``size_bytes``."""
         ...
 

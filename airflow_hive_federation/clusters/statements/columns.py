@@ -75,7 +75,7 @@ def _plain(node: object) -> Any:
     return node if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) else None
 
 
-def _behind_star(node: exp.Expr, name: str) -> Any:
+def _behind_star(node: exp.Expr, name: str) -> object:
     """Return the column that a star contributes under its own name."""
     stars = [expression for expression in node.expressions if expression.is_star]
     named_columns = [expression for expression in node.expressions if not expression.is_star]

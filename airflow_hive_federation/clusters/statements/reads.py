@@ -246,7 +246,7 @@ class _Walk:
         else:
             self._nested(node, scope, home, skip=("with", "with_"))
 
-    def _scope(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Mapping[str, Any]:
+    def _scope(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Mapping[str, object]:
         """Return the common table expressions in the scope of a query."""
         common = node.args.get("with_") or node.args.get("with")
         if not isinstance(common, exp.With):

@@ -25,7 +25,7 @@ def _late(*_: object) -> None:
     raise _Late
 
 
-def _groups(expression: "re.Pattern[str]", text: str, limit_s: float) -> Any:
+def _groups(expression: "re.Pattern[str]", text: str, limit_s: float) -> object:
     """Return the groups of a match; ``None`` for no match, or the reason why the match was given up."""
     try:
         try:

@@ -92,7 +92,7 @@ def assemble_fragments(spark: SparkSession, writing: Writing, fragments: Sequenc
     for fragment in fragments:
         by_bucket[fragment.bucket].append(fragment.asDict())
 
-    def assemble(buckets_of_fragments: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, Any]]:
+    def assemble(buckets_of_fragments: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, object]]:
         task, attempt = task_attempt()
         for number, bucket_fragments in enumerate(buckets_of_fragments):
             yield from _assembled(
