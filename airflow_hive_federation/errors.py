@@ -115,7 +115,7 @@ class HiveFederationError(Exception):
 
     retryable: ClassVar[bool] = False
 
-    def __init_subclass__(cls, *, retryable: bool | None = None, **keywords: Any) -> None:
+    def __init_subclass__(cls, *, retryable: bool | None = None, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if retryable is not None:
             cls.retryable = retryable

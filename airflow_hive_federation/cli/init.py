@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         )
     _refuse_passwords(args)
     source, target = (_end(getattr(args, end), f"{name}_{end}") for end in ("source", "target"))
-    policy: dict[str, Any] = {
+    policy: dict[str, object] = {
         "name": name,
         "source_database": args.database,
         **({"target_database": args.target_database} if args.target_database else {}),

@@ -195,7 +195,7 @@ def _of_parameters(value: Callable[[str], str | None], origin: str) -> ClusterRe
     properties = value(PROPERTIES)
     if not properties:
         return ClusterRegistry()
-    document: dict[str, Any] = {PROPERTIES: properties}
+    document: dict[str, object] = {PROPERTIES: properties}
     for name in (DEFAULT_NAME, USE_DEFAULT):
         if parameter := value(name):
             document[name] = parameter
@@ -218,7 +218,7 @@ def _inside(member: str, origin: str) -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, object]:
-    members: dict[str, Any] = {}
+    members: dict[str, object] = {}
     for name, value in pairs:
         if name in members:
             raise ValueError(f"the key {name!r} occurs twice")
@@ -311,7 +311,7 @@ def _use_default(values: Mapping[str, object], origin: str) -> bool:
     return value
 
 
-def _malformed(origin: str, problem: str, **facts: Any) -> ClusterRegistryError:
+def _malformed(origin: str, problem: str, **facts: object) -> ClusterRegistryError:
     return ClusterRegistryError(
         f"The registry of clusters, {origin}, {problem}.",
         remedy=f"Write it in this form: {_FORM}",

@@ -18,7 +18,7 @@ TLS_KEYS = ("cert_file", "key_file", "client_ca_file")
 _NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def read_section(kind: type[T], name: str, values: object, **given: Any) -> T:
+def read_section(kind: type[T], name: str, values: object, **given: object) -> T:
     """Make a dataclass from a section.
 
     If the dataclass has a field ``tls``, the section itself has the keys of the certificate files.

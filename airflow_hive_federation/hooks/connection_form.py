@@ -14,7 +14,7 @@ def form_widgets() -> dict[str, object]:
     from wtforms import PasswordField, StringField  # type: ignore[import-untyped]
     from wtforms.validators import any_of  # type: ignore[import-untyped]
 
-    made: dict[str, Any] = {}
+    made: dict[str, object] = {}
     for name, field in CONNECTION_TYPE["conn-fields"].items():
         schema = field["schema"]
         kind = PasswordField if schema.get("format") == "password" else StringField
@@ -33,7 +33,7 @@ def field_behaviour() -> dict[str, object]:
     return {name.replace("-", "_"): value for name, value in behaviour.items()}
 
 
-def _field(label: str, description: str, kind: str = "string", **schema: Any) -> dict[str, object]:
+def _field(label: str, description: str, kind: str = "string", **schema: object) -> dict[str, object]:
     return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
 
 

@@ -60,7 +60,7 @@ class MetastoreClient(HistoryCalls):
         self._unsupported: set[str] = set()
         self._guard: Callable[[str], None] | None = None
 
-    def call(self, method: str, *args: Any) -> Any:
+    def call(self, method: str, *args: object) -> Any:
         """Call a method of Hive's interface definition with its arguments in the definition's order.
 
         :raises MetastoreUnreachableError: if no server answers; the error has each server and its reason.

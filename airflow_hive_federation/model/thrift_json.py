@@ -54,7 +54,7 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
 
 
 def _items(text: str, at: int, closing: str, item: Callable[[int], tuple[Any, int]]) -> tuple[list[Any], int]:
-    values: list[Any] = []
+    values: list[object] = []
     at = _skipped(text, at + 1)
     if text[at : at + 1] == closing:
         return values, _skipped(text, at + 1)

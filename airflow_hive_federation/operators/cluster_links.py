@@ -71,7 +71,7 @@ def route_note(decision: Decision, refused: str = "") -> dict[str, object]:
         # Its reason quotes the statement.
         at = f"It cannot be analysed at line {unread.line}, column {unread.column}; the log has the reason."
         decision, refused = replace(decision, reason=at), refused and at
-    note: dict[str, Any] = {"cluster": None if refused else decision.cluster, "rule": str(decision.rule)}
+    note: dict[str, object] = {"cluster": None if refused else decision.cluster, "rule": str(decision.rule)}
     if refused:
         note["refused"] = refused
     return {**note, "route": in_words(decision).splitlines()}
@@ -88,7 +88,7 @@ def copy_note(
     from airflow_hive_federation.storage.filesystem import join
 
     database, name = split_name(table)
-    note: dict[str, Any] = {
+    note: dict[str, object] = {
         "table": f"{database}.{name}",
         "cluster": cluster.name,
         "directory": join(cluster.root, f"{database}.db", f"{name}.copies"),

@@ -81,7 +81,7 @@ def replicate_databases(
     The other parameters are those of :func:`~.replication.replicate_database`.
     """
 
-    def replicate(*, problem: object, **fields: Any) -> None:
+    def replicate(*, problem: object, **fields: object) -> None:
         cycle_tasks(
             fields,
             problem=problem,

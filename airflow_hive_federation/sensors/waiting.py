@@ -80,7 +80,7 @@ class ProbeSensor(BaseSensorOperator):
 
         :raises ConfigurationError: the timeout is no duration.
         """
-        timeout: Any = self.timeout
+        timeout: object = self.timeout
         return float(timeout) if isinstance(timeout, int | float) else duration_s(str(timeout))
 
     def execute(self, context: Context) -> Any:

@@ -74,7 +74,7 @@ def read_report(text: str | bytes) -> dict[str, object]:
         report = json.loads(text)
         if "error" in report:
             raise error_from_json(report["error"])
-        result: dict[str, Any] = report["result"]
+        result: dict[str, object] = report["result"]
     except (ValueError, TypeError, KeyError) as error:
         raise SparkJobError("The job's report is damaged.", remedy=_REMEDY) from error
     return result

@@ -119,7 +119,7 @@ class GroupTask:
 
     def _run(self, group: Sequence[object], attempt_id: int, attempt_number: int) -> GroupResult:
         uri = join(self.records_uri, f"{self.run_id}-{group_digest(group)}-{attempt_id:08}.jsonl")
-        records: list[Any] = []
+        records: list[object] = []
         failures: list[HiveFederationError] = []
         written_at = time.monotonic()
         for record in self._work_through(group, failures):

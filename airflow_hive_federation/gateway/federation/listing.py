@@ -270,7 +270,7 @@ def _databases(success: Any, pattern: str | None, owners: Owners, owner: str) ->
                 yield _with(database, name=local)
 
 
-def _with(struct: object, **fields: Any) -> Any:
+def _with(struct: object, **fields: object) -> Any:
     changed = copy.copy(struct)
     for name, value in fields.items():
         setattr(changed, name, value)

@@ -30,7 +30,7 @@ class Behind(PartitionCalls, TransactionCalls):
         self.settings = MetastoreSettings(uris=(_NOWHERE,), catalog=catalog or "hive")
         self._handler, self.under_way = handler, call
 
-    def call(self, method: str, *args: Any) -> Any:
+    def call(self, method: str, *args: object) -> Any:
         """See :meth:`.Calls.call`; the metastore's exception is the cause of the error."""
         try:
             return self._asked(method, args)

@@ -214,7 +214,7 @@ def _array(text: str, hive_type: HiveType, nesting: _Nesting) -> list[object]:
 
 def _map(text: str, hive_type: HiveType, nesting: _Nesting) -> list[tuple[Any, Any]]:
     key_type, item_type = hive_type.children
-    items: dict[Any, Any] = {}
+    items: dict[object, object] = {}
     for part in text.split(nesting.separator(0)) if text else []:
         key, between, item = part.partition(nesting.separator(1))
         name = nesting.element(key, key_type, 2)

@@ -11,7 +11,6 @@ import re
 import resource
 import signal
 import sys
-from typing import Any
 
 #: Limits the address space in bytes: an expression may keep hundreds of bytes per character for backtracking.
 _MEMORY_BYTES = 4 << 30
@@ -48,7 +47,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     signal.signal(signal.SIGVTALRM, _late)
     expression = re.compile(request["regex"], re.DOTALL)
-    results: list[Any] = []
+    results: list[object] = []
     given_up = 0
     for text in request["texts"]:
         if given_up >= request["give_up_after"]:

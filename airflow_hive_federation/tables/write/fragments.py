@@ -48,7 +48,7 @@ def encode_fragments(writing: Writing) -> Callable[[_Batches], _Batches]:
     def encode_them(batches: _Batches) -> _Batches:
         task, attempt = task_attempt()
         fragments: _Fragments | None = None
-        results: list[dict[str, Any]] = []
+        results: list[dict[str, object]] = []
         try:
             for block in _blocks(batches):
                 if fragments is None:
