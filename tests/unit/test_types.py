@@ -29,7 +29,7 @@ def counts() -> dict[str, int]:
 
 
 def test_no_module_has_more_any_than_before() -> None:
-    """A module that is not in the list has none: give the value its type, or ``object`` if it has no other."""
+    """A module that is not listed has none: give the value its type, or ``object`` if it has no other."""
     lines = CEILINGS.read_text(encoding="utf-8").splitlines()
     ceilings = {module: int(most) for module, most in (line.split() for line in lines)}
     above = {module: count for module, count in counts().items() if count > ceilings.get(module, 0)}
