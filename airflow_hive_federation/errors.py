@@ -115,7 +115,7 @@ class HiveFederationError(Exception):
 
     retryable: ClassVar[bool] = False
 
-    def __init_subclass__(cls, *, retryable: bool | None = None, **keywords: Any) -> None:
+    def __init_subclass__(cls, *, retryable: bool | None = None, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         if retryable is not None:
             cls.retryable = retryable
@@ -137,7 +137,7 @@ class HiveFederationError(Exception):
     def __str__(self) -> str:
         return f"{self.message}{_REMEDY}{self.remedy}" if self.remedy else self.message
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.remedy, self.facts)
 
 

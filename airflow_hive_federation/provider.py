@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow_hive_federation import __version__
 from airflow_hive_federation.hooks.connection_form import CONNECTION_TYPE
 
 _PACKAGE = "airflow_hive_federation"
 
 
-def get_provider_info() -> dict[str, Any]:
+def get_provider_info() -> dict[str, object]:
     """Return the provider's metadata in the form of Airflow's ``provider_info`` schema."""
     return {
         "package-name": "airflow-hive-federation",
@@ -48,7 +46,7 @@ def get_provider_info() -> dict[str, Any]:
     }
 
 
-def _modules(*names: str) -> dict[str, Any]:
+def _modules(*names: str) -> dict[str, object]:
     return {
         "integration-name": "Hive Federation",
         "python-modules": [f"{_PACKAGE}.{name}" for name in names],

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 from airflow_hive_federation.errors import HiveFederationError
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 PATIENCE_S = 120.0
 
 Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,33 @@ class PollPolicy:
         while deadline_s is None or clock() < deadline_s:
             yield pause if deadline_s is None else max(0.0, min(pause, deadline_s - clock()))
             pause = min(pause * self.factor, self.longest_s)
+
+
+def retry(
+    call: Callable[[], Result],
+    policy: PollPolicy,
+    *,
+    tries: int,
+    on: type[Exception] | tuple[type[Exception], ...],
+    but_not_on: tuple[type[Exception], ...] = (),
+    sleep: Callable[[float], None] = time.sleep,
+) -> Result:
+    """Repeat a call that fails with a passing error, with the pauses of the policy; return its result.
+
+    :param tries: the most calls; the error of the last one is raised.
+    :param on: errors that pass.
+    :param but_not_on: subclasses of these errors that a repetition would only raise again.
+    :param sleep: waits for a number of seconds.
+    """
+    for pause_s in islice(policy.pauses(), tries - 1):
+        try:
+            return call()
+        except on as error:
+            if isinstance(error, but_not_on):
+                raise
+            logger.debug("Trying again: %s", error)
+        sleep(pause_s)
+    return call()
 
 
 class StopRequest:

@@ -168,7 +168,7 @@ class GlueCatalog:
             for page in pages:
                 yield from (_table(database, table) for table in page["TableList"])
 
-    def _partitions(self, database: str, table: str, **choice: Any) -> list[dict[str, Any]]:
+    def _partitions(self, database: str, table: str, **choice: object) -> list[dict[str, Any]]:
         client = self._client()
 
         def segment(number: int) -> list[dict[str, Any]]:

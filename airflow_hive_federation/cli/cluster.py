@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli import cluster_advise
 from airflow_hive_federation.cli.connecting import end_for
+from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.progress.events import Event, TablesProcessed
 from airflow_hive_federation.progress.observers import Observer, unobserved
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser(
         "cluster",
@@ -101,7 +102,7 @@ def add_parser(subparsers: Any) -> None:
         add_common_arguments(subparser)
 
 
-def _action(actions: Any, name: str, does: str) -> argparse.ArgumentParser:
+def _action(actions: Subparsers, name: str, does: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(
         name, help=does, description=f"{does[0].upper()}{does[1:]}."
     )

@@ -6,7 +6,9 @@ import argparse
 import json
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from airflow_hive_federation.cli.parsers import Subparsers
 
 if TYPE_CHECKING:
     from airflow_hive_federation.cli.connecting import End
@@ -18,7 +20,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGTPE])(i?))?B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
-def add_parser(actions: Any) -> argparse.ArgumentParser:
+def add_parser(actions: Subparsers) -> argparse.ArgumentParser:
     """Add the action to ``hive-federation cluster``; return its parser."""
     parser: argparse.ArgumentParser = actions.add_parser(
         "advise",

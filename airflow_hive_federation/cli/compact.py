@@ -7,9 +7,10 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import settings_for
+from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.tables import print_table
 from airflow_hive_federation.storage.options import StorageOptions
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.compaction.worker import CompactionReport, MergeRunner
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser(
         "compact",

@@ -7,16 +7,17 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import settings_for
+from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.errors import SparkEnvironmentError
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import Finding
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser(
         "doctor", help="report errors of the installation, and a metastore's features and errors"

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _GRPC_EXPERIMENTS = ("GRPC_EXPERIMENTS", "-event_engine_listener")
 _STOP_S = 10.0
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser("gateway", help="serve metastores to engines, old clients and far sites")
     actions = parser.add_subparsers(dest="gateway_action", required=True, metavar="serve|check")

@@ -7,9 +7,10 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import end_for
+from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.progress.events import Event, RecordsIngested
 from airflow_hive_federation.progress.observers import Observer, unobserved
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _LINE_SECONDS = 5.0
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser(
         "ingest",

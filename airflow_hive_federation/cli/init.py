@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.embedded.metastore import RunningMetastore
 from airflow_hive_federation.embedded.naming import named_metastore
 from airflow_hive_federation.errors import ConfigurationError
@@ -50,7 +51,7 @@ with DAG(
 '''
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser(
         "init",
@@ -113,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         )
     _refuse_passwords(args)
     source, target = (_end(getattr(args, end), f"{name}_{end}") for end in ("source", "target"))
-    policy: dict[str, Any] = {
+    policy: dict[str, object] = {
         "name": name,
         "source_database": args.database,
         **({"target_database": args.target_database} if args.target_database else {}),

@@ -8,7 +8,6 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from airflow_hive_federation.cli import metastore_sql
 from airflow_hive_federation.cli.tables import print_table
@@ -199,7 +198,7 @@ def _print(
     print(json.dumps(described[0] if single else described))
 
 
-def _described(metastore: RunningMetastore | EmbeddedMetastore) -> dict[str, Any]:
+def _described(metastore: RunningMetastore | EmbeddedMetastore) -> dict[str, object]:
     return {
         "name": metastore.name,
         "uri": metastore.uri,

@@ -8,11 +8,12 @@ import sys
 from typing import Any
 
 from airflow_hive_federation.cli.connecting import remotes_for
+from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.sql import print_answer
 from airflow_hive_federation.model.results import result_json
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser("remote", help="list, describe and refresh remote tables and databases")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")

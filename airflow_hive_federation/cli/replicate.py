@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli.connecting import common_storage_options, end_for
+from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError
@@ -69,7 +70,7 @@ _KEYS = {
 _REQUIRED = ("name", "source_database", "dump_root")
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser("replicate", help="replicate a database according to a policy file")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")

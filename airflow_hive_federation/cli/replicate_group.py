@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import common_storage_options, end_for
 from airflow_hive_federation.cli.replication_state import print_plan, print_status
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace, file: GroupFile) -> int:
 _VERBS = {"repair": "repair its targets", "failover": "fail over"}
 
 
-def _complete(path: Path, member: Mapping[str, object]) -> dict[str, Any]:
+def _complete(path: Path, member: Mapping[str, object]) -> dict[str, object]:
     missing = [name for name in ("name", "source_database", "dump_root") if not member.get(name)]
     if missing:
         raise ConfigurationError(

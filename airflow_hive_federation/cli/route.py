@@ -6,12 +6,12 @@ import argparse
 import json
 import sys
 from functools import partial
-from typing import Any
 
 from airflow_hive_federation.cli.cluster import add_common_arguments, opened
+from airflow_hive_federation.cli.parsers import Subparsers
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser(
         "route",

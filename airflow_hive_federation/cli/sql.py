@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import remotes_for
+from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.tables import print_table
 
 if TYPE_CHECKING:
     from airflow_hive_federation.remotes.describe import Answer
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser("sql", help="run statements of remotes: CREATE REMOTE TABLE …")
     parser.add_argument("sql", help="statements, with semicolons between them; - reads standard input")

@@ -82,7 +82,7 @@ def _described_input(
     snapshot: Snapshot,
     cluster: str,
     options: StorageOptions | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     objects: Sequence[Described] = [table]
     if table.partitionKeys:
         objects = list(client.iter_partitions(table.dbName or "", table.tableName or ""))

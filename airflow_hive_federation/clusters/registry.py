@@ -92,7 +92,7 @@ class ClusterRegistry:
     def __iter__(self) -> Iterator[Cluster]:
         return iter(self.clusters.values())
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (dict(self.clusters), self.default, self.use_default)
 
     def cluster(self, name: str) -> Cluster:
@@ -195,14 +195,14 @@ def _of_parameters(value: Callable[[str], str | None], origin: str) -> ClusterRe
     properties = value(PROPERTIES)
     if not properties:
         return ClusterRegistry()
-    document: dict[str, Any] = {PROPERTIES: properties}
+    document: dict[str, object] = {PROPERTIES: properties}
     for name in (DEFAULT_NAME, USE_DEFAULT):
         if parameter := value(name):
             document[name] = parameter
     return read_registry(document, origin=f"the configuration of {origin}")
 
 
-def _object(value: object, origin: str, member: str) -> dict[str, Any]:
+def _object(value: object, origin: str, member: str) -> dict[str, object]:
     if isinstance(value, str):
         try:
             value = bounded_json.loads(value, object_pairs_hook=_once)
@@ -217,8 +217,8 @@ def _inside(member: str, origin: str) -> str:
     return "" if member == origin else f" in {member}"
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members: dict[str, Any] = {}
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, object]:
+    members: dict[str, object] = {}
     for name, value in pairs:
         if name in members:
             raise ValueError(f"the key {name!r} occurs twice")
@@ -311,7 +311,7 @@ def _use_default(values: Mapping[str, object], origin: str) -> bool:
     return value
 
 
-def _malformed(origin: str, problem: str, **facts: Any) -> ClusterRegistryError:
+def _malformed(origin: str, problem: str, **facts: object) -> ClusterRegistryError:
     return ClusterRegistryError(
         f"The registry of clusters, {origin}, {problem}.",
         remedy=f"Write it in this form: {_FORM}",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.acid.names import ACID_VERSION, VERSION_FILE
 from airflow_hive_federation.compaction.plan import CompactionPlan, FileFormat, staging_txn
@@ -102,7 +102,7 @@ def _move(filesystem: AbstractFileSystem, made: str, place: str) -> None:
         filesystem.mv(made, place, recursive=True)
 
 
-def _listed(filesystem: AbstractFileSystem, path: str) -> list[Any]:
+def _listed(filesystem: AbstractFileSystem, path: str) -> list[object]:
     try:
         return list(filesystem.ls(path, detail=False, refresh=True))
     except FileNotFoundError:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -254,7 +253,7 @@ class _Merging:
 
         return with_leaves(pa.array([], field.type), changed).type
 
-    def _opened(self, source: MergeInput, content: object, **settings: Any) -> parquet.ParquetFile:
+    def _opened(self, source: MergeInput, content: object, **settings: object) -> parquet.ParquetFile:
         try:
             return parquet.ParquetFile(content, page_checksum_verification=True, **settings)
         except (pa.ArrowException, OSError) as error:

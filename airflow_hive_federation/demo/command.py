@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.demo import data as demo_data
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _LEFT_OPEN_S = 3.0
 
 
-def add_parser(subparsers: Any) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser(
         "demo",
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     return int(bool(report["differences"] or changes["differences"]))
 
 
-def _second_cycle(scene: _Scene, airflow: DemoAirflow, story: Story) -> dict[str, Any]:
+def _second_cycle(scene: _Scene, airflow: DemoAirflow, story: Story) -> dict[str, object]:
     """Let Hive change the source and run the DAG again; return the report of its verification."""
     story.stage("Hive changes the source")
     demo_data.change_source(scene.source_sql, story.detail)
@@ -265,7 +266,7 @@ class _Audience:
         self._scene.commit()
 
 
-def _report(site: Site, airflow: DemoAirflow) -> dict[str, Any]:
+def _report(site: Site, airflow: DemoAirflow) -> dict[str, object]:
     """Return the report of the last verification."""
     filesystem, root = open_filesystem(site.dumps)
     paths = [path for path in filesystem.find(root) if path.endswith("/_verified.json")]
@@ -275,7 +276,7 @@ def _report(site: Site, airflow: DemoAirflow) -> dict[str, Any]:
     return max(reports, key=lambda report: int(report["event_id"]))
 
 
-def _result(report: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+def _result(report: Mapping[str, Any], seconds: float) -> dict[str, object]:
     names = ("name", "source_rows", "target_rows", "digest_equal")
     return {
         "tables": [{name: table[name] for name in names} for table in report["tables"]],

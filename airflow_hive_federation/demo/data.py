@@ -181,7 +181,7 @@ def _data_directory() -> Path:
     return Path(spec.submodule_search_locations[0]) / "data"
 
 
-def _read_flights(data: Path) -> Any:
+def _read_flights(data: Path) -> object:
     with zipfile.ZipFile(data / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
         return _read(file)
 

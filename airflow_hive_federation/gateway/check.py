@@ -233,7 +233,7 @@ def _ask(
     /,
     *,
     must_exist: bool = False,
-    **args: Any,
+    **args: object,
 ) -> Sight:
     arguments, result, _ = message_types(method)
     message = head_bytes(method, CALL, 1) + encode(arguments(**args))

@@ -66,5 +66,5 @@ def fault_of(answer: bytes) -> str:
     head = read_head(answer)
     if head.kind != REPLY:
         return "it has no such method"
-    faults: dict[str, Any] = from_bytes(message_types(SET_META_CONF)[1], answer[head.body :]).set_fields()
+    faults: dict[str, object] = from_bytes(message_types(SET_META_CONF)[1], answer[head.body :]).set_fields()
     return ", ".join(str(getattr(fault, "message", fault)) for fault in faults.values())

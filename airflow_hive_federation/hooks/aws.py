@@ -16,6 +16,8 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException, mask_secret
 
 if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
     from airflow_hive_federation.storage.options import StorageOptions, StorageValue
 
 
@@ -107,7 +109,7 @@ def _s3_options(connection_id: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _plain_arguments(connection: Any) -> dict[str, Any]:
+def _plain_arguments(connection: Connection) -> dict[str, Any]:
     extras = {name: value for name, value in connection.extra_dejson.items() if value}
     ignored = sorted(extras.keys() - _PLAIN)
     if ignored:
@@ -135,7 +137,7 @@ def _providers_hooks() -> Any:
         raise
 
 
-def _connection(connection_id: str) -> Any:
+def _connection(connection_id: str) -> Connection:
     try:
         return BaseHook.get_connection(connection_id)
     except AirflowNotFoundException:

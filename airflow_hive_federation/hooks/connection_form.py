@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def form_widgets() -> dict[str, Any]:
+def form_widgets() -> dict[str, object]:
     """Return the form's own fields as widgets, for Airflow 3.1, which does not know ``conn-fields``.
 
     Number fields are text fields here, because Airflow 3.1 has whole numbers only.
@@ -14,7 +14,7 @@ def form_widgets() -> dict[str, Any]:
     from wtforms import PasswordField, StringField  # type: ignore[import-untyped]
     from wtforms.validators import any_of  # type: ignore[import-untyped]
 
-    made: dict[str, Any] = {}
+    made: dict[str, object] = {}
     for name, field in CONNECTION_TYPE["conn-fields"].items():
         schema = field["schema"]
         kind = PasswordField if schema.get("format") == "password" else StringField
@@ -27,13 +27,13 @@ def form_widgets() -> dict[str, Any]:
     return made
 
 
-def field_behaviour() -> dict[str, Any]:
+def field_behaviour() -> dict[str, object]:
     """Return the layout of Airflow's own fields in the form, for Airflow 3.1."""
     behaviour = CONNECTION_TYPE["ui-field-behaviour"]
     return {name.replace("-", "_"): value for name, value in behaviour.items()}
 
 
-def _field(label: str, description: str, kind: str = "string", **schema: Any) -> dict[str, Any]:
+def _field(label: str, description: str, kind: str = "string", **schema: object) -> dict[str, object]:
     return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.storage.options import StorageOptions
 
 
-def group_fields(group: ReplicationGroup | Mapping[str, object]) -> dict[str, Any]:
+def group_fields(group: ReplicationGroup | Mapping[str, object]) -> dict[str, object]:
     """Return the name of a group and the fields of its policies, after a check of their names.
 
     :param group: a group; or a mapping with ``name`` and ``policies``, whose other fields are for all

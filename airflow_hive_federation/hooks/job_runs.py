@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.spark.failures import read_report
@@ -43,7 +42,7 @@ def wait_for_run(files: RunFiles, run: JobRun, *, alive: Callable[[str], bool] =
     wait_until(over, POLL)
 
 
-def result_of_run(files: RunFiles, run: JobRun) -> dict[str, Any] | None:
+def result_of_run(files: RunFiles, run: JobRun) -> dict[str, object] | None:
     """Return the result that the job of an earlier submission has reported.
 
     An error is no result: the job is to run again, because a try follows a failure to mend it.

@@ -16,6 +16,7 @@ from airflow_hive_federation.hooks.connection_form import field_behaviour, form_
 from airflow_hive_federation.hooks.tunnel import tunnel_settings
 
 if TYPE_CHECKING:
+    from airflow.sdk import Connection
     from hmsclient import HMSClient
 
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
@@ -83,12 +84,12 @@ class HiveMetastoreHook(BaseHook):
     hook_name = "Hive metastore (federation)"
 
     @classmethod
-    def get_connection_form_widgets(cls) -> dict[str, Any]:
+    def get_connection_form_widgets(cls) -> dict[str, object]:
         """Return the fields of the form, for Airflow 3.1; later versions read the provider's metadata."""
         return form_widgets()
 
     @classmethod
-    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+    def get_ui_field_behaviour(cls) -> dict[str, object]:
         """Return labels and placeholders of the form, for Airflow 3.1; later versions read the metadata."""
         return field_behaviour()
 
@@ -163,11 +164,11 @@ class HiveMetastoreHook(BaseHook):
         )
 
     @cached_property
-    def _connection(self) -> Any:
+    def _connection(self) -> Connection:
         return self.get_connection(self.metastore_conn_id)
 
 
-def settings_from_connection(connection: Any) -> MetastoreSettings:
+def settings_from_connection(connection: Connection) -> MetastoreSettings:
     """Translate an Airflow connection into settings of the client.
 
     :raises ConfigurationError: see :attr:`HiveMetastoreHook.settings`.
@@ -207,7 +208,7 @@ def settings_from_connection(connection: Any) -> MetastoreSettings:
     )
 
 
-def storage_options_from_connection(connection: Any) -> StorageOptions:
+def storage_options_from_connection(connection: Connection) -> StorageOptions:
     """Merge the extras ``storage_options`` and ``secret_storage_options``, each a JSON object or its text.
 
     :raises ConfigurationError: see :attr:`HiveMetastoreHook.written_storage_options`.
@@ -265,7 +266,7 @@ def merged_storage_options(
     return with_aws_credentials({**second, **first})
 
 
-def _known_extras(connection: Any) -> dict[str, Any]:
+def _known_extras(connection: Connection) -> dict[str, Any]:
     """Return the extras that have a value, because the form sends empty ones as well."""
     extras = connection.extra_dejson
     unknown = sorted(set(extras) - EXTRAS)
@@ -317,7 +318,7 @@ def _authentication(connection: Any, extras: Mapping[str, Any]) -> Authenticatio
     )
 
 
-def _grpc(connection: Any, extras: Mapping[str, Any]) -> GrpcSettings | None:
+def _grpc(connection: Connection, extras: Mapping[str, Any]) -> GrpcSettings | None:
     from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 
     names = {
@@ -343,7 +344,7 @@ def _grpc(connection: Any, extras: Mapping[str, Any]) -> GrpcSettings | None:
     return GrpcSettings(**given) if given else None
 
 
-def _seconds(connection: Any, name: str, value: Any) -> float:
+def _seconds(connection: Connection, name: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -354,7 +355,7 @@ def _seconds(connection: Any, name: str, value: Any) -> float:
         ) from None
 
 
-def _bytes(connection: Any, value: Any) -> int:
+def _bytes(connection: Connection, value: Any) -> int:
     text = str(value).strip().removesuffix(".0")
     if not text.isdecimal():
         raise ConfigurationError(
@@ -366,7 +367,7 @@ def _bytes(connection: Any, value: Any) -> int:
     return int(text)
 
 
-def _json_object(connection: Any, name: str, value: Any) -> dict[str, Any]:
+def _json_object(connection: Connection, name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -382,7 +383,7 @@ def _json_object(connection: Any, name: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _headers(connection: Any, extras: Mapping[str, Any]) -> dict[str, str]:
+def _headers(connection: Connection, extras: Mapping[str, Any]) -> dict[str, str]:
     headers = _json_object(connection, "http_headers", extras.get("http_headers", {}))
     _mask(headers)
     if "http_bearer_token" in extras:
@@ -421,7 +422,7 @@ def _mask(values: object) -> None:
         mask_secret(values)
 
 
-def _uris(connection: Any, extras: Mapping[str, Any]) -> tuple[str, ...]:
+def _uris(connection: Connection, extras: Mapping[str, Any]) -> tuple[str, ...]:
     uris = tuple(uri.strip() for uri in str(extras.get("uris", "")).split(",") if uri.strip())
     if uris:
         return uris

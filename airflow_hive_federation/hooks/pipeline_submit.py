@@ -60,7 +60,7 @@ class PipelineSubmitHook(SparkSubmitHook):
                 ) from None
             return Connection(conn_id=conn_id, conn_type="spark", host=DEFAULT_MASTER)
 
-    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+    def submit(self, application: str = "", **kwargs: object) -> str | None:
         """Run spark-submit to its end, and close the pipe of its log, which the provider leaves open."""
         try:
             return super().submit(application, **kwargs)
@@ -105,7 +105,7 @@ class PipelineSubmitHook(SparkSubmitHook):
     def _process_spark_submit_log(self, itr: Iterator[object]) -> None:
         super()._process_spark_submit_log(self._without_events(itr))
 
-    def _without_events(self, lines: Iterator[Any]) -> Iterator[Any]:
+    def _without_events(self, lines: Iterator[Any]) -> Iterator[object]:
         known = ""
         for line in lines:
             if self.application != known:

@@ -107,7 +107,7 @@ def _listed(name: str, value: Any) -> list[str]:
     return list(items)
 
 
-def _mapping(name: str, value: object) -> Mapping[str, Any]:
+def _mapping(name: str, value: object) -> Mapping[str, object]:
     if isinstance(value, Mapping):
         return value
     text = str(value).strip()

@@ -13,6 +13,8 @@ from airflow_hive_federation.hooks.compat import AirflowNotFoundException, mask_
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
 if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
     from airflow_hive_federation.metastore import MetastoreSettings
     from airflow_hive_federation.remotes.session import Remotes
 
@@ -85,7 +87,7 @@ def _uri(connection: Any) -> str:
     return f"{connection.schema or 'https'}://{connection.host}{port}"
 
 
-def _airflow_connection(connection_id: str) -> Any:
+def _airflow_connection(connection_id: str) -> Connection:
     try:
         return BaseHook.get_connection(connection_id)
     except AirflowNotFoundException:

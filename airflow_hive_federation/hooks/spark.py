@@ -197,7 +197,7 @@ class SparkPipelineHook(BaseHook):
             except HiveFederationError as error:
                 self.log.warning("The Spark job was not asked to end: %s", error)
 
-    def _settle(self, submit_hook: PipelineSubmitHook, files: RunFiles, key: str) -> dict[str, Any] | None:
+    def _settle(self, submit_hook: PipelineSubmitHook, files: RunFiles, key: str) -> dict[str, object] | None:
         """Wait for the application of an earlier try; return its result if it did the same job."""
         from airflow_hive_federation.hooks.job_runs import result_of_run, wait_for_run
 
@@ -306,7 +306,7 @@ class SparkPipelineHook(BaseHook):
         failed: AirflowException | None,
         files: RunFiles,
         attempt: str,
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         from airflow_hive_federation.spark.failures import read_report
 
         report = files.report_of(attempt)

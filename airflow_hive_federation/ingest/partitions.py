@@ -80,7 +80,7 @@ class Partitions:
                 self._announce(fresh, txn_id, write_id)
         self._prepared.update(fresh)
 
-    def _described(self, values: Sequence[Values], write_id: int) -> list[Any]:
+    def _described(self, values: Sequence[Values], write_id: int) -> list[object]:
         layout, client = self._layout, self._client
         with metastore_errors(PartitionCreationFailed, f"Partitions of {layout.name}"):
             if not layout.partition_keys:

@@ -152,7 +152,7 @@ def keyset_query(
         # Drivers with such placeholders format the statement if it has parameters.
         source = source.replace("%", "%%")
     conditions: list[str] = []
-    parameters: list[Any] = []
+    parameters: list[object] = []
     for place, column in enumerate(order_by):
         equal = [f"{name} = {placeholder} AND " for name in order_by[:place]]
         conditions.append(f"{''.join(equal)}{column} > {placeholder}")

@@ -60,7 +60,7 @@ class MetastoreClient(HistoryCalls):
         self._unsupported: set[str] = set()
         self._guard: Callable[[str], None] | None = None
 
-    def call(self, method: str, *args: Any) -> Any:
+    def call(self, method: str, *args: object) -> Any:
         """Call a method of Hive's interface definition with its arguments in the definition's order.
 
         :raises MetastoreUnreachableError: if no server answers; the error has each server and its reason.
@@ -79,7 +79,7 @@ class MetastoreClient(HistoryCalls):
                     raise
                 log.debug("no %s at %s: falling back", method, self.uri)
                 self._unsupported.add(method)
-        return FALLBACKS[method](self._call, args)
+        return FALLBACKS[method](self._call, *args)
 
     def __getattr__(self, name: str) -> Any:
         if name not in METHODS:
@@ -144,7 +144,7 @@ class MetastoreClient(HistoryCalls):
                 self._unsupported.add(path)
             raise
 
-    def _call(self, method: str, args: tuple[object, ...]) -> Any:
+    def _call(self, method: str, args: tuple[object, ...]) -> object:
         pauses = DEADLOCKS.pauses()
         while True:
             try:
@@ -156,7 +156,7 @@ class MetastoreClient(HistoryCalls):
             # Two callers that met must not meet again.
             time.sleep(pause_s * random.SystemRandom().uniform(0.5, 1.0))
 
-    def _exchange(self, method: str, args: tuple[object, ...]) -> Any:
+    def _exchange(self, method: str, args: tuple[object, ...]) -> object:
         deadline: Deadline | None = None
         for attempt in range(len(self._endpoints) + 1):
             connection = self._connected()

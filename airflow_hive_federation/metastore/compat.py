@@ -23,19 +23,18 @@ def is_too_old(method: str, error: MetastoreError) -> bool:
     return isinstance(error, UnsupportedMethodError) or "Required field 'validTxnList' is unset" in str(error)
 
 
-def _get_database_req(call: Call, args: tuple[Any, ...]) -> types.Database:
-    (request,) = args
+def _get_database_req(call: Call, request: types.GetDatabaseRequest) -> types.Database:
     return call("get_database", (request.name,))  # type: ignore[no-any-return]
 
 
-def _get_databases_req(call: Call, args: tuple[Any, ...]) -> types.GetDatabaseObjectsResponse:
-    (request,) = args
+def _get_databases_req(
+    call: Call, request: types.GetDatabaseObjectsRequest
+) -> types.GetDatabaseObjectsResponse:
     names = call("get_databases", (request.pattern or "*",))
     return types.GetDatabaseObjectsResponse(databases=[call("get_database", (name,)) for name in names])
 
 
-def _drop_database_req(call: Call, args: tuple[Any, ...]) -> None:
-    (request,) = args
+def _drop_database_req(call: Call, request: types.DropDatabaseRequest) -> None:
     try:
         # Hive 2 fails with a NullPointerException if the database does not exist.
         call("get_database", (request.name,))
@@ -45,19 +44,16 @@ def _drop_database_req(call: Call, args: tuple[Any, ...]) -> None:
             raise
 
 
-def _get_table_req(call: Call, args: tuple[Any, ...]) -> types.GetTableResult:
-    (request,) = args
+def _get_table_req(call: Call, request: types.GetTableRequest) -> types.GetTableResult:
     return types.GetTableResult(table=call("get_table", (request.dbName, request.tblName)))
 
 
-def _get_table_objects_by_name_req(call: Call, args: tuple[Any, ...]) -> types.GetTablesResult:
-    (request,) = args
+def _get_table_objects_by_name_req(call: Call, request: types.GetTablesRequest) -> types.GetTablesResult:
     tables = call("get_table_objects_by_name", (request.dbName, request.tblNames or []))
     return types.GetTablesResult(tables=tables)
 
 
-def _create_table_req(call: Call, args: tuple[Any, ...]) -> None:
-    (request,) = args
+def _create_table_req(call: Call, request: types.CreateTableRequest) -> None:
     constraints = (
         request.primaryKeys,
         request.foreignKeys,
@@ -73,8 +69,7 @@ def _create_table_req(call: Call, args: tuple[Any, ...]) -> None:
         call("create_table_with_environment_context", (request.table, request.envContext))
 
 
-def _alter_table_req(call: Call, args: tuple[Any, ...]) -> types.AlterTableResponse:
-    (request,) = args
+def _alter_table_req(call: Call, request: types.AlterTableRequest) -> types.AlterTableResponse:
     if request.expectedParameterKey is not None:
         raise UnsupportedMethodError(
             "This metastore cannot change a table on condition that a parameter has a value.",
@@ -88,22 +83,21 @@ def _alter_table_req(call: Call, args: tuple[Any, ...]) -> types.AlterTableRespo
     return types.AlterTableResponse()
 
 
-def _drop_table_req(call: Call, args: tuple[Any, ...]) -> None:
-    (request,) = args
+def _drop_table_req(call: Call, request: types.DropTableRequest) -> None:
     call(
         "drop_table_with_environment_context",
         (request.dbName, request.tableName, bool(request.deleteData), request.envContext),
     )
 
 
-def _get_partitions_by_names_req(call: Call, args: tuple[Any, ...]) -> types.GetPartitionsByNamesResult:
-    (request,) = args
+def _get_partitions_by_names_req(
+    call: Call, request: types.GetPartitionsByNamesRequest
+) -> types.GetPartitionsByNamesResult:
     names = (request.db_name, request.tbl_name, request.names or [])
     return types.GetPartitionsByNamesResult(partitions=call("get_partitions_by_names", names))
 
 
-def _alter_partitions_req(call: Call, args: tuple[Any, ...]) -> types.AlterPartitionsResponse:
-    (request,) = args
+def _alter_partitions_req(call: Call, request: types.AlterPartitionsRequest) -> types.AlterPartitionsResponse:
     call(
         "alter_partitions_with_environment_context",
         (request.dbName, request.tableName, request.partitions, request.environmentContext),
@@ -111,8 +105,9 @@ def _alter_partitions_req(call: Call, args: tuple[Any, ...]) -> types.AlterParti
     return types.AlterPartitionsResponse()
 
 
-def _get_all_table_constraints(call: Call, args: tuple[Any, ...]) -> types.AllTableConstraintsResponse:
-    (request,) = args
+def _get_all_table_constraints(
+    call: Call, request: types.AllTableConstraintsRequest
+) -> types.AllTableConstraintsResponse:
     where: dict[str, Any] = {
         "catName": request.catName,
         "db_name": request.dbName,
@@ -139,8 +134,7 @@ def _get_all_table_constraints(call: Call, args: tuple[Any, ...]) -> types.AllTa
     return types.AllTableConstraintsResponse(allTableConstraints=constraints)
 
 
-def _get_functions_req(call: Call, args: tuple[Any, ...]) -> types.GetFunctionsResponse:
-    (request,) = args
+def _get_functions_req(call: Call, request: types.GetFunctionsRequest) -> types.GetFunctionsResponse:
     names = call("get_functions", (request.dbName, request.pattern or "*"))
     if request.returnNames:
         return types.GetFunctionsResponse(function_names=names)
@@ -149,8 +143,7 @@ def _get_functions_req(call: Call, args: tuple[Any, ...]) -> types.GetFunctionsR
     )
 
 
-def _get_open_txns_req(call: Call, args: tuple[Any, ...]) -> types.GetOpenTxnsResponse:
-    (request,) = args
+def _get_open_txns_req(call: Call, request: types.GetOpenTxnsRequest) -> types.GetOpenTxnsResponse:
     if request.excludeTxnTypes:
         raise UnsupportedMethodError(
             "This metastore cannot leave out transactions by their kind.",
@@ -160,8 +153,9 @@ def _get_open_txns_req(call: Call, args: tuple[Any, ...]) -> types.GetOpenTxnsRe
     return call("get_open_txns", ())  # type: ignore[no-any-return]
 
 
-def _get_valid_write_ids(call: Call, args: tuple[Any, ...]) -> types.GetValidWriteIdsResponse:
-    (request,) = args
+def _get_valid_write_ids(
+    call: Call, request: types.GetValidWriteIdsRequest
+) -> types.GetValidWriteIdsResponse:
     valid = request.validTxnList
     if valid is None:
         answer = call("get_open_txns", ())
@@ -174,7 +168,7 @@ def _get_valid_write_ids(call: Call, args: tuple[Any, ...]) -> types.GetValidWri
     return call("get_valid_write_ids", (request,))  # type: ignore[no-any-return]
 
 
-FALLBACKS: dict[str, Callable[[Call, tuple[Any, ...]], Any]] = {
+FALLBACKS: dict[str, Callable[..., Any]] = {
     "alter_partitions_req": _alter_partitions_req,
     "alter_table_req": _alter_table_req,
     "create_table_req": _create_table_req,

@@ -41,7 +41,7 @@ class Connection:
             self.close()
             raise
 
-    def exchange(self, method: str, args: tuple[object, ...], deadline: Deadline) -> Any:
+    def exchange(self, method: str, args: tuple[object, ...], deadline: Deadline) -> object:
         """Call a method and return its answer.
 
         :raises Fault: if the server raised an exception; the connection remains usable.
@@ -120,7 +120,7 @@ def _arguments(kind: type[Struct], method: str, args: tuple[object, ...]) -> Str
     return kind(**dict(zip(names, args, strict=False)))
 
 
-def _outcome(method: str, answer: Struct, channel: Channel) -> Any:
+def _outcome(method: str, answer: Struct, channel: Channel) -> object:
     if channel.has_more():
         raise MalformedMessage("something follows the answer")
     values = answer.set_fields()

@@ -22,6 +22,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from airflow_hive_federation.waiting import PollPolicy
+
 try:
     import grpc
     import grpc.experimental  # ``import grpc`` alone does not load it.
@@ -78,8 +80,8 @@ _LONG = (
 )
 #: Bytes of the protobuf message around the answer.
 _SLACK_BYTES = 1 << 10
-#: First and longest pause in seconds before another attempt at a gateway that has too many calls.
-_BUSY_FIRST_S, _BUSY_MOST_S = 0.05, 2.0
+#: The pauses before another attempt at a gateway that has too many calls.
+_BUSY = PollPolicy(first_s=0.05, factor=2.0, longest_s=2.0)
 #: Seconds before another attempt at a conversation with a gateway that had no room for it.
 _ROOMLESS_S = 10.0
 #: grpcio's texts for a stream that the server refused unread (RFC 9113, 8.7 and 6.8): at the connection's
@@ -132,7 +134,7 @@ class GrpcChannel:
         """Make the call; see :meth:`.Channel.send`."""
         self._piece = memoryview(b"")
         self._deadline = deadline
-        wait_s, renewed = _BUSY_FIRST_S, False
+        pauses, renewed = _BUSY.pauses(), False
         while True:
             try:
                 self._answer = self._ask(request, deadline, renew=renewed)
@@ -144,11 +146,10 @@ class GrpcChannel:
                     continue
                 if not _is_busy(error):
                     raise self._translated(error, deadline) from error
-            pause_s = wait_s * random.uniform(0.5, 1)  # noqa: S311 - spreads clients that were refused together
+            pause_s = next(pauses) * random.uniform(0.5, 1)  # noqa: S311 - spreads clients that were refused together
             if pause_s >= deadline.remaining_s():
                 raise NotSent(f"the gateway had too many calls for {deadline.seconds:g} s")
             time.sleep(pause_s)
-            wait_s = min(wait_s * 2, _BUSY_MOST_S)
 
     def receive(self, size: int, deadline: Deadline) -> bytes:
         """Return some bytes of the answer; see :meth:`.Channel.receive`."""

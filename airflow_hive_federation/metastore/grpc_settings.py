@@ -64,7 +64,7 @@ class GrpcSettings:
         return any((self.token, self.token_file, self.service_account_keyfile))
 
 
-def grpc_properties(properties: Mapping[str, str]) -> dict[str, Any]:
+def grpc_properties(properties: Mapping[str, str]) -> dict[str, object]:
     """Translate the gRPC settings of a ``hive-site.xml`` to arguments of ``MetastoreSettings``.
 
     :raises ConfigurationError: if the two names of the client class have different values.

@@ -40,7 +40,7 @@ class _Hive4HmsClient(HMSClient):  # type: ignore[misc] # hmsclient and thrift h
     def get_table(self, dbname: str, tbl_name: str) -> Any:
         return self.get_table_req(GetTableRequest(dbName=dbname, tblName=tbl_name)).table
 
-    def get_table_objects_by_name(self, dbname: str, tbl_names: list[str]) -> Any:
+    def get_table_objects_by_name(self, dbname: str, tbl_names: list[str]) -> object:
         return self.get_table_objects_by_name_req(GetTablesRequest(dbName=dbname, tblNames=tbl_names)).tables
 
 

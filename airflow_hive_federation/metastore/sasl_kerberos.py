@@ -160,7 +160,7 @@ class Kerberos:
         ) from error
 
 
-def _credentials(gssapi: Any, settings: KerberosSettings) -> Any:
+def _credentials(gssapi: Any, settings: KerberosSettings) -> object:
     """Return the client's credentials: from the keytab, or the tickets that ``kinit`` obtained."""
     principal = settings.client_principal
     name = None if principal is None else gssapi.Name(principal, gssapi.NameType.kerberos_principal)

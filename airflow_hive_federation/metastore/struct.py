@@ -23,7 +23,7 @@ class Struct:
     #: True if a value holds one of the fields.
     is_union: ClassVar[bool] = False
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, **fields: object) -> None:
         known = type(self).__annotations__
         for name, value in fields.items():
             if name not in known:

@@ -79,7 +79,7 @@ def from_bytes(cls: type[S], data: bytes) -> S:
     return value
 
 
-def _inner(field: tuple[object, ...]) -> Any:
+def _inner(field: tuple[object, ...]) -> object:
     return field[2] if len(field) == 4 else None
 
 
@@ -87,7 +87,7 @@ def _pair(part: object) -> tuple[int, Any]:
     return part if isinstance(part, tuple) else (part, None)
 
 
-def _value_to_json(ttype: int, inner: Any, value: Any) -> Any:
+def _value_to_json(ttype: int, inner: Any, value: Any) -> object:
     if ttype == TType.STRUCT:
         return to_json(value)
     if ttype in {TType.LIST, TType.SET}:
@@ -97,7 +97,7 @@ def _value_to_json(ttype: int, inner: Any, value: Any) -> Any:
     return _scalar_to_json(ttype, value)
 
 
-def _scalar_to_json(ttype: int, value: Any) -> Any:
+def _scalar_to_json(ttype: int, value: Any) -> object:
     if ttype == TType.BINARY:
         return base64.b64encode(value).decode("ascii")
     if ttype == TType.DOUBLE:
@@ -107,7 +107,7 @@ def _scalar_to_json(ttype: int, value: Any) -> Any:
     return bool(value) if ttype == TType.BOOL else int(value)
 
 
-def _map_to_json(inner: Any, value: dict[Any, Any]) -> Any:
+def _map_to_json(inner: Any, value: dict[Any, Any]) -> object:
     (key_type, key_inner), (value_type, value_inner) = _pair(inner[0]), _pair(inner[1])
     pairs = [
         (_value_to_json(key_type, key_inner, key), _value_to_json(value_type, value_inner, item))
@@ -126,7 +126,7 @@ def _double_to_json(value: float) -> float | str:
     return float(value)
 
 
-def _value_from_json(ttype: int, inner: Any, data: Any) -> Any:
+def _value_from_json(ttype: int, inner: Any, data: Any) -> object:
     if ttype == TType.STRUCT:
         return from_json(inner, data)
     if ttype in {TType.LIST, TType.SET}:
@@ -137,7 +137,7 @@ def _value_from_json(ttype: int, inner: Any, data: Any) -> Any:
     return _scalar_from_json(ttype, data)
 
 
-def _scalar_from_json(ttype: int, data: Any) -> Any:
+def _scalar_from_json(ttype: int, data: Any) -> object:
     if ttype == TType.BINARY:
         return base64.b64decode(data, validate=True)
     if ttype == TType.DOUBLE:
@@ -161,7 +161,7 @@ def _map_from_json(inner: Any, data: Any) -> dict[Any, Any]:
     return result
 
 
-def _expect(data: object, kind: type) -> Any:
+def _expect(data: object, kind: type) -> object:
     if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
         raise TypeError(f"{data!r} is no {kind.__name__}")
     return data

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-def result_json(result: DataclassInstance) -> dict[str, Any]:
+def result_json(result: DataclassInstance) -> dict[str, object]:
     """Return a result as a dictionary of JSON values, under the names of its fields.
 
     :raises TypeError: a field holds a value that JSON does not have.
@@ -19,7 +19,7 @@ def result_json(result: DataclassInstance) -> dict[str, Any]:
     return {field.name: _value(getattr(result, field.name)) for field in fields(result)}
 
 
-def _value(value: object) -> Any:
+def _value(value: object) -> object:
     if isinstance(value, Enum):
         return _value(value.value)
     if value is None or isinstance(value, str | int | float):

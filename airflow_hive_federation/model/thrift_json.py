@@ -54,7 +54,7 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
 
 
 def _items(text: str, at: int, closing: str, item: Callable[[int], tuple[Any, int]]) -> tuple[list[Any], int]:
-    values: list[Any] = []
+    values: list[object] = []
     at = _skipped(text, at + 1)
     if text[at : at + 1] == closing:
         return values, _skipped(text, at + 1)
@@ -72,7 +72,7 @@ def _pair(text: str, at: int, depth: int) -> tuple[tuple[Any, Any], int]:
     return (_hashable(key), value), at
 
 
-def _hashable(key: object) -> Any:
+def _hashable(key: object) -> object:
     if isinstance(key, dict):
         raise ValueError("a key of a map is a map itself")
     return tuple(map(_hashable, key)) if isinstance(key, list) else key

@@ -60,7 +60,7 @@ def push(context: Context, key: str, value: object) -> None:
         task_instance.xcom_push(key=key, value=value)
 
 
-def route_note(decision: Decision, refused: str = "") -> dict[str, Any]:
+def route_note(decision: Decision, refused: str = "") -> dict[str, object]:
     """Return the XCom value for the route of one statement, without the statement's text and rows.
 
     :param refused: the reason why the statement was not run.
@@ -71,13 +71,15 @@ def route_note(decision: Decision, refused: str = "") -> dict[str, Any]:
         # Its reason quotes the statement.
         at = f"It cannot be analysed at line {unread.line}, column {unread.column}; the log has the reason."
         decision, refused = replace(decision, reason=at), refused and at
-    note: dict[str, Any] = {"cluster": None if refused else decision.cluster, "rule": str(decision.rule)}
+    note: dict[str, object] = {"cluster": None if refused else decision.cluster, "rule": str(decision.rule)}
     if refused:
         note["refused"] = refused
     return {**note, "route": in_words(decision).splitlines()}
 
 
-def copy_note(table: str, cluster: Cluster, copied: list[str], current: list[str] | None) -> dict[str, Any]:
+def copy_note(
+    table: str, cluster: Cluster, copied: list[str], current: list[str] | None
+) -> dict[str, object]:
     """Return the XCom value for the copies of one table.
 
     :param current: the objects that were up to date; ``None`` if the task did not compare them.
@@ -86,7 +88,7 @@ def copy_note(table: str, cluster: Cluster, copied: list[str], current: list[str
     from airflow_hive_federation.storage.filesystem import join
 
     database, name = split_name(table)
-    note: dict[str, Any] = {
+    note: dict[str, object] = {
         "table": f"{database}.{name}",
         "cluster": cluster.name,
         "directory": join(cluster.root, f"{database}.db", f"{name}.copies"),

@@ -143,7 +143,7 @@ def note_load(
     return lineage
 
 
-def _skipped(tables: Mapping[str, str]) -> Any:
+def _skipped(tables: Mapping[str, str]) -> object:
     # OpenLineage's client serialises attrs classes as facets, and depends on attrs.
     import attr
     from airflow.providers.common.compat.openlineage.facet import RunFacet
@@ -152,7 +152,7 @@ def _skipped(tables: Mapping[str, str]) -> Any:
     return facet(tables=dict(tables))
 
 
-def _output(dataset: TableDataset) -> Any:
+def _output(dataset: TableDataset) -> object:
     from airflow.providers.common.compat.openlineage.facet import (
         OutputDataset,
         OutputStatisticsOutputDatasetFacet,

@@ -195,7 +195,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
 
     ui_color = "#d8e8f0"
 
-    def __init__(self, *, outlets: Sequence[object] | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, outlets: Sequence[object] | None = None, **kwargs: object) -> None:
         super().__init__(outlets=[*(outlets or ()), REPLICATED], **kwargs)
 
     def perform(self, context: Context) -> LoadSummary:
@@ -251,7 +251,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
     ui_color = "#f0e8d8"
 
     def __init__(
-        self, *, whole: bool = False, row_digests: bool = False, fail: bool = True, **kwargs: Any
+        self, *, whole: bool = False, row_digests: bool = False, fail: bool = True, **kwargs: object
     ) -> None:
         super().__init__(**kwargs)
         self.whole = whole

@@ -81,7 +81,7 @@ def replicate_databases(
     The other parameters are those of :func:`~.replication.replicate_database`.
     """
 
-    def replicate(*, problem: object, **fields: Any) -> None:
+    def replicate(*, problem: object, **fields: object) -> None:
         cycle_tasks(
             fields,
             problem=problem,
@@ -138,7 +138,7 @@ def mapped_policies(given: Sequence[object], defaults: Mapping[str, object]) -> 
     return policies
 
 
-def _judged_policy(given: object, defaults: Mapping[str, object]) -> dict[str, Any]:
+def _judged_policy(given: object, defaults: Mapping[str, object]) -> dict[str, object]:
     try:
         return {**complete_policy(given, defaults), _PROBLEM: None}
     except ConfigurationError as error:
@@ -149,7 +149,7 @@ def _judged_policy(given: object, defaults: Mapping[str, object]) -> dict[str, A
         return {**dict.fromkeys(sorted(NAMES)), **names, _PROBLEM: error_text(error)}
 
 
-def complete_policy(given: object, defaults: Mapping[str, object]) -> dict[str, Any]:
+def complete_policy(given: object, defaults: Mapping[str, object]) -> dict[str, object]:
     """Return all fields of a policy; ``None`` means that a field's default applies.
 
     :raises ConfigurationError: a field is unknown or missing, or a value is impossible.
@@ -165,7 +165,7 @@ def complete_policy(given: object, defaults: Mapping[str, object]) -> dict[str, 
     return {name: fields.get(name) for name in sorted(NAMES)}
 
 
-def _loaded(text: str) -> Any:
+def _loaded(text: str) -> object:
     import tomllib
     from pathlib import Path
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import get_args, get_origin, get_type_hints
 
 from airflow_hive_federation.progress.events import KIND, Event
 
@@ -30,7 +30,7 @@ def event_of(values: object) -> Event:
         raise ValueError(f"{values!r} lacks a field of {kind.__name__}, or has a wrong one.") from error
 
 
-def _value(hint: object, value: object) -> Any:
+def _value(hint: object, value: object) -> object:
     if get_origin(hint) is tuple and isinstance(value, list):
         return tuple(_value(get_args(hint)[0], item) for item in value)
     if isinstance(hint, type) and issubclass(hint, Enum):

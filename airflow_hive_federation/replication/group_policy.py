@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import ConfigurationError, GroupMembershipError
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -77,7 +77,7 @@ class ReplicationGroup:
         return [by_name[name] for name in names] if names else list(self.policies)
 
 
-def members_of(group: str, given: object, defaults: Mapping[str, object]) -> list[dict[str, Any]]:
+def members_of(group: str, given: object, defaults: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the fields of a group's policies, completed by the group's own fields.
 
     :param group: name of the group.

@@ -296,7 +296,7 @@ def _table_names(policy: str, given: Mapping[str, str]) -> dict[str, str]:
     return {source: target for source, target in names.items() if source != target}
 
 
-def _option(name: str, value: str) -> Any:
+def _option(name: str, value: str) -> object:
     if name in COUNTS:
         # The policy's own check names a value that is no number.
         return int(value) if value.strip().isdecimal() else value

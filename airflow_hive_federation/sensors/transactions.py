@@ -77,7 +77,7 @@ class OpenTransactionsDrainSensor(ProbeSensor):
         task_observer(self.log)(start.event)
         return DrainProbe(source_conn_id=self.source_conn_id, start=start.to_json())
 
-    def finish(self, answer: ProbeAnswer) -> dict[str, Any]:
+    def finish(self, answer: ProbeAnswer) -> dict[str, object]:
         """Abort the transactions that are still open."""
         from airflow_hive_federation.replication.dump.drain import DrainStart, abort_remaining
 

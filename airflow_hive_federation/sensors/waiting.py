@@ -65,7 +65,7 @@ class ProbeSensor(BaseSensorOperator):
         :raises HiveFederationError: an argument is impossible, or a metastore refuses or does not answer.
         """
 
-    def finish(self, answer: ProbeAnswer) -> Any:
+    def finish(self, answer: ProbeAnswer) -> object:
         """Return the task's result after the last answer.
 
         :raises AirflowSensorTimeout: the answer is not true.
@@ -80,7 +80,7 @@ class ProbeSensor(BaseSensorOperator):
 
         :raises ConfigurationError: the timeout is no duration.
         """
-        timeout: Any = self.timeout
+        timeout: object = self.timeout
         return float(timeout) if isinstance(timeout, int | float) else duration_s(str(timeout))
 
     def execute(self, context: Context) -> Any:
@@ -103,7 +103,7 @@ class ProbeSensor(BaseSensorOperator):
         self._answer = answer
         return PokeReturnValue(is_done=answer.ready, xcom_value=answer.value)
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> object:
         """Return the task's result; the trigger resumes the task here.
 
         A wait that another version of the package began, and whose answer this one cannot read, begins anew.
@@ -118,7 +118,9 @@ class ProbeSensor(BaseSensorOperator):
         with as_airflow_error():
             return self.finish(answer)
 
-    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+    def resume_execution(
+        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
+    ) -> object:
         """Resume the task after its trigger, with the same exceptions as a wait in a worker."""
         # The sensor's method in Airflow also skips the task after errors that a poke leaves to the retries.
         with self._skipping():
@@ -150,7 +152,7 @@ class ProbeSensor(BaseSensorOperator):
             timeout=timedelta(seconds=self.timeout_s + _GRACE_S),
         )
 
-    def _execute_rescheduled(self, context: Context) -> Any:
+    def _execute_rescheduled(self, context: Context) -> object:
         """Let Airflow poke and reschedule; its error of a timeout does not describe the state."""
         with as_airflow_error():
             self.timeout = self.timeout_s

@@ -74,7 +74,7 @@ def _rows(
         )
         for item in places
     ]
-    storage: Any = table.sd
+    storage = table.sd
     columns = [Column.of(item.name, item.type) for item in storage.cols]
     keys = [Column.of(str(item.name), str(item.type)) for item in table.partitionKeys or ()]
     properties = str((table.parameters or {}).get("transactional_properties", ""))

@@ -142,7 +142,7 @@ def _lines(uri: str, options: StorageOptions | None) -> list[str]:
     return content.decode().splitlines()
 
 
-def _to_json(outcome: MergeOutcome | HiveFederationError) -> dict[str, Any]:
+def _to_json(outcome: MergeOutcome | HiveFederationError) -> dict[str, object]:
     return {"error": error_to_json(outcome)} if isinstance(outcome, HiveFederationError) else asdict(outcome)
 
 

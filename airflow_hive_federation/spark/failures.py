@@ -32,7 +32,7 @@ _NO_LOGIN = re.compile(
 _REMEDY = "Look further up in the job's log; Spark's own settings are those of the connection and of `conf`."
 
 
-def error_to_json(error: HiveFederationError) -> dict[str, Any]:
+def error_to_json(error: HiveFederationError) -> dict[str, object]:
     """Return an error's class, text and facts as JSON values; facts of other types become text."""
     facts = json.loads(json.dumps(error.facts, default=str))
     return {"type": type(error).__name__, "message": error.message, "remedy": error.remedy, "facts": facts}
@@ -64,7 +64,7 @@ def of_attempt(report: str, attempt: str) -> str:
     return json.dumps({**json.loads(report), "attempt": attempt}, sort_keys=True)
 
 
-def read_report(text: str | bytes) -> dict[str, Any]:
+def read_report(text: str | bytes) -> dict[str, object]:
     """Return the result from a report of :func:`result_report` or :func:`error_report`.
 
     :raises HiveFederationError: this error is reported.
@@ -74,7 +74,7 @@ def read_report(text: str | bytes) -> dict[str, Any]:
         report = json.loads(text)
         if "error" in report:
             raise error_from_json(report["error"])
-        result: dict[str, Any] = report["result"]
+        result: dict[str, object] = report["result"]
     except (ValueError, TypeError, KeyError) as error:
         raise SparkJobError("The job's report is damaged.", remedy=_REMEDY) from error
     return result

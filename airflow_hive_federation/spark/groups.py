@@ -32,6 +32,7 @@ from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import write_records
+from airflow_hive_federation.waiting import PollPolicy, retry
 
 #: Seconds between two writes of a running task's records; a kill loses at most the records of this time.
 _RECORD_EVERY_S = 2.0
@@ -40,7 +41,7 @@ _RECORD_EVERY_S = 2.0
 _PROGRESS_EVERY_S = 5.0
 
 #: Pauses, in seconds, before a retry after a storage failure of unknown cause.
-_RETRY_PAUSES_S = (0.5, 2.0)
+_RETRIES = PollPolicy(first_s=0.5, factor=4.0, longest_s=2.0)
 
 #: Failures that a retry would only repeat.
 _NOT_RETRIED = (FileVanishedError, StoragePermissionError, StorageFullError, DigestMismatchError)
@@ -49,7 +50,7 @@ _NOT_RETRIED = (FileVanishedError, StoragePermissionError, StorageFullError, Dig
 class Work(Protocol):
     """The function that processes one item; Spark pickles it to the executors."""
 
-    def __call__(self, item: Any, bandwidth: TokenBucket | None) -> Any:
+    def __call__(self, item: Any, bandwidth: TokenBucket | None) -> object:
         """Process the item and return its record, a dataclass with ``size_bytes``."""
         ...
 
@@ -118,7 +119,7 @@ class GroupTask:
 
     def _run(self, group: Sequence[object], attempt_id: int, attempt_number: int) -> GroupResult:
         uri = join(self.records_uri, f"{self.run_id}-{group_digest(group)}-{attempt_id:08}.jsonl")
-        records: list[Any] = []
+        records: list[object] = []
         failures: list[HiveFederationError] = []
         written_at = time.monotonic()
         for record in self._work_through(group, failures):
@@ -207,17 +208,8 @@ def _outcomes(attempt: Callable[[Any], Any], group: Sequence[object], threads: i
 
 def _patiently(work: Callable[[], object]) -> Any:
     """Return the record, or the error of the last try; retry failures of unknown cause."""
-    for pause_s in _RETRY_PAUSES_S:
-        try:
-            return work()
-        except _NOT_RETRIED as error:
-            return error
-        except StorageError:
-            time.sleep(pause_s)
-        except HiveFederationError as error:
-            return error
     try:
-        return work()
+        return retry(work, _RETRIES, tries=3, on=StorageError, but_not_on=_NOT_RETRIED)
     except HiveFederationError as error:
         return error
 

@@ -7,7 +7,7 @@ JVM. Hadoop's ``UserGroupInformation`` is public, and the same in all versions o
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
@@ -24,6 +24,10 @@ from airflow_hive_federation.storage.hadoop_access import (
     KerberosLogin,
 )
 from airflow_hive_federation.storage.options import StorageOptions
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.tables.spark_internals import JavaObject
+
 
 #: The setting without which Hadoop's client refuses a NameNode, whose principal it would not know.
 _NAME_NODE = "dfs.namenode.kerberos.principal"
@@ -80,13 +84,13 @@ def _login_of_spark(context: Any) -> KerberosLogin | None:
     return KerberosLogin(principal=principal, keytab=keytab) if keytab and principal else None
 
 
-def _by_keytab(users: Any, login: KerberosLogin) -> None:
+def _by_keytab(users: JavaObject, login: KerberosLogin) -> None:
     user = users.getLoginUser()
     if not (user.isFromKeytab() and user.getUserName() == login.principal):
         users.loginUserFromKeytab(login.principal, login.keytab)
 
 
-def _by_ticket(users: Any, login: KerberosLogin) -> None:
+def _by_ticket(users: JavaObject, login: KerberosLogin) -> None:
     user = users.getLoginUser()
     if user.hasKerberosCredentials() or user.getTokens().size():
         return
@@ -96,7 +100,7 @@ def _by_ticket(users: Any, login: KerberosLogin) -> None:
         raise _refused(login, "the cache holds no valid ticket")
 
 
-def _check_mechanism(java: Any) -> None:
+def _check_mechanism(java: JavaObject) -> None:
     factories = java("javax.security.sasl.Sasl").getSaslClientFactories()
     while factories.hasMoreElements():
         if "GSSAPI" in factories.nextElement().getMechanismNames(None):

@@ -68,7 +68,7 @@ class JobModule(Protocol):
 
 def run_job(
     spark: object, job: str, arguments: Sequence[str], *, options: StorageOptions | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Run a job in a Spark session of this process.
 
     :param spark: a SparkSession or a SparkContext.
@@ -133,7 +133,7 @@ def _run_and_deliver(
 
 def _run_in_new_context(
     job: str, arguments: Sequence[str], options: StorageOptions | None, claim: RunClaim | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     module = _module(job)
     args = _parse(job, module, arguments)
     from pyspark import SparkContext

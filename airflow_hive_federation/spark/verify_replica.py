@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", required=True, help="URI of the directory for rows.jsonl and digests/")
 
 
-def run(spark: object, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
+def run(spark: Any, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
     """Run the job with parsed arguments; return the numbers of files, bytes and tables as JSON values."""
     from pyspark.sql import SparkSession
 
@@ -107,7 +107,7 @@ def _rows(spark: SparkSession, plan: SidePlan, options: StorageOptions | None) -
     from airflow_hive_federation.tables.read.partition_scans import PartitionState
     from airflow_hive_federation.tables.read.reader import visible_rows
 
-    table: Any = plan.table
+    table = plan.table
     columns = [Column.of(column.name, column.type) for column in table.sd.cols]
     write_ids = plan.write_ids
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -31,13 +30,14 @@ from airflow_hive_federation.storage.filesystem import (
 )
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import TEMPORARY_PREFIX
+from airflow_hive_federation.waiting import PollPolicy, retry
 
 #: Keys of fsspec's file details that hold the modification time, best first.
 _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "created")
 
 #: Number of attempts at listing a directory in which other processes remove files.
 _TRIES = 20
-_PAUSE_S = 0.02
+_REMOVALS = PollPolicy(first_s=0.02, factor=1.0)
 _SECOND_NS = 1_000_000_000
 
 #: Result of scanning one directory: (files, paths of subdirectories); both relative to the listing's root.
@@ -82,18 +82,21 @@ def _in_order(entries: list[FileEntry], empty_directories: bool) -> list[FileEnt
 def _settled(
     uri: str, list_once: Callable[[], list[FileEntry]], *, options: StorageOptions | None, missing_ok: bool
 ) -> list[FileEntry]:
-    for tries_left in reversed(range(_TRIES)):
+    def entries_or_error() -> list[FileEntry] | FileVanishedError:
         try:
             return list_once()
         except FileVanishedError as error:
             # The error also has the directory's URI if a file directly in the directory vanished.
-            is_gone = error.facts.get("path") == uri and not is_there(uri, options=options)
-            if is_gone and missing_ok:
-                return []
-            if is_gone or not tries_left:
-                raise
-            time.sleep(_PAUSE_S)
-    raise AssertionError  # the last try has returned or raised
+            if error.facts.get("path") == uri and not is_there(uri, options=options):
+                return error
+            raise
+
+    entries = retry(entries_or_error, _REMOVALS, tries=_TRIES, on=FileVanishedError)
+    if not isinstance(entries, FileVanishedError):
+        return entries
+    if missing_ok:
+        return []
+    raise entries
 
 
 def list_many(

@@ -204,7 +204,7 @@ def _read_parts(
 
 def _checked(
     values: object, known: Mapping[str, tuple[type, ...]], needed: Collection[str]
-) -> Mapping[str, Any]:
+) -> Mapping[str, object]:
     """Check the fields of a record and their types, and return them.
 
     :raises ValueError: if a field is unknown or missing, or has another type.

@@ -95,7 +95,7 @@ class Tunnel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Another process opens its own connections.
         return Tunnel, (self.settings,)
 
@@ -133,7 +133,7 @@ class Tunnel:
             raise _unreachable(self.settings.hops[-1], "its connection was closed at once")
         return transport
 
-    def _way_to(self, hop: Hop) -> Any:
+    def _way_to(self, hop: Hop) -> object:
         port = hop.port or DEFAULT_PORT
         if self._clients:
             before = self.settings.hops[len(self._clients) - 1]

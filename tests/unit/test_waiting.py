@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_hive_federation.errors import ConfigurationError, MetastoreUnreachableError
-from airflow_hive_federation.waiting import PollPolicy, wait_until
+from airflow_hive_federation.waiting import PollPolicy, retry, wait_until
 
 
 class Day:
@@ -136,3 +136,44 @@ def test_a_terminal_error_ends_the_wait_at_once() -> None:
     with pytest.raises(ConfigurationError):
         wait_until(probe, PATIENT, sleep=day.sleep, clock=lambda: day.now_s)
     assert day.now_s == 0
+
+
+def test_a_call_is_repeated_with_the_pauses_of_the_policy_while_its_error_passes() -> None:
+    slept: list[float] = []
+    failures = [ConnectionResetError(), ConnectionResetError()]
+
+    def call() -> str:
+        if failures:
+            raise failures.pop()
+        return "answer"
+
+    policy = PollPolicy(first_s=1.0, factor=3.0, longest_s=2.0)
+    assert retry(call, policy, tries=3, on=ConnectionError, sleep=slept.append) == "answer"
+    assert slept == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (ConnectionRefusedError, 3),  # it passes, but not in three calls
+        (ConnectionResetError, 1),  # a repetition would raise it again
+        (KeyError, 1),
+    ],
+)
+def test_a_call_is_not_repeated_for_ever_nor_after_another_error(error: type[Exception], calls: int) -> None:
+    made: list[type[Exception]] = []
+
+    def call() -> None:
+        made.append(error)
+        raise error
+
+    with pytest.raises(error):
+        retry(
+            call,
+            PollPolicy(),
+            tries=3,
+            on=ConnectionError,
+            but_not_on=(ConnectionResetError,),
+            sleep=lambda _: None,
+        )
+    assert len(made) == calls

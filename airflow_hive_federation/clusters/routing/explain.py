@@ -187,7 +187,7 @@ def as_json(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _input_json(use: InputUse) -> dict[str, Any]:
+def _input_json(use: InputUse) -> dict[str, object]:
     return {
         "table": str(use.table),
         "views": [str(view) for view in use.views],
@@ -207,7 +207,7 @@ def _input_json(use: InputUse) -> dict[str, Any]:
     }
 
 
-def _plan_json(plan: CopyPlan) -> dict[str, Any]:
+def _plan_json(plan: CopyPlan) -> dict[str, object]:
     return {
         "cluster": plan.cluster,
         "bytes": plan.bytes,

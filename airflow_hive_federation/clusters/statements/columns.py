@@ -11,7 +11,7 @@ from airflow_hive_federation.clusters.predicates.conditions import Key
 _GROUPINGS = ("grouping_sets", "cube", "rollup", "totals", "all")
 
 
-def keeps_filters(node: Any) -> bool:
+def keeps_filters(node: exp.Expr) -> bool:
     """Return whether a filter on a query's result may move to its sources without changing the result.
 
     It may not if the query counts rows (``LIMIT``, ``OFFSET``) or compares rows with each other (window
@@ -43,7 +43,7 @@ def output_names(node: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def column_behind(node: Any, name: str, columns: tuple[str, ...]) -> Key | None:
+def column_behind(node: exp.Expr, name: str, columns: tuple[str, ...]) -> Key | None:
     """Return the source column behind a column of a SELECT's result; ``None`` if it is computed or unknown.
 
     :param columns: the names of the result's columns, if they were renamed.
@@ -58,7 +58,7 @@ def column_behind(node: Any, name: str, columns: tuple[str, ...]) -> Key | None:
     return Key(column.name.lower(), column.table.lower() or None, database and database.name.lower())
 
 
-def _column(node: Any, name: str, columns: tuple[str, ...]) -> Any:
+def _column(node: exp.Expr, name: str, columns: tuple[str, ...]) -> Any:
     names = output_names(node)
     if columns:
         if len(columns) != len(names) or columns.count(name) != 1:
@@ -75,7 +75,7 @@ def _plain(node: object) -> Any:
     return node if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) else None
 
 
-def _behind_star(node: Any, name: str) -> Any:
+def _behind_star(node: exp.Expr, name: str) -> object:
     """Return the column that a star contributes under its own name."""
     stars = [expression for expression in node.expressions if expression.is_star]
     named_columns = [expression for expression in node.expressions if not expression.is_star]
@@ -90,7 +90,7 @@ def _behind_star(node: Any, name: str) -> Any:
     return exp.Column(this=exp.to_identifier(name), table=table and table.copy())
 
 
-def _same(column: Any, grouped: Any) -> bool:
+def _same(column: exp.Column, grouped: Any) -> bool:
     grouped = _plain(grouped)
     if grouped is None or grouped.name.lower() != column.name.lower():
         return False

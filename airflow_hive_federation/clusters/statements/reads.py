@@ -246,7 +246,7 @@ class _Walk:
         else:
             self._nested(node, scope, home, skip=("with", "with_"))
 
-    def _scope(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Mapping[str, Any]:
+    def _scope(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Mapping[str, object]:
         """Return the common table expressions in the scope of a query."""
         common = node.args.get("with_") or node.args.get("with")
         if not isinstance(common, exp.With):
@@ -262,7 +262,12 @@ class _Walk:
         return inner
 
     def _set_operation(
-        self, node: Any, scope: Mapping[str, Any], home: _Home, pushed: Conjuncts, columns: tuple[str, ...]
+        self,
+        node: Any,
+        scope: Mapping[str, Any],
+        home: _Home,
+        pushed: Conjuncts,
+        columns: tuple[str, ...],
     ) -> None:
         names = columns or output_names(node.left)
         keep = keeps_filters(node) and not node.args.get("by_name")
@@ -461,7 +466,7 @@ def _is_parenthesised(node: object) -> bool:
     return isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table | exp.Subquery)
 
 
-def _renamed(node: object, pushed: Conjuncts, columns: tuple[str, ...]) -> Conjuncts:
+def _renamed(node: exp.Expr, pushed: Conjuncts, columns: tuple[str, ...]) -> Conjuncts:
     """Return conditions on a query's result as conditions on its sources."""
     if not pushed or not keeps_filters(node):
         return ()

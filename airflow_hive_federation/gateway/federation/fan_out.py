@@ -107,7 +107,7 @@ def _collected(
     call: Call, results: Results, questions: Mapping[str, tuple[Member, Question]], part_timeout_s: float
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Collect the parts until all have arrived or the last deadline has passed."""
-    answers: dict[str, Any] = {}
+    answers: dict[str, object] = {}
     reasons: dict[str, str] = {}
     waits = any(member.timeout_s is None for member, _ in questions.values())
     longest = call.deadline.seconds if waits else part_timeout_s

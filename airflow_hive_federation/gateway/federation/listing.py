@@ -255,14 +255,14 @@ def _is(meta: Any, place: OwnedName) -> bool:
     return (meta.dbName.lower(), meta.tableName.lower()) == (place.database, place.table)
 
 
-def _functions(success: Any, owners: Owners, owner: str) -> Iterator[Any]:
+def _functions(success: Any, owners: Owners, owner: str) -> Iterator[object]:
     for function in success.functions or []:
         remote_name = function.dbName.lower()
         for local in owners.local_names(owner, [remote_name]).get(remote_name, ()):
             yield _with(function, dbName=local)
 
 
-def _databases(success: Any, pattern: str | None, owners: Owners, owner: str) -> Iterator[Any]:
+def _databases(success: Any, pattern: str | None, owners: Owners, owner: str) -> Iterator[object]:
     for database in success.databases or []:
         remote_name = database.name.lower()
         for local in owners.local_names(owner, [remote_name]).get(remote_name, ()):
@@ -270,7 +270,7 @@ def _databases(success: Any, pattern: str | None, owners: Owners, owner: str) ->
                 yield _with(database, name=local)
 
 
-def _with(struct: object, **fields: Any) -> Any:
+def _with(struct: object, **fields: object) -> Any:
     changed = copy.copy(struct)
     for name, value in fields.items():
         setattr(changed, name, value)

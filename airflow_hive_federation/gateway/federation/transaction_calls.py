@@ -89,7 +89,7 @@ def write_ids(metastores: Metastores, call: Call, emit: Emit) -> None:
     if owners == [metastores.primary]:
         metastores.members[metastores.primary].relay(call, emit)
         return
-    by_place: dict[OwnedName, Any] = {}
+    by_place: dict[OwnedName, object] = {}
     for owner in owners:
         forwarded = copy.copy(request)
         forwarded.fullTableNames = [
@@ -145,7 +145,7 @@ def _places(metastores: Metastores, call: Call, names: list[LocalName]) -> list[
     return [metastores.owners.place(database, table, links) for database, table in lower]
 
 
-def _with(call: Call, **values: Any) -> Call:
+def _with(call: Call, **values: object) -> Call:
     message = call_of(
         call.method, read_head(call.message).sequence_id, message_types(call.method)[0](**values)
     )

@@ -30,14 +30,14 @@ class Behind(PartitionCalls, TransactionCalls):
         self.settings = MetastoreSettings(uris=(_NOWHERE,), catalog=catalog or "hive")
         self._handler, self.under_way = handler, call
 
-    def call(self, method: str, *args: Any) -> Any:
+    def call(self, method: str, *args: object) -> Any:
         """See :meth:`.Calls.call`; the metastore's exception is the cause of the error."""
         try:
             return self._asked(method, args)
         except MetastoreError as error:
             if not is_too_old(method, error):
                 raise
-        return FALLBACKS[method](self._asked, args)
+        return FALLBACKS[method](self._asked, *args)
 
     def partition_names(self, database: str, table: str) -> Sequence[str]:
         """Return the names of all partitions of a table in packed form, a few megabytes per 100,000 names."""
@@ -49,7 +49,7 @@ class Behind(PartitionCalls, TransactionCalls):
         except Fault as fault:
             raise translate(fault, method, "the metastore") from fault
 
-    def _asked(self, method: str, args: tuple[object, ...]) -> Any:
+    def _asked(self, method: str, args: tuple[object, ...]) -> object:
         try:
             return ask(self._handler, self.under_way, method, *args)
         except Fault as fault:

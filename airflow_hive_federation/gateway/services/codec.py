@@ -314,7 +314,7 @@ def _take_map(inner: Any, strict: bool) -> Take:
     hashable = pair(inner[0])[0] not in layout.CONTAINERS
 
     def take(entries: Any, bounds: Bounds) -> dict[Any, Any]:
-        items: dict[Any, Any] = {}
+        items: dict[object, object] = {}
         for entry in entries:
             key = entry.key if key_take is None else key_take(entry.key, bounds)
             value = entry.value if value_take is None else value_take(entry.value, bounds)

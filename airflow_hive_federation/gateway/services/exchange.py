@@ -73,7 +73,7 @@ def _result(method: str, reply: bytes) -> Struct:
     return result
 
 
-def ask(handler: Handler, call: Call, method: str, *args: Any) -> Any:
+def ask(handler: Handler, call: Call, method: str, *args: object) -> Any:
     """Call a method with its arguments in the interface definition's order, and return its return value.
 
     :raises Fault: the metastore answered with this exception.
@@ -82,7 +82,7 @@ def ask(handler: Handler, call: Call, method: str, *args: Any) -> Any:
     return exchange(handler, call, method, arguments_of(method, *args)).__dict__.get("success")
 
 
-def arguments_of(method: str, *args: Any) -> Struct:
+def arguments_of(method: str, *args: object) -> Struct:
     """Return the arguments of a call as a struct; they come in the interface definition's order."""
     kind = message_types(method)[0]
     names = [field[1] for field in kind.thrift_spec.values()]

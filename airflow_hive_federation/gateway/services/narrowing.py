@@ -90,7 +90,7 @@ def _lost(described: Any, value: Any) -> Iterator[str]:
             yield from (f"{field[1]}.{lost_name}" for lost_name in _lost_in(below, before))
 
 
-def _innermost(described: Any) -> Any:
+def _innermost(described: Any) -> object:
     """Return the descriptor of a map entry's value, or the given descriptor if it is no map entry."""
     value = described.fields_by_name.get("value")
     if value is not None and "key" in described.fields_by_name and value.message_type is not None:

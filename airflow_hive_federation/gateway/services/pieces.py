@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from airflow_hive_federation.gateway.services.codec import codec
 from airflow_hive_federation.metastore.grpc_streams import THRIFT_NUMBER
@@ -34,7 +33,7 @@ class Pieces:
     def add(self, structs: Iterable[Struct]) -> None:
         """Add structs of one kind."""
         for struct in structs:
-            kind: Any = type(struct)
+            kind: object = type(struct)
             if self._as_thrift:
                 self._append(length_delimited(THRIFT_NUMBER, encode(struct)))
             else:

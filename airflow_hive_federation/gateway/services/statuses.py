@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import grpc
 
@@ -82,7 +81,7 @@ def ending(fault: Fault) -> Ending:
 
 def _details(code: grpc.StatusCode, text: str, fault: Fault) -> bytes:
     kind = f"type.googleapis.com/{PACKAGE}.{type(fault).__name__}".encode()
-    fault_kind: Any = type(fault)
+    fault_kind: object = type(fault)
     detail = _field(1, kind) + _field(2, codec(fault_kind).to_bytes(fault))
     return b"\x08" + _varint(code.value[0]) + _field(2, text.encode()) + _field(3, detail)
 

@@ -144,7 +144,7 @@ def _is_an_object(record: bytes) -> bool:
         return False
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
@@ -152,7 +152,7 @@ def _converter(hive_type: HiveType) -> Callable[[Any], Any]:
     return lambda value: _value(value, hive_type)
 
 
-def _value(value: object, hive_type: HiveType) -> Any:
+def _value(value: object, hive_type: HiveType) -> object:
     if value is None:
         return None
     if hive_type.name in _NESTED:
@@ -211,7 +211,7 @@ def _binary(value: object) -> bytes:
         return value.encode()
 
 
-def _array(value: object, hive_type: HiveType) -> list[Any]:
+def _array(value: object, hive_type: HiveType) -> list[object]:
     if not isinstance(value, list):
         raise ValueError("it is not an array")
     return [_value(item, hive_type.children[0]) for item in value]
@@ -224,7 +224,7 @@ def _map(value: object, hive_type: HiveType) -> list[tuple[Any, Any]]:
     return [(_value(key, key_type), _value(item, item_type)) for key, item in value.items()]
 
 
-def _struct(value: object, hive_type: HiveType) -> dict[str, Any]:
+def _struct(value: object, hive_type: HiveType) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ValueError("it is not an object")
     by_name = {key.lower(): item for key, item in value.items()}

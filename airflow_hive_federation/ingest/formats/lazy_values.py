@@ -41,7 +41,9 @@ _ZONED_CHARS = 100
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?\Z", re.ASCII)
 
 
-def value_of(text: str, hive_type: HiveType, separators: Sequence[str] = (), *, lenient: bool = False) -> Any:
+def value_of(
+    text: str, hive_type: HiveType, separators: Sequence[str] = (), *, lenient: bool = False
+) -> object:
     """Parse a text as a value of a Hive type.
 
     :param separators: separators of elements, of keys and values, and of the deeper levels.
@@ -205,14 +207,14 @@ class _Nesting:
             raise
 
 
-def _array(text: str, hive_type: HiveType, nesting: _Nesting) -> list[Any]:
+def _array(text: str, hive_type: HiveType, nesting: _Nesting) -> list[object]:
     parts = text.split(nesting.separator(0)) if text else []
     return [nesting.element(part, hive_type.children[0], 1) for part in parts]
 
 
 def _map(text: str, hive_type: HiveType, nesting: _Nesting) -> list[tuple[Any, Any]]:
     key_type, item_type = hive_type.children
-    items: dict[Any, Any] = {}
+    items: dict[object, object] = {}
     for part in text.split(nesting.separator(0)) if text else []:
         key, between, item = part.partition(nesting.separator(1))
         name = nesting.element(key, key_type, 2)
@@ -221,7 +223,7 @@ def _map(text: str, hive_type: HiveType, nesting: _Nesting) -> list[tuple[Any, A
     return list(items.items())
 
 
-def _struct(text: str, hive_type: HiveType, nesting: _Nesting) -> dict[str, Any]:
+def _struct(text: str, hive_type: HiveType, nesting: _Nesting) -> dict[str, object]:
     parts: list[str | None] = [*text.split(nesting.separator(0))]
     wanted = len(hive_type.fields)
     if len(parts) > wanted and not nesting.lenient:

@@ -11,7 +11,6 @@ import re
 import resource
 import signal
 import sys
-from typing import Any
 
 #: Limits the address space in bytes: an expression may keep hundreds of bytes per character for backtracking.
 _MEMORY_BYTES = 4 << 30
@@ -25,7 +24,7 @@ def _late(*_: object) -> None:
     raise _Late
 
 
-def _groups(expression: "re.Pattern[str]", text: str, limit_s: float) -> Any:
+def _groups(expression: "re.Pattern[str]", text: str, limit_s: float) -> object:
     """Return the groups of a match; ``None`` for no match, or the reason why the match was given up."""
     try:
         try:
@@ -48,7 +47,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     signal.signal(signal.SIGVTALRM, _late)
     expression = re.compile(request["regex"], re.DOTALL)
-    results: list[Any] = []
+    results: list[object] = []
     given_up = 0
     for text in request["texts"]:
         if given_up >= request["give_up_after"]:

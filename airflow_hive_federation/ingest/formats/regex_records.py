@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
@@ -163,7 +163,7 @@ class StrictRegexWriterBuilder(WriterBuilder):
         )
 
 
-def _value(text: str, hive_type: HiveType) -> Any:
+def _value(text: str, hive_type: HiveType) -> object:
     """Parse a group as ``valueOf`` of Java's classes does: whole numbers have no fractions."""
     if hive_type.name in INTEGER_BITS:
         if not _WHOLE.match(text):

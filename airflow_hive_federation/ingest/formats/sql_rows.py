@@ -62,7 +62,7 @@ def _column(values: list[Any], column: Column) -> tuple[pa.Array, list[BadRecord
     return values_column(values, column, lambda value: _converted(value, column.type))
 
 
-def _converted(value: object, hive_type: HiveType) -> Any:
+def _converted(value: object, hive_type: HiveType) -> object:
     kind = hive_type.name
     if isinstance(value, memoryview | bytearray):
         value = bytes(value)

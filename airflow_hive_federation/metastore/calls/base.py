@@ -22,7 +22,7 @@ class Calls:
 
     settings: MetastoreSettings
 
-    def call(self, method: str, *args: Any) -> Any:
+    def call(self, method: str, *args: object) -> Any:
         """Call a method of the interface definition; see :meth:`MetastoreClient.call`."""
         raise NotImplementedError
 

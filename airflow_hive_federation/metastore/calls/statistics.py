@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any, cast
+from typing import cast
 
 from airflow_hive_federation.metastore.calls.base import ENGINE, batches
 from airflow_hive_federation.metastore.calls.objects import ObjectCalls
@@ -106,7 +106,7 @@ class StatisticsCalls(ObjectCalls):
         return [column.name for column in (sd.cols if sd else None) or [] if column.name]
 
 
-def _subject(statistics: types.ColumnStatistics) -> tuple[Any, ...]:
+def _subject(statistics: types.ColumnStatistics) -> tuple[object, ...]:
     # A call takes the statistics of partitions of one table, or a table's own statistics alone.
     about = statistics.statsDesc
     if about is None:

@@ -470,7 +470,7 @@ def _same(wanted: TableOrPartition, current: TableOrPartition, *, columns: bool 
 
 def _essence(made: TableOrPartition, *, columns: bool) -> dict[str, Any]:
     values = to_json(made)
-    essence: dict[str, Any] = {
+    essence: dict[str, object] = {
         "storage": definition(made),
         "parameters": {
             name: value

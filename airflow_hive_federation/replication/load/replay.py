@@ -21,7 +21,6 @@ another number.
 from __future__ import annotations
 
 import logging
-import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,6 +40,7 @@ from airflow_hive_federation.progress.observers import Steps
 from airflow_hive_federation.replication.dump.increment_plan import allocation_runs
 from airflow_hive_federation.replication.dump.merging import Merging
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.waiting import PollPolicy, retry
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -51,7 +51,8 @@ logger = logging.getLogger(__name__)
 _OPENED_PER_CALL = 1000
 #: This is added to a transaction's number to get another one: it exceeds all numbers that a source will have.
 _ANEW = 1 << 40
-_GAP_PAUSES_S = (0.5, 1.0, 2.0)
+#: The pauses between calls that fail on a gap in the numbers of open transactions.
+_GAPS = PollPolicy(first_s=0.5, factor=2.0, longest_s=2.0)
 
 #: Names of groups begin with this in the metastore's map. An abort looks up the database that is the first
 #: part of the name, and fails without one (``HMSHandler.abort_txns``); ``default`` always exists.
@@ -196,14 +197,13 @@ class Replay:
         }
 
     def _open_transactions(self) -> Sequence[types.TxnInfo]:
-        for pause_s in _GAP_PAUSES_S:
-            try:
-                return self._client.call("get_open_txns_info").open_txns or ()
-            except MetastoreUnreachableError:
-                # The metastore briefly counts removed numbers as open, and fails because no transaction has
-                # them.
-                time.sleep(pause_s)
-        return self._client.call("get_open_txns_info").open_txns or ()
+        # The metastore briefly counts removed numbers as open, and fails because no transaction has them.
+        return retry(
+            lambda: self._client.call("get_open_txns_info").open_txns or (),
+            _GAPS,
+            tries=4,
+            on=MetastoreUnreachableError,
+        )
 
     def _opened(self, source_txns: Sequence[int]) -> dict[int, int]:
         before = self._client.get_open_txns().txn_high_water_mark or 0

@@ -154,20 +154,20 @@ class _NamedClient:
                     )
         return wire_constraints
 
-    def partition_pages(self, database: str, table: str, **how: Any) -> Any:
+    def partition_pages(self, database: str, table: str, **how: Any) -> object:
         return self._client.partition_pages(database, self._policy.source_table(table), **how)
 
-    def read_page(self, database: str, table: str, page: Any) -> list[Any]:
+    def read_page(self, database: str, table: str, page: Any) -> list[object]:
         partitions = self._client.read_page(database, self._policy.source_table(table), page)
         return [self._named(partition) for partition in partitions]
 
-    def iter_partitions(self, database: str, table: str, **how: Any) -> Iterator[Any]:
+    def iter_partitions(self, database: str, table: str, **how: Any) -> Iterator[object]:
         partitions = self._client.iter_partitions(database, self._policy.source_table(table), **how)
         return (self._named(partition) for partition in partitions)
 
     def get_partitions_column_statistics(
         self, database: str, table: str, names: Sequence[str], **how: Any
-    ) -> Any:
+    ) -> object:
         source = self._policy.source_table(table)
         return self._client.get_partitions_column_statistics(database, source, names, **how)
 

@@ -315,7 +315,8 @@ class CycleLock:
         self._observer(LockContended(database=database, holder=described(lock)))
         patience_s = self._patience_s(lock)
         looked_s = found_s
-        # The last look comes after the wait is over, because this process may have been suspended, too.
+        # The last look comes after the wait is over, because this process may have been suspended, too. The
+        # last call of a poll policy begins at the timeout, or before it.
         while looked_s - found_s < patience_s:
             time.sleep(_LOOK_S)
             looked_s = boot_time_s()

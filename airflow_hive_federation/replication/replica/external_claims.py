@@ -191,7 +191,7 @@ def _read(uri: str, policy: ReplicationPolicy) -> _Written:
 
 
 def _write(uri: str, claim: _Written, policy: ReplicationPolicy, *, checked: bool | None = None) -> None:
-    values: Mapping[str, Any] = {
+    values: Mapping[str, object] = {
         "metastore": claim.metastore,
         "database": claim.database,
         "roots": claim.roots,

@@ -215,7 +215,7 @@ def _same_kind(column: Column, literal: spark_types.DataType) -> bool:
     return column.type.name in {"string", "varchar"} and isinstance(literal, spark_types.StringType)
 
 
-def _converted(literals: DataFrame, wanted: spark_types.DataType) -> list[Any]:
+def _converted(literals: DataFrame, wanted: spark_types.DataType) -> list[object]:
     spark = literals.sparkSession
     row = literals.select(*(cast_or_null(spark, fn.col(name), wanted) for name in literals.columns)).first()
     # Null, and literals that do not fit the type, equal no row.

@@ -48,7 +48,7 @@ def encode_fragments(writing: Writing) -> Callable[[_Batches], _Batches]:
     def encode_them(batches: _Batches) -> _Batches:
         task, attempt = task_attempt()
         fragments: _Fragments | None = None
-        results: list[dict[str, Any]] = []
+        results: list[dict[str, object]] = []
         try:
             for block in _blocks(batches):
                 if fragments is None:
@@ -92,7 +92,7 @@ def assemble_fragments(spark: SparkSession, writing: Writing, fragments: Sequenc
     for fragment in fragments:
         by_bucket[fragment.bucket].append(fragment.asDict())
 
-    def assemble(buckets_of_fragments: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, Any]]:
+    def assemble(buckets_of_fragments: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, object]]:
         task, attempt = task_attempt()
         for number, bucket_fragments in enumerate(buckets_of_fragments):
             yield from _assembled(

@@ -7,7 +7,6 @@ partitions, as Hive does.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -39,6 +38,7 @@ from airflow_hive_federation.tables.write.plan import (
 )
 from airflow_hive_federation.transactions.locks import WriteKind, operation_type
 from airflow_hive_federation.transactions.transaction import Transaction
+from airflow_hive_federation.waiting import PollPolicy, retry
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -48,7 +48,7 @@ _ACCURATE = "COLUMN_STATS_ACCURATE"
 _NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
 _THREADS = 8
 _REMOVALS = 8
-_REMOVAL_WAIT_S = 0.01
+_RACES = PollPolicy(first_s=0.01, factor=2.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,17 +137,16 @@ def remove_trees(uris: Sequence[str], storage_options: StorageOptions | None) ->
 
 def _remove_tree(filesystem: AbstractFileSystem, path: str) -> None:
     """Remove a directory that another process may remove at the same time, by repeated attempts."""
-    for attempt in range(_REMOVALS):
-        # The file system may have cached a listing of the store from before the removal.
-        filesystem.invalidate_cache(path)
-        if not filesystem.exists(path):
-            return
-        try:
+
+    def remove() -> None:
+        for _ in range(_REMOVALS):
+            # The file system may have cached a listing of the store from before the removal.
+            filesystem.invalidate_cache(path)
+            if not filesystem.exists(path):
+                return
             filesystem.rm(path, recursive=True)
-        except FileNotFoundError:
-            if attempt + 1 == _REMOVALS:
-                raise
-            time.sleep(_REMOVAL_WAIT_S * 2**attempt)
+
+    retry(remove, _RACES, tries=_REMOVALS, on=FileNotFoundError)
 
 
 def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:

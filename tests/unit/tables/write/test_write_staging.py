@@ -12,6 +12,7 @@ from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.tables.write import publish as write_publish
 from airflow_hive_federation.tables.write.publish import remove_trees
 from airflow_hive_federation.tables.write.staging import staging_directory, staging_txn, sweep
+from airflow_hive_federation.waiting import PollPolicy
 
 TXNS = ValidTxns(high_watermark=9, open_ids=(7,))
 
@@ -72,7 +73,7 @@ def test_another_process_is_removing_it_too(
         remove(self, path, **how)
 
     monkeypatch.setattr(LocalFileSystem, "rm", rm)
-    monkeypatch.setattr(write_publish, "_REMOVAL_WAIT_S", 0)
+    monkeypatch.setattr(write_publish, "_RACES", PollPolicy(first_s=0.0))
     if losses == 1:
         remove_trees([f"file:{tmp_path}/tree"], None)
         assert not (tmp_path / "tree").exists()
