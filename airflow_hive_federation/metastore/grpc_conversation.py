@@ -34,7 +34,7 @@ class NoConversation(Exception):  # noqa: N818 - internal signal, never seen by 
 class Refusal(grpc.RpcError):  # type: ignore[misc]
     """The error for a refused call or an ended stream, with the methods of grpcio's errors."""
 
-    def __init__(self, code: Any, text: str, trailing: tuple[tuple[str, Any], ...] = ()) -> None:
+    def __init__(self, code: object, text: str, trailing: tuple[tuple[str, Any], ...] = ()) -> None:
         super().__init__(text)
         self._code, self._text, self._trailing = code, text, trailing
 

@@ -259,7 +259,7 @@ _END = object()
 def _produce(
     pieces: queue.Queue[Any], call: Call, work: Callable[[Call, Callable[[Any], None]], None]
 ) -> None:
-    def emit(piece: Any) -> None:
+    def emit(piece: object) -> None:
         while not call.cancellation.cancelled:
             try:
                 pieces.put(piece, timeout=min(_LOOK_S, call.deadline.remaining_s()))
