@@ -75,11 +75,11 @@ STEPS: list[Step] = [
     ("GetCatalog", {"name": "{db}_cat"}),
     ("CreateDatabase", {"name": "{db}", "description": "é", "parameters": {"a": ""}, "owner_name": "o",
                         "owner_type": "PRINCIPAL_TYPE_USER", "type": "DATABASE_TYPE_NATIVE"}),
-    ("GetDatabaseReq", {"name": "{db}"}),
-    ("GetDatabaseReq", {"name": "nowhere"}),
+    ("GetDatabaseReq", {"name": "{db}", "catalog_name": "hive"}),
+    ("GetDatabaseReq", {"name": "nowhere", "catalog_name": "hive"}),
     ("GetDatabases", {"pattern": "{db}"}),
     ("AlterDatabase", {"dbname": "{db}", "db": {"name": "{db}", "description": "changed"}}),
-    ("GetDatabaseReq", {"name": "{db}"}),
+    ("GetDatabaseReq", {"name": "{db}", "catalog_name": "hive"}),
     ("CreateTableReq", {"table": table("t")}),
     ("CreateTableReq", {"table": table("t")}),
     ("CreateTableReq", {"table": table("none", db_name="nowhere")}),
@@ -92,6 +92,8 @@ STEPS: list[Step] = [
     ("GetTableObjectsByNameReq", {"db_name": "{db}", "tbl_names": ["t"]}),
     ("GetTablesExt", {"catalog": "hive", "database": "{db}", "table_name_pattern": "*", "limit": 10}),
     ("GetTableNamesByFilter", {"dbname": "{db}", "filter": 'hive_filter_field_params__é = "漢"'}),
+    ("GetTableNamesByFilter", {"dbname": "{db}", "filter": 'hive_filter_field_params__EXTERNAL = "TRUE"',
+                               "max_tables": -1}),
     ("GetFieldsReq", NAMES),
     ("GetSchemaReq", NAMES),
     ("AddPrimaryKey", {"primary_key_cols": [{"table_db": "{db}", "table_name": "t", "column_name": "id",
@@ -201,16 +203,6 @@ STEPS: list[Step] = [
     ("DropPackage", {"cat_name": "hive", "db_name": "{db}", "package_name": "p"}),
     ("DropTableWithEnvironmentContext", {"dbname": "{db}", "name": "t", "delete_data": True}),
     ("DropTable", {"dbname": "{db}", "name": "t", "delete_data": True}),
-    ("DropDatabaseReq", {"name": "{db}", "delete_data": True, "cascade": True}),
+    ("DropDatabaseReq", {"name": "{db}", "catalog_name": "hive", "delete_data": True, "cascade": True}),
     ("DropCatalog", {"name": "{db}_cat"}),
 ]  # fmt: skip
-
-#: Values of fields by their names, for the rpcs that no step above is about.
-FILLED = {
-    **dict.fromkeys(("db_name", "dbname", "db", "db_names", "source_db", "dest_db"), "{db}"),
-    **dict.fromkeys(("tbl_name", "table_name", "tablename", "table"), "nothing"),
-    "name": "{db}_nothing",
-    "cat_name": "hive",
-}
-#: Fields with a number that is another one on each side.
-NUMBERED = frozenset({"txnid", "lockid", "txn_id", "id"})
