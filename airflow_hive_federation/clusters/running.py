@@ -86,7 +86,7 @@ class RoutedStatement:
         self,
         cluster: Cluster,
         options: StorageOptions | None = None,
-        acid: Sequence[Mapping[str, Any]] = (),
+        acid: Sequence[Mapping[str, object]] = (),
     ) -> Iterator[str]:
         """Write the statement for a job in a cluster; yield its URI, and remove it after the block.
 

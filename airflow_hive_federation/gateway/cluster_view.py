@@ -381,7 +381,7 @@ def _refuse_mark(call: Call, described: Described) -> None:
         )
 
 
-def structs(value: Any) -> Iterator[Struct]:
+def structs(value: object) -> Iterator[Struct]:
     """Yield a struct and all structs within it."""
     if isinstance(value, Struct):
         yield value

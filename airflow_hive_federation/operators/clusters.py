@@ -23,7 +23,6 @@ from airflow_hive_federation.operators.cluster_links import (
     run_of,
 )
 from airflow_hive_federation.progress.observers import spaced
-from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.clusters.registry import ClusterRegistry
     from airflow_hive_federation.clusters.running import RoutedScript, RoutedStatement
     from airflow_hive_federation.metastore import MetastoreClient
+    from airflow_hive_federation.storage.options import StorageOptions
 
 
 class AssignClusterOperator(ClusterOperator):

@@ -198,7 +198,7 @@ class _Walk:
         if read.facts is None or not read.facts.is_view:
             self.found.append(replace(read, rows=False))
 
-    def whole(self, tree: Any, home: _Home, pushed: Conjuncts = (), columns: tuple[str, ...] = ()) -> None:
+    def whole(self, tree: object, home: _Home, pushed: Conjuncts = (), columns: tuple[str, ...] = ()) -> None:
         """Walk the tree of a text, and check that the walk has reached every table in it."""
         if isinstance(tree, exp.Delete | exp.Update | exp.Merge):
             self._changed(tree, home)
@@ -221,7 +221,12 @@ class _Walk:
     # -- queries -------------------------------------------------------------------------------------------
 
     def _query(
-        self, node: Any, scope: Mapping[str, Any], home: _Home, pushed: Conjuncts, columns: tuple[str, ...]
+        self,
+        node: object,
+        scope: Mapping[str, object],
+        home: _Home,
+        pushed: Conjuncts,
+        columns: tuple[str, ...],
     ) -> None:
         self._walks += 1
         if self._walks > MAX_WALKS:
@@ -295,7 +300,7 @@ class _Walk:
 
     # -- sources -------------------------------------------------------------------------------------------
 
-    def _sources(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Iterator[_Source]:
+    def _sources(self, node: object, scope: Mapping[str, object], home: _Home) -> Iterator[_Source]:
         """Yield the entries of a FROM clause that a node represents; the caller handles its joins."""
         if isinstance(node, exp.Table):
             yield self._table(node, scope, home)
@@ -452,11 +457,11 @@ def _names_a_table(function: Any) -> bool:
     )
 
 
-def _is_parenthesised(node: Any) -> bool:
+def _is_parenthesised(node: object) -> bool:
     return isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table | exp.Subquery)
 
 
-def _renamed(node: Any, pushed: Conjuncts, columns: tuple[str, ...]) -> Conjuncts:
+def _renamed(node: object, pushed: Conjuncts, columns: tuple[str, ...]) -> Conjuncts:
     """Return conditions on a query's result as conditions on its sources."""
     if not pushed or not keeps_filters(node):
         return ()
