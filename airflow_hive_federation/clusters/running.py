@@ -152,7 +152,7 @@ class LiveRouter:
     policy: Policy = Policy.STRICT
     check_files: bool = True
     options: StorageOptions = field(default_factory=dict, repr=False)
-    pool: Callable[[], MetastorePool] | None = None
+    pool: Callable[[], MetastorePool] | None = field(default=None, repr=False)
 
     def script(self, script: str, session: Session) -> Iterator[RoutedStatement]:
         """Route the statements of a script lazily, each after the one before it has run.

@@ -12,6 +12,13 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 
 
+def described(primary: str) -> types.Table:
+    """Return the table ``d.t`` with this primary cluster; with none if it is empty."""
+    storage = types.StorageDescriptor(location="file:/elsewhere")
+    parameters = {"hive.cluster.primary": primary} if primary else {}
+    return types.Table(dbName="d", tableName="t", sd=storage, parameters=parameters, createTime=1, id=7)
+
+
 class OneTable:
     """As much of a client as changes of cluster metadata and sweeps call; its locks are free, or not.
 
