@@ -453,8 +453,9 @@ def test_the_user_of_a_connection_owns_what_the_metastore_makes(
 ) -> None:
     """Without Kerberos, the metastore acts for the user that ``set_ugi`` names."""
     source = sides[0]
-    hive_hdfs.shell("-mkdir", "-p", path_of(f"{source.base}/warehouse"))
-    hive_hdfs.shell("-chmod", "777", path_of(f"{source.base}/warehouse"))
+    for name in ("warehouse", "external"):
+        hive_hdfs.shell("-mkdir", "-p", path_of(f"{source.base}/{name}"))
+        hive_hdfs.shell("-chmod", "777", path_of(f"{source.base}/{name}"))
     with MetastoreClient(MetastoreSettings(uris=(source.metastore.uri,), user="erin")) as client:
         client.create_database(types.Database(name="erins"))
         make_table(client, "erins", "t")
