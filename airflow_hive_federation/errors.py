@@ -85,6 +85,7 @@
     │   └── TunnelUnreachableError        a hop, or the metastore behind it, does not answer  (retryable)
     ├── GatewayError                  the gateway refuses a call; ``status`` names the reason
     ├── SparkJobError                 a Spark job of this package failed
+    │   └── SparkRunTakenError            another submission has taken the job's run  (retryable)
     └── EmbeddedError                 the embedded metastore failed
         ├── JavaNotFoundError · JarDownloadError
         └── MetastoreStartError
@@ -513,6 +514,10 @@ class GatewayError(HiveFederationError):
 
 class SparkJobError(HiveFederationError):
     """A Spark job of this package failed."""
+
+
+class SparkRunTakenError(SparkJobError, retryable=True):
+    """Another submission of a job has taken its run; ``report`` is the URI of the run's report."""
 
 
 class EmbeddedError(HiveFederationError):

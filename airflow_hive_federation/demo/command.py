@@ -283,7 +283,7 @@ def _result(report: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     }
 
 
-def _show(report: Mapping[str, Any], scene: _Scene, times_s: Mapping[str, float]) -> None:
+def _show(report: Mapping[str, object], scene: _Scene, times_s: Mapping[str, float]) -> None:
     title = f"Database {report['database']}, replicated from {scene.source.uri} to {scene.target.uri}"
     print()
     print_report(report, title=title)

@@ -186,7 +186,7 @@ def _read_flights(data: Path) -> Any:
         return _read(file)
 
 
-def _read(file: Any) -> Any:
+def _read(file: object) -> Any:
     import pyarrow as pa
     from pyarrow import csv
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -26,11 +26,19 @@ class PipelineSubmitHook(SparkSubmitHook):
     """Runs spark-submit once.
 
     :param observer: receives the events of the job's progress; by default, they are lines of the log.
+    :param on_application: receives the cluster's id of the driver or application, once spark-submit shows it.
     :param settings: the settings of the provider's hook.
     """
 
-    def __init__(self, *, observer: Observer | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        observer: Observer | None = None,
+        on_application: Callable[[str], None] = lambda _: None,
+        **settings: Any,
+    ) -> None:
         super().__init__(**settings)
+        self._on_application = on_application
         self._observer = observer or task_observer(self.log)
         #: The last lines of the log.
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
@@ -71,11 +79,38 @@ class PipelineSubmitHook(SparkSubmitHook):
         mode = self._connection["deploy_mode"]
         return str(mode) if mode else None
 
-    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+    @property
+    def application(self) -> str:
+        """The cluster's id of the driver or application; empty until it is known, and in client mode."""
+        driver = self._driver_id or self._yarn_application_id or self._kubernetes_driver_pod
+        return str(driver or "")
+
+    def on_kill(self) -> None:
+        """Kill spark-submit, and the driver or application on the cluster if the provider can."""
+        try:
+            super().on_kill()
+        except OSError as error:
+            # For instance, this machine has no program ``yarn``.
+            self.log.warning("The cluster was not asked to end %s: %s", self.application, error)
+
+    def has(self, application: str) -> bool:
+        """Return whether the cluster has an application to run, or runs it; false if it cannot be asked."""
+        try:
+            if application.startswith("application_"):
+                return self.query_yarn_application_status(application) not in {"SUCCEEDED", "FAILED"}
+        except (ValueError, RuntimeError) as error:
+            self.log.warning("The cluster does not say how application %s is: %s", application, error)
+        return False
+
+    def _process_spark_submit_log(self, itr: Iterator[object]) -> None:
         super()._process_spark_submit_log(self._without_events(itr))
 
     def _without_events(self, lines: Iterator[Any]) -> Iterator[Any]:
+        known = ""
         for line in lines:
+            if self.application != known:
+                known = self.application
+                self._on_application(known)
             if event := event_in(line):
                 self._observer(event)
             else:

@@ -20,19 +20,20 @@ from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import (
     ConfigurationError,
-    FileVanishedError,
     HiveFederationError,
     JavaNotFoundError,
     SparkJobError,
 )
 from airflow_hive_federation.hooks.compat import AirflowException
-from airflow_hive_federation.storage.options import StorageOptions
+from airflow_hive_federation.spark.runs import killed, taken
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
     from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.replication.policy import ReplicationPolicy
+    from airflow_hive_federation.spark.runs import JobRun, RunFiles
     from airflow_hive_federation.storage.hadoop_access import HadoopAccess
+    from airflow_hive_federation.storage.options import StorageOptions
 
 #: Settings for every master; the caller's and the hook's own conf take precedence.
 _CONF = {
@@ -87,6 +88,8 @@ class SparkPipelineHook(BaseHook):
         self._env = dict(env or {})
         self._observer = observer
         self._running: PipelineSubmitHook | None = None
+        #: The run that is waited for: its files, and the id of the submission.
+        self._followed: tuple[RunFiles, str] | None = None
         self._killed = False
 
     def submit(
@@ -100,6 +103,9 @@ class SparkPipelineHook(BaseHook):
     ) -> dict[str, Any]:
         """Run a job with spark-submit, write its log to the task's log, and return its result.
 
+        If an earlier call with the same job, arguments and report was killed, and its application works on,
+        the call waits for that application and returns its result; it starts none.
+
         :param job: a name of :data:`airflow_hive_federation.spark.job.JOBS`.
         :param arguments: the job's command line; no secrets, because process lists show it.
         :param report_uri: the URI of a file for the job's result or error, on storage that the driver shares.
@@ -107,34 +113,46 @@ class SparkPipelineHook(BaseHook):
         :param conf: Spark properties for this job; they take precedence over the hook's.
         :raises HiveFederationError: the job raised this error, which keeps its class and facts.
         :raises SparkJobError: the job failed otherwise, was killed, or reported no result.
+        :raises SparkRunTakenError: another call has begun the same job meanwhile.
         :raises ConfigurationError: spark-submit is missing, or the deploy mode is ``cluster`` with storage
             options.
         :raises JavaNotFoundError: the master is local, and no Java that Spark runs on was found.
         """
-        from airflow_hive_federation.spark.package_zip import main_file, package_zip
-        from airflow_hive_federation.storage.hadoop_access import HadoopAccess
-        from airflow_hive_federation.storage.publishing import remove_file
+        from airflow_hive_federation.spark.runs import RunFiles, new_run, run_key
 
-        access = HadoopAccess.of(self._storage_options)
-        submit_hook = self._submit_hook(
-            access,
-            light=job in _LIGHT_JOBS,
+        files = RunFiles(report_uri, self._storage_options)
+        run = new_run(run_key(job, arguments))
+        submit_hook, environment = self._prepared(
+            job,
+            ["--report", report_uri, "--attempt", run.attempt, job, *arguments],
             name=name or f"hive-federation {job}",
             conf={**self._conf, **(conf or {})},
-            py_files=str(package_zip()),
-            application_args=["--report", report_uri, job, *arguments],
+            on_application=lambda known: files.write_application(run, known),
         )
-        local = submit_hook.master.startswith("local")
-        self._check_deploy_mode(submit_hook.deploy_mode)
-        environment = spark_environment(os.environ, self._env, self._storage_options, local=local)
-        environment |= java_kerberos(environment, access)
-        # The report of an earlier run would be taken for the report of this one.
-        remove_file(report_uri, self._storage_options)
-        self._running = submit_hook
+        result = self._settle(submit_hook, files, run.key)
+        if result is not None:
+            return result
+        self._begin(files, run)
+        self._running, self._followed = submit_hook, (files, run.attempt)
         try:
-            return self._run(submit_hook, str(main_file()), environment, report_uri)
+            return self._run(submit_hook, environment, files, run.attempt)
         finally:
-            self._running = None
+            self._running = self._followed = None
+            files.forget(run.attempt)
+
+    def wait_for_copy(self, dump: str) -> None:
+        """Wait for the copy job that an earlier, killed load of a dump has started, if it works on.
+
+        A load calls it before it takes the lock of its target: the lock's fence would end the job.
+
+        :param dump: URI of the dump.
+        :raises SparkJobError: :meth:`on_kill` has ended the wait, and the job.
+        :raises StorageError: the store of the dump cannot be read.
+        """
+        from airflow_hive_federation.spark.runs import RunFiles
+
+        report_uri = _report_of_copy(f"{dump}/load/outcomes")
+        self._settle(self._provider_hook(), RunFiles(report_uri, self._storage_options), "")
 
     def copy_runner(self, policy: ReplicationPolicy | None = None) -> Callable[[str, str], None]:
         """Return a function of (URI of a copy plan, URI for the outcomes) that runs the copy job.
@@ -148,7 +166,7 @@ class SparkPipelineHook(BaseHook):
             self.submit(
                 "copy-files",
                 ["--plan", plan_uri, "--outcomes", outcomes_uri, *bounds],
-                report_uri=f"{outcomes_uri}/_report.json",
+                report_uri=_report_of_copy(outcomes_uri),
             )
 
         return run_copy
@@ -166,18 +184,82 @@ class SparkPipelineHook(BaseHook):
         return run_verify
 
     def on_kill(self) -> None:
-        """Kill the running job, also on the cluster."""
+        """Kill the running job, also on the cluster, and one that an earlier try has started."""
         self._killed = True
-        if self._running is not None:
-            self._running.on_kill()
+        running, followed = self._running, self._followed
+        if running is not None:
+            running.on_kill()
+        if followed is not None and (running is None or running.deploy_mode == "cluster"):
+            # The job looks at its run every few seconds, wherever its driver is.
+            files, attempt = followed
+            try:
+                files.stop(attempt)
+            except HiveFederationError as error:
+                self.log.warning("The Spark job was not asked to end: %s", error)
+
+    def _settle(self, submit_hook: PipelineSubmitHook, files: RunFiles, key: str) -> dict[str, Any] | None:
+        """Wait for the application of an earlier try; return its result if it did the same job."""
+        from airflow_hive_federation.hooks.job_runs import result_of_run, wait_for_run
+
+        run = files.run()
+        if run is None:
+            return None
+        self._followed = (files, run.attempt)
+        try:
+            wait_for_run(files, run, alive=submit_hook.has)
+        finally:
+            self._followed = None
+        if self._killed:
+            raise killed()
+        result = result_of_run(files, run) if run.key == key else None
+        if result is not None:
+            files.forget(run.attempt)
+        return result
+
+    def _begin(self, files: RunFiles, run: JobRun) -> None:
+        """Make this call's submission the run's, and wait for a job that has claimed the run before."""
+        from airflow_hive_federation.hooks.job_runs import wait_for_run
+        from airflow_hive_federation.storage.publishing import remove_file
+
+        earlier = files.run()
+        # The report of an earlier run would be taken for the report of this one.
+        remove_file(files.report, self._storage_options)
+        files.write_run(run)
+        if earlier is not None:
+            wait_for_run(files, earlier)
+
+    def _prepared(
+        self, job: str, application_args: Sequence[str], **settings: Any
+    ) -> tuple[PipelineSubmitHook, dict[str, str]]:
+        """Return the provider's hook for a job, and the environment of its spark-submit."""
+        from airflow_hive_federation.spark.package_zip import package_zip
+        from airflow_hive_federation.storage.hadoop_access import HadoopAccess
+
+        access = HadoopAccess.of(self._storage_options)
+        submit_hook = self._submit_hook(
+            access,
+            light=job in _LIGHT_JOBS,
+            py_files=str(package_zip()),
+            application_args=list(application_args),
+            **settings,
+        )
+        self._check_deploy_mode(submit_hook.deploy_mode)
+        local = submit_hook.master.startswith("local")
+        environment = spark_environment(os.environ, self._env, self._storage_options, local=local)
+        return submit_hook, environment | java_kerberos(environment, access)
+
+    def _provider_hook(self) -> PipelineSubmitHook:
+        # The provider's module takes long to import, and every DAG imports this module.
+        from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
+
+        return PipelineSubmitHook(conn_id=self.conn_id)
 
     def _submit_hook(
         self, access: HadoopAccess, *, light: bool, conf: Mapping[str, str], **settings: Any
     ) -> PipelineSubmitHook:
-        # The provider's module takes long to import, and every DAG imports this module.
         from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 
-        master = PipelineSubmitHook(conn_id=self.conn_id).master
+        master = self._provider_hook().master
         local = master.startswith("local")
         defaults = {
             **_CONF,
@@ -200,17 +282,15 @@ class SparkPipelineHook(BaseHook):
             )
 
     def _run(
-        self,
-        submit_hook: PipelineSubmitHook,
-        application: str,
-        environment: Mapping[str, str],
-        report_uri: str,
+        self, submit_hook: PipelineSubmitHook, environment: Mapping[str, str], files: RunFiles, attempt: str
     ) -> dict[str, Any]:
+        from airflow_hive_federation.spark.package_zip import main_file
+
         if self._killed:
             raise SparkJobError("The Spark job was killed before it began.")
         failed: AirflowException | None = None
         try:
-            submit_hook.submit(application, env=dict(environment))
+            submit_hook.submit(str(main_file()), env=dict(environment))
         except AirflowException as error:
             failed = error
         except FileNotFoundError as error:
@@ -218,38 +298,45 @@ class SparkPipelineHook(BaseHook):
                 f"spark-submit cannot be started: {error}.",
                 remedy="Install pyspark beside Airflow, or put the spark-submit of your Spark on the PATH.",
             ) from error
-        return self._result(submit_hook, failed, report_uri)
+        return self._result(submit_hook, failed, files, attempt)
 
     def _result(
-        self, submit_hook: PipelineSubmitHook, failed: AirflowException | None, report_uri: str
+        self,
+        submit_hook: PipelineSubmitHook,
+        failed: AirflowException | None,
+        files: RunFiles,
+        attempt: str,
     ) -> dict[str, Any]:
         from airflow_hive_federation.spark.failures import read_report
-        from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 
-        filesystem, path = open_filesystem(report_uri, self._storage_options)
-        try:
-            with storage_errors(report_uri):
-                report: bytes = filesystem.cat_file(path)
-        except FileVanishedError:
-            if self._killed:
-                raise _killed() from None
-            raise SparkJobError(
-                "spark-submit failed: " + "\n".join(submit_hook.tail)
-                if failed
-                else "The Spark job reported no result.",
-                remedy="Look further up in the task's log.",
-            ) from failed
-        try:
+        report = files.report_of(attempt)
+        # A Python driver outlives its killed JVM for a moment, and may report the lost connection to it.
+        if self._killed and (report is None or b'"result"' not in report):
+            raise killed()
+        if report is not None:
             return read_report(report)
-        except HiveFederationError as error:
-            # A Python driver outlives its killed JVM for a moment, and may report the lost connection to it.
-            if self._killed:
-                raise _killed() from error
-            raise
+        raise self._unreported(submit_hook, failed, files, attempt) from failed
+
+    def _unreported(
+        self,
+        submit_hook: PipelineSubmitHook,
+        failed: AirflowException | None,
+        files: RunFiles,
+        attempt: str,
+    ) -> SparkJobError:
+        run = files.run()
+        if run is not None and run.attempt != attempt:
+            return taken(files.report, attempt)
+        return SparkJobError(
+            "spark-submit failed: " + "\n".join(submit_hook.tail)
+            if failed
+            else "The Spark job reported no result.",
+            remedy="Look further up in the task's log.",
+        )
 
 
-def _killed() -> SparkJobError:
-    return SparkJobError("The Spark job was killed.", remedy="Run it again; it goes on from there.")
+def _report_of_copy(outcomes_uri: str) -> str:
+    return f"{outcomes_uri}/_report.json"
 
 
 def spark_environment(

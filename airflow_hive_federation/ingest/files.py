@@ -25,7 +25,7 @@ from airflow_hive_federation.ingest.inputs import (
     remaining,
     text_records,
 )
-from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget
+from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget, Stopped
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.progress.events import RecordsIngested
 from airflow_hive_federation.progress.observers import Observer, unobserved
@@ -64,6 +64,7 @@ def ingest_files(
     *,
     storage_options: StorageOptions | None = None,
     observer: Observer = unobserved,
+    stopped: Stopped = lambda: False,
 ) -> IngestReport:
     """Ingest files that no earlier run of the same name has ingested.
 
@@ -71,6 +72,7 @@ def ingest_files(
     names that begin with a time have this order. An existing file must not change.
 
     :param observer: receives the progress.
+    :param stopped: returns true once the run is to end; its open transaction is aborted then.
     :raises ConfigurationError: the request contradicts itself or lacks a setting.
     :raises StreamingException: see :mod:`~airflow_hive_federation.ingest.errors`. Committed records
         stay; the next run continues after them.
@@ -88,7 +90,13 @@ def ingest_files(
         builder = builder.with_dead_letters(handler, limit=request.dead_letter_limit)
     with builder.connect() as connection:
         start = Position.of(connection.committed_position)
-        run = IngestRun(connection, request, error_context=origins.error_context, on_begin=origins.begin)
+        run = IngestRun(
+            connection,
+            request,
+            error_context=origins.error_context,
+            on_begin=origins.begin,
+            stopped=stopped,
+        )
         progress = _Progress(request.table, files, start, began, observer)
         unread = remaining(files, start)
         for file, position in unread:

@@ -31,7 +31,7 @@ from airflow_hive_federation.ingest.errors import InvalidSource, SourceError
 from airflow_hive_federation.ingest.formats.arrow_records import ArrowRecordWriter
 from airflow_hive_federation.ingest.formats.sql_rows import Row, row_text, rows_parsed
 from airflow_hive_federation.ingest.formats.writers import check_names
-from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget
+from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget, Stopped
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.types import Column
@@ -101,12 +101,14 @@ def ingest_query(
     *,
     placeholder: str = "?",
     storage_options: StorageOptions | None = None,
+    stopped: Stopped = lambda: False,
 ) -> IngestReport:
     """Ingest the rows that no earlier run of the same name has ingested.
 
     :param connect: makes a connection to the database (PEP 249). The result is fetched in batches. PostgreSQL
         and MySQL, whose default cursors buffer the whole result, use cursors of the server.
     :param placeholder: placeholder of a parameter in this database's SQL.
+    :param stopped: returns true once the run is to end; its open transaction is aborted then.
     :raises ConfigurationError: the request contradicts itself or lacks a setting.
     :raises InvalidSource: the result breaks the contract of the key.
     :raises InvalidColumn: the columns of the result are not the table's.
@@ -125,7 +127,7 @@ def ingest_query(
     bad = BadRecords(letters, request.dead_letter_limit)
     with builder.connect() as connection:
         position = KeyPosition.of(connection.committed_position, request.order_by)
-        rows = _Rows(connection, request, bad, position)
+        rows = _Rows(IngestRun(connection, request, stopped=stopped), connection, request, bad, position)
         query, parameters = keyset_query(request.sql, request.order_by, position, placeholder)
         with closing(connect()) as database, _database_errors(database, query):
             for names, batch in _fetched(database, query, parameters, request, connection.record_columns):
@@ -201,6 +203,7 @@ class _Rows:
 
     def __init__(
         self,
+        run: IngestRun,
         connection: HiveStreamingConnection,
         request: QueryRequest,
         bad: BadRecords,
@@ -208,7 +211,7 @@ class _Rows:
     ) -> None:
         self._request, self._bad, self._last = request, bad, last
         self._columns = connection.record_columns
-        self.run = IngestRun(connection, request)
+        self.run = run
 
     def write(self, names: Sequence[str], rows: Sequence[Row]) -> None:
         """Write rows, and commit if the run is due for a commit.
@@ -251,7 +254,11 @@ def _check(request: QueryRequest) -> None:
 
 
 def _fetched(
-    database: Any, query: str, parameters: Sequence[Any], request: QueryRequest, columns: Sequence[Column]
+    database: object,
+    query: str,
+    parameters: Sequence[object],
+    request: QueryRequest,
+    columns: Sequence[Column],
 ) -> Iterator[tuple[Sequence[str], Sequence[Row]]]:
     """Run the query and yield its rows in batches, with the lower-case names of its columns."""
     names: list[str] | None = None
@@ -302,7 +309,7 @@ def _cursor(database: Any) -> Any:
 
 
 @contextmanager
-def _database_errors(database: Any, query: str) -> Iterator[None]:
+def _database_errors(database: object, query: str) -> Iterator[None]:
     """Translate the errors of the database's driver, whose base class differs per driver."""
     base = getattr(database, "Error", None) or getattr(sys.modules.get(_driver(database)), "Error", None)
     errors: tuple[type[Exception], ...] = (base,) if base else ()
@@ -312,11 +319,11 @@ def _database_errors(database: Any, query: str) -> Iterator[None]:
         raise SourceError(f"{type(error).__name__}: {error}", remedy=f"The query is: {query}") from error
 
 
-def _driver(database: Any) -> str:
+def _driver(database: object) -> str:
     return type(database).__module__.partition(".")[0]
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return _KINDS.get(type(value), "")
 
 

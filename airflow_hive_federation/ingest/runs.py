@@ -7,18 +7,21 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
 from airflow_hive_federation.compaction.plan import CompactionKind
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, StreamingTransactionError
 from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
 from airflow_hive_federation.ingest.connection import HiveStreamingConnection
 from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.storage.options import StorageOptions
+
+#: Returns true once a run is to end.
+Stopped: TypeAlias = Callable[[], bool]
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}\Z")
 
@@ -120,6 +123,7 @@ class IngestRun:
 
     :param error_context: returns a context manager that raises the errors about records, with their origin.
     :param on_begin: is called after a transaction has begun.
+    :param stopped: returns true once the run is to end; it is asked before each write and commit.
     """
 
     def __init__(
@@ -129,16 +133,25 @@ class IngestRun:
         *,
         error_context: Callable[[], AbstractContextManager[None]] = nullcontext,
         on_begin: Callable[[], None] = lambda: None,
+        stopped: Stopped = lambda: False,
     ) -> None:
         self._connection, self._target = connection, target
-        self._error_context, self._on_begin = error_context, on_begin
+        self._error_context, self._on_begin, self._stopped = error_context, on_begin, stopped
         self._position = connection.committed_position
         self._pending_bytes = 0
         self._began = time.monotonic()
         self.pending = self.committed = 0
 
     def begin(self) -> None:
-        """Begin a transaction if none is open."""
+        """Begin a transaction if none is open.
+
+        :raises TransactionError: the run is to end; the open transaction ends with the connection.
+        """
+        if self._stopped():
+            raise StreamingTransactionError(
+                f"The ingest into {self._target.table} was stopped: its open transaction is aborted.",
+                remedy="Run it again; it begins at the last committed position.",
+            )
         if self._connection.state is not ConnectionState.OPEN:
             self._connection.begin_transaction()
             self._on_begin()

@@ -128,6 +128,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         self.dead_letter_limit = dead_letter_limit
         self.compaction = compaction
         self.metastore_conn_id = metastore_conn_id
+        self._stopped = False
 
     def perform(self, context: Context) -> IngestReport:
         with as_airflow_error():
@@ -162,6 +163,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
             IngestRequest(**self._fields(IngestRequest)),
             storage_options=metastore.storage_options,
             observer=spaced(self.observer),
+            stopped=lambda: self._stopped,
         )
 
     def _ingest_query(self, metastore: HiveMetastoreHook) -> IngestReport:
@@ -181,7 +183,12 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
             source.get_conn,
             placeholder=source.placeholder,
             storage_options=metastore.storage_options,
+            stopped=lambda: self._stopped,
         )
+
+    def on_kill(self) -> None:
+        """End the run before its next write or commit; its open transaction is aborted."""
+        self._stopped = True
 
     def _fields(self, request: type[DataclassInstance]) -> dict[str, Any]:
         """Return the fields of a request, each of which is an attribute of the operator."""

@@ -56,7 +56,7 @@ class ReplicationBranchOperator(BaseBranchOperator):
     def __init__(
         self,
         *,
-        policy: ReplicationPolicy | Mapping[str, Any],
+        policy: ReplicationPolicy | Mapping[str, object],
         target_conn_id: str,
         bootstrap_task_id: str,
         increment_task_id: str,
@@ -104,7 +104,7 @@ class BootstrapDumpOperator(ResultOperator):
     def __init__(
         self,
         *,
-        policy: ReplicationPolicy | Mapping[str, Any],
+        policy: ReplicationPolicy | Mapping[str, object],
         source_conn_id: str,
         start: Any = None,
         **kwargs: Any,
@@ -167,7 +167,7 @@ class _DumpUsingOperator(SparkReplicationOperator):
     template_fields: Sequence[str] = (*SparkReplicationOperator.template_fields, "dump")
     template_fields_renderers = {**SparkReplicationOperator.template_fields_renderers, "dump": "json"}
 
-    def __init__(self, *, dump: Any, **kwargs: Any) -> None:
+    def __init__(self, *, dump: object, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.dump = dump
 
@@ -176,6 +176,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     """Loads a bootstrap or incremental dump: Spark copies its files, and the target receives the changes.
 
     If the task is killed at any point, its next run copies only the missing files and ends in the same state.
+    If the worker is killed and the copy job works on, the next run waits for it in place of starting another.
     Spark starts only if files are to be copied. Tables that the cycle changed update their assets,
     ``hive://host:port/database/table`` of the target, with ``event_id``, ``policy`` and ``source`` in the
     event's extra. Returns ``{"dump", "database", "event_id", "tables", "partitions", "functions", "idle",
@@ -194,7 +195,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
 
     ui_color = "#d8e8f0"
 
-    def __init__(self, *, outlets: Sequence[Any] | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, outlets: Sequence[object] | None = None, **kwargs: Any) -> None:
         super().__init__(outlets=[*(outlets or ()), REPLICATED], **kwargs)
 
     def perform(self, context: Context) -> LoadSummary:
@@ -206,6 +207,8 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             dump = latest_dump(self.dump)
             if dump is None and self.dump is not None:
                 raise AirflowSkipException("No task before this one has written a dump: nothing is loaded.")
+            if not is_idle(dump):
+                spark.wait_for_copy(dump_uri(dump))
             with source.pool() as source_pool, target.pool() as target_pool:
                 if is_idle(dump):
                     event_id = int(dump["event_id"])
@@ -336,7 +339,7 @@ class RepairReplicaOperator(SparkReplicationOperator):
 
 
 def replicate_database(
-    policy: ReplicationPolicy | Mapping[str, Any],
+    policy: ReplicationPolicy | Mapping[str, object],
     *,
     source_conn_id: str,
     target_conn_id: str,

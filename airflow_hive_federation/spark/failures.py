@@ -49,7 +49,7 @@ def error_from_json(values: Mapping[str, Any]) -> HiveFederationError:
     return kind(str(values.get("message", "")), remedy=str(values.get("remedy", "")), **facts)
 
 
-def result_report(result: Mapping[str, Any]) -> str:
+def result_report(result: Mapping[str, object]) -> str:
     """Return the report of a job's result."""
     return json.dumps({"result": result}, sort_keys=True)
 
@@ -57,6 +57,11 @@ def result_report(result: Mapping[str, Any]) -> str:
 def error_report(error: HiveFederationError) -> str:
     """Return the report of a job's error."""
     return json.dumps({"error": error_to_json(error)}, sort_keys=True)
+
+
+def of_attempt(report: str, attempt: str) -> str:
+    """Return a report with the id of the submission that it belongs to."""
+    return json.dumps({**json.loads(report), "attempt": attempt}, sort_keys=True)
 
 
 def read_report(text: str | bytes) -> dict[str, Any]:

@@ -19,15 +19,24 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol, cast
 
-from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    HiveFederationError,
+    SparkJobError,
+    SparkRunTakenError,
+)
 from airflow_hive_federation.progress.lines import EventFormatter
-from airflow_hive_federation.spark.failures import error_report, from_spark, result_report
+from airflow_hive_federation.spark.failures import error_report, from_spark, of_attempt, result_report
 from airflow_hive_federation.spark.needs import NEEDS, check_needs
+from airflow_hive_federation.spark.runs import RunClaim, RunFiles
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
+
+logger = logging.getLogger(__name__)
 
 #: Name of each job → its module.
 JOBS: Mapping[str, str] = MappingProxyType(
@@ -51,14 +60,14 @@ class JobModule(Protocol):
         ...
 
     def run(
-        self, spark: Any, args: argparse.Namespace, options: StorageOptions | None = None
+        self, spark: object, args: argparse.Namespace, options: StorageOptions | None = None
     ) -> dict[str, Any]:
         """Run the job and return its result as JSON values."""
         ...
 
 
 def run_job(
-    spark: Any, job: str, arguments: Sequence[str], *, options: StorageOptions | None = None
+    spark: object, job: str, arguments: Sequence[str], *, options: StorageOptions | None = None
 ) -> dict[str, Any]:
     """Run a job in a Spark session of this process.
 
@@ -80,33 +89,58 @@ def main(argv: Sequence[str]) -> int:
     """Run ``JOB ARGUMENTS…`` under spark-submit, report the result or error, and return the exit code.
 
     ``--report URI``, before the job's name, is the file of the report. Without it, the report is the last
-    line on standard output.
+    line on standard output. ``--attempt ID`` after it is the submission, whose run the job claims; a job
+    that does not have its run does nothing, and reports nothing.
     """
     output = logging.StreamHandler(sys.stdout)
     output.setFormatter(EventFormatter("%(message)s"))
     logging.basicConfig(handlers=[output], level=logging.INFO)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     options = _take_options()
-    report, job, arguments = _split(argv)
+    report, attempt, (job, *arguments) = _split(argv)
+    if report is None or attempt is None:
+        return _run_and_deliver(job, arguments, report, options)
+    claim = RunClaim(RunFiles(report, options), attempt)
+    try:
+        claim.take()
+    except SparkJobError as error:
+        logger.error("%s", error)
+        return 1
+    return _run_and_deliver(job, arguments, report, options, claim)
+
+
+def _run_and_deliver(
+    job: str,
+    arguments: Sequence[str],
+    report: str | None,
+    options: StorageOptions | None,
+    claim: RunClaim | None = None,
+) -> int:
     code = 0
     try:
-        text = result_report(_run_in_new_context(job, arguments, options))
+        text = result_report(_run_in_new_context(job, arguments, options, claim))
     except HiveFederationError as error:
         text, code = error_report(error), 1
     except Exception as error:
         # Report the error before it propagates: the log gets the traceback, and the submitter the report.
-        _deliver(error_report(from_spark(error)), report, options)
+        _deliver(error_report(from_spark(error)), report, options, claim)
         raise
-    _deliver(text, report, options)
-    return code
+    finally:
+        if claim is not None:
+            claim.end()
+    return max(code, _deliver(text, report, options, claim))
 
 
-def _run_in_new_context(job: str, arguments: Sequence[str], options: StorageOptions | None) -> dict[str, Any]:
+def _run_in_new_context(
+    job: str, arguments: Sequence[str], options: StorageOptions | None, claim: RunClaim | None
+) -> dict[str, Any]:
     module = _module(job)
     args = _parse(job, module, arguments)
     from pyspark import SparkContext
 
     context = SparkContext.getOrCreate()
+    if claim is not None:
+        claim.cancel_by(lambda: _cancel(context))
     try:
         check_needs(context, job)
         if NEEDS[job].reads_by_jvm:
@@ -116,7 +150,17 @@ def _run_in_new_context(job: str, arguments: Sequence[str], options: StorageOpti
             log_in(context, options)
         return module.run(context, args, options)
     finally:
+        if claim is not None:
+            claim.cancel_by(lambda: None)
         context.stop()
+
+
+def _cancel(context: Any) -> None:
+    from py4j.protocol import Py4JError
+
+    # The context may be ending, or its JVM gone.
+    with suppress(Py4JError, OSError, AttributeError):
+        context.cancelAllJobs()
 
 
 def _module(job: str) -> JobModule:
@@ -133,10 +177,14 @@ def _parse(job: str, module: JobModule, arguments: Sequence[str]) -> argparse.Na
     return parser.parse_args(list(arguments))
 
 
-def _split(argv: Sequence[str]) -> tuple[str | None, str, Sequence[str]]:
-    if len(argv) > 1 and argv[0] == "--report":
-        return argv[1], argv[2] if len(argv) > 2 else "", argv[3:]
-    return None, argv[0] if argv else "", argv[1:]
+def _split(argv: Sequence[str]) -> tuple[str | None, str | None, Sequence[str]]:
+    """Return the URI of the report, the id of the submission, and the job with its arguments."""
+    found: dict[str, str] = {}
+    rest = list(argv)
+    while len(rest) > 1 and rest[0] in {"--report", "--attempt"}:
+        name, value, *rest = rest
+        found[name] = value
+    return found.get("--report"), found.get("--attempt"), rest or [""]
 
 
 def _take_options() -> StorageOptions | None:
@@ -144,11 +192,26 @@ def _take_options() -> StorageOptions | None:
     return json.loads(text) if text else None
 
 
-def _deliver(text: str, report: str | None, options: StorageOptions | None) -> None:
-    if report is not None:
-        write_atomically(report, [text.encode()], options)
-    else:
+def _deliver(text: str, report: str | None, options: StorageOptions | None, claim: RunClaim | None) -> int:
+    """Deliver the report of a job that still has its run; return the exit code."""
+    if report is None:
         sys.stdout.write(f"{text}\n")
+        return 0
+    if claim is None:
+        write_atomically(report, [text.encode()], options)
+        return 0
+    claim.end()
+    code = 0
+    try:
+        claim.prove()
+    except SparkRunTakenError as error:
+        logger.error("%s", error)
+        return 1
+    except SparkJobError as error:
+        text, code = error_report(error), 1
+    write_atomically(report, [of_attempt(text, claim.attempt).encode()], options)
+    claim.release()
+    return code
 
 
 class _Parser(argparse.ArgumentParser):

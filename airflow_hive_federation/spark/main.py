@@ -1,4 +1,4 @@
-"""Runs a job under spark-submit: ``main.py [--report URI] JOB ARGUMENTS…``."""
+"""Runs a job under spark-submit: ``main.py [--report URI [--attempt ID]] JOB ARGUMENTS…``."""
 
 from __future__ import annotations
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.errors import FileVanishedError, SparkEnvironmentError
+from airflow_hive_federation.errors import FileVanishedError, SparkEnvironmentError, SparkJobError
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.digests import digest_file
@@ -26,9 +29,34 @@ FILES = 40
 BARE_PYTHON = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
 
 
+CONF = {
+    "spark.executor.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+ENV = {
+    "PYSPARK_DRIVER_PYTHON": sys.executable,
+    "PYSPARK_PYTHON": str(BARE_PYTHON),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
+
+#: An Airflow worker: it submits the job of its arguments, and waits.
+WORKER = f"""
+import sys
+from airflow_hive_federation.hooks.spark import SparkPipelineHook
+hook = SparkPipelineHook("spark_cluster", conf={CONF!r}, env={ENV!r})
+hook.submit("copy-files", sys.argv[2:], report_uri=sys.argv[1])
+"""
+
+
 @pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with standalone_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as url:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def master(cluster: Path) -> Iterator[str]:
+    with standalone_cluster(cluster, workers=2) as url:
         yield url
 
 
@@ -42,21 +70,8 @@ def test_copy_on_two_workers(master: str, tmp_path: Path, monkeypatch: pytest.Mo
     content = lost.read_bytes()
     lost.unlink()
 
-    hook = SparkPipelineHook(
-        "spark_cluster",
-        conf={
-            "spark.executor.memory": "512m",
-            "spark.driver.host": "127.0.0.1",
-            "spark.ui.enabled": "false",
-            # Slow attempts are run twice: the copies must not mind.
-            "spark.speculation": "true",
-        },
-        env={
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYSPARK_PYTHON": str(BARE_PYTHON),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        },
-    )
+    # Slow attempts are run twice: the copies must not mind.
+    hook = SparkPipelineHook("spark_cluster", conf={**CONF, "spark.speculation": "true"}, env=ENV)
     with pytest.raises(FileVanishedError) as caught:
         hook.copy_runner()(plan, outcomes)
     assert caught.value.path == items[0].source
@@ -78,6 +93,65 @@ def test_copy_on_two_workers(master: str, tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(SparkEnvironmentError, match="no pyarrow that can be imported") as refused:
         hook.submit("merge-buckets", ["--plan", f"file:{tmp_path}/none"], report_uri=report)
     assert (refused.value.package, refused.value.job) == ("pyarrow", "merge-buckets")
+
+
+@pytest.mark.timeout(240)
+def test_killed_worker_finds_its_application_again(
+    master: str, cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next try waits for the application, can kill it, and takes its result; it starts none."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_CLUSTER", json.dumps({"conn_type": "spark", "host": master}))
+    items = make_items(tmp_path)
+    plan, outcomes = f"file:{tmp_path}/copy_plan.jsonl", f"file:{tmp_path}/outcomes"
+    report = f"{outcomes}/_report.json"
+    write_plan(plan, items)
+
+    def application(what: str) -> int:
+        return (cluster / "master.Master.log").read_text().count(what)
+
+    def killed_worker(arguments: list[str]) -> None:
+        """Leave a job at work whose worker was killed."""
+        before = application("Registered app")
+        with (tmp_path / "worker.log").open("ab") as log:
+            command = [sys.executable, "-c", WORKER, report, *arguments]
+            worker = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            wait_for(lambda: application("Registered app") > before or worker.poll() is not None)
+            assert worker.poll() is None, (tmp_path / "worker.log").read_text()[-3000:]
+        finally:
+            worker.kill()
+            worker.wait()
+
+    registered, removed = application("Registered app"), application("Removing app")
+    slow = ["--plan", plan, "--outcomes", outcomes, "--bandwidth", "20000"]
+    killed_worker(slow)
+    hook = SparkPipelineHook("spark_cluster", conf=CONF, env=ENV)
+    with ThreadPoolExecutor(1) as pool:
+        retry = pool.submit(hook.submit, "copy-files", slow, report_uri=report)
+        wait_for(lambda: hook._followed is not None or retry.done())
+        hook.on_kill()
+        with pytest.raises(SparkJobError, match=r"^The Spark job was killed\."):
+            retry.result()
+    wait_for(lambda: application("Removing app") == removed + 1)
+    assert application("Registered app") == registered + 1
+
+    quick = ["--plan", plan, "--outcomes", outcomes, "--bandwidth", "400000"]
+    killed_worker(quick)
+    result = SparkPipelineHook("spark_cluster", conf=CONF, env=ENV).submit(
+        "copy-files", quick, report_uri=report
+    )
+    assert result["recorded"] + result["copied"] == FILES
+    assert result["copied"] > 0
+    assert application("Registered app") == registered + 2
+    assert len(read_outcomes(outcomes)) == FILES
+    assert not list(tmp_path.rglob("_report.json.*"))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def make_items(folder: Path) -> list[CopyItem]:

@@ -13,7 +13,7 @@ from airflow_hive_federation.errors import (
     StreamingTableError,
 )
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
-from airflow_hive_federation.ingest import files
+from airflow_hive_federation.ingest import files, queries
 from airflow_hive_federation.operators.ingest import StreamingIngestOperator
 
 
@@ -36,3 +36,26 @@ def test_a_commit_of_unknown_outcome_is_retried_from_the_position(
     with pytest.raises(AirflowException, match=f"{type(error).__name__}: {error}") as caught:
         task.execute({})  # type: ignore[arg-type]
     assert isinstance(caught.value, AirflowFailException) is not is_retried
+
+
+@pytest.mark.parametrize("source", ["files", "query"])
+def test_a_kill_reaches_the_run(
+    source: str, connection: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+    inputs: dict[str, Any] = {"inputs": ["file:/a"]}
+    if source == "query":
+        monkeypatch.setenv("AIRFLOW_CONN_SHOP", "sqlite:///:memory:")
+        inputs = {"sql_conn_id": "shop", "sql": "t", "order_by": ["id"]}
+    task = StreamingIngestOperator(task_id="t", table="d.t", metastore_conn_id=conn_id, **inputs)
+
+    def ingest(*_: Any, stopped: Callable[[], bool], **__: Any) -> NoReturn:
+        assert not stopped()
+        task.on_kill()
+        assert stopped()
+        raise StreamingTableError("A view.")
+
+    monkeypatch.setattr(files, "ingest_files", ingest)
+    monkeypatch.setattr(queries, "ingest_query", ingest)
+    with pytest.raises(AirflowFailException, match="A view"):
+        task.execute({})  # type: ignore[arg-type]

@@ -15,10 +15,11 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_hive_federation import errors
-from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
+from airflow_hive_federation.errors import ConfigurationError, CycleRunningError, HiveFederationError
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
+from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.failover import (
     FailoverOperator,
     FailoverRollbackOperator,
@@ -34,6 +35,7 @@ from airflow_hive_federation.operators.replication import (
     latest_dump,
     replicate_database,
 )
+from airflow_hive_federation.replication import cycle
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
@@ -282,3 +284,23 @@ def test_errors_survive_the_way_between_processes() -> None:
     error = errors.TargetChangedError("Table a.b was changed.", remedy="Undo.", differences=["x"])
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.differences) == (type(error), str(error), ["x"])
+
+
+def test_load_looks_for_its_earlier_copy_job_before_it_takes_the_lock(
+    connection: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fence that comes with the lock would end the job."""
+    steps: list[str] = []
+
+    def load(*_: Any, **__: Any) -> None:
+        steps.append("load")
+        raise CycleRunningError("busy")
+
+    monkeypatch.setattr(SparkPipelineHook, "wait_for_copy", lambda _, dump: steps.append(dump))
+    monkeypatch.setattr(cycle, "load_dump", load)
+    conn_id = connection(host="127.0.0.1", port=1)
+    ends = {"source_conn_id": conn_id, "target_conn_id": conn_id}
+    task = ReplicationLoadOperator(task_id="t", policy=POLICY, dump="file:/d/p/1", **ends)
+    with pytest.raises(AirflowException, match="busy"):
+        task.execute({})  # type: ignore[arg-type]
+    assert steps == ["file:/d/p/1", "load"]

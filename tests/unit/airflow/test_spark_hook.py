@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import SparkEnvironmentError, SparkJobError
+from airflow_hive_federation.errors import SparkEnvironmentError, SparkJobError, SparkRunTakenError
 from airflow_hive_federation.hooks import spark
 from airflow_hive_federation.runtime import installed_spark
 from airflow_hive_federation.runtime.installed_spark import InstalledSpark
+from airflow_hive_federation.spark.failures import error_report, of_attempt, result_report
+from airflow_hive_federation.spark.runs import JobRun, RunClaim, RunFiles, run_key
 from airflow_hive_federation.storage.hadoop_access import HadoopAccess
+from airflow_hive_federation.storage.publishing import write_atomically
 
 
 def test_two_versions_of_pyspark_in_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,3 +112,104 @@ def test_killed_job_reports_its_lost_connection(tmp_path: Path, monkeypatch: pyt
             hook.on_kill()
         with pytest.raises(SparkJobError, match=r"^The Spark job was killed\."):
             job.result()
+
+
+#: A spark-submit that notes its call, and reports what the hook asks for.
+_NOTING_SUBMIT = """#!{python}
+import sys
+from pathlib import Path
+from airflow_hive_federation.spark.failures import of_attempt, result_report
+report, attempt = (sys.argv[sys.argv.index(name) + 1] for name in ("--report", "--attempt"))
+with Path({calls!r}).open("a") as calls:
+    calls.write(attempt + "\\n")
+Path(report.removeprefix("file://")).write_text(of_attempt(result_report({{"copied": 2}}), attempt))
+"""
+
+
+class Worker:
+    """The place of a test: a spark-submit, its calls, and the files of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files = RunFiles((folder / "_report.json").as_uri())
+        self.hook = spark.SparkPipelineHook("spark_far", env={"PATH": str(folder)})
+        self._calls = folder / "calls"
+        submit = folder / "spark-submit"
+        submit.write_text(_NOTING_SUBMIT.format(python=sys.executable, calls=str(self._calls)))
+        submit.chmod(0o755)
+
+    def submit(self) -> dict[str, Any]:
+        return self.hook.submit("copy-files", ["--plan", "p"], report_uri=self.files.report)
+
+    @property
+    def calls(self) -> int:
+        return len(self._calls.read_text().splitlines()) if self._calls.is_file() else 0
+
+    def leave(self, text: str | None, *, key: str = "") -> RunClaim:
+        """Leave the job of a killed worker at work, with its report if it has one."""
+        run = JobRun(attempt="earlier", key=key or run_key("copy-files", ["--plan", "p"]))
+        self.files.write_run(run)
+        claim = RunClaim(self.files, "earlier", beat_s=0.01)
+        claim.take()
+        if text is not None:
+            write_atomically(self.files.report, [of_attempt(text, "earlier").encode()])
+        return claim
+
+    def while_waiting(self, claim: RunClaim, then: Callable[[], None]) -> dict[str, Any]:
+        """Submit, do something once the hook waits for the job at work, and return the result."""
+        with ThreadPoolExecutor(1) as pool:
+            job = pool.submit(self.submit)
+            try:
+                while self.hook._followed is None and not job.done():
+                    time.sleep(0.01)
+                then()
+            finally:
+                claim.end()
+                claim.release()
+            return job.result()
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_FAR", json.dumps({"conn_type": "spark", "host": "spark://far"}))
+    return Worker(tmp_path)
+
+
+def test_retry_takes_the_result_of_the_application_at_work(worker: Worker) -> None:
+    claim = worker.leave(result_report({"copied": 1}))
+    assert worker.while_waiting(claim, lambda: None) == {"copied": 1}
+    assert worker.calls == 0
+    # A result is taken once.
+    assert worker.files.run() is None
+    assert worker.submit() == {"copied": 2}
+    assert worker.calls == 1
+
+
+@pytest.mark.parametrize("other", ["failed", "another plan", "no report"])
+def test_retry_waits_and_starts_its_own_application(worker: Worker, other: str) -> None:
+    text = error_report(SparkJobError("no")) if other == "failed" else result_report({"copied": 1})
+    claim = worker.leave(None if other == "no report" else text, key="x" if other == "another plan" else "")
+    calls: list[int] = []
+    assert worker.while_waiting(claim, lambda: calls.append(worker.calls)) == {"copied": 2}
+    assert (calls, worker.calls) == ([0], 1)
+
+
+def test_kill_of_a_retry_ends_the_application_of_the_earlier_try(worker: Worker) -> None:
+    claim = worker.leave(None)
+    stopped = threading.Event()
+    claim.cancel_by(stopped.set)
+
+    def kill() -> None:
+        worker.hook.on_kill()
+        assert stopped.wait(60)
+
+    with pytest.raises(SparkJobError, match=r"^The Spark job was killed\."):
+        worker.while_waiting(claim, kill)
+    assert worker.calls == 0
+
+
+def test_submission_before_the_first_claim_is_given_up(worker: Worker) -> None:
+    """The worker was killed between its note and the start of the job, which finds its run taken then."""
+    worker.files.write_run(JobRun(attempt="earlier", key=run_key("copy-files", ["--plan", "p"])))
+    assert worker.submit() == {"copied": 2}
+    with pytest.raises(SparkRunTakenError):
+        RunClaim(worker.files, "earlier").take()

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, StreamingTransactionError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.ingest.errors import SerializationError
 from airflow_hive_federation.ingest.runs import IngestRun, IngestTarget
@@ -26,7 +26,8 @@ def opened(settings: MetastoreSettings) -> Iterator[Callable[..., tuple[HiveStre
     connections: list[HiveStreamingConnection] = []
 
     def opened(**changes: Any) -> tuple[HiveStreamingConnection, IngestRun]:
-        callbacks = {name: changes.pop(name) for name in ("error_context", "on_begin") if name in changes}
+        names = ("error_context", "on_begin", "stopped")
+        callbacks = {name: changes.pop(name) for name in names if name in changes}
         target = replace(TARGET, **changes)
         writer = StrictDelimitedInputWriter(field_delimiter=",")
         connections.append(target.connection(settings, writer, None).connect())
@@ -109,6 +110,20 @@ def test_a_run_begins_one_transaction_at_a_time(opened: Any, metastore: MemoryMe
     run.commit()
     run.write([b"3,c"], "3")
     assert begun == [0, 1]
+
+
+def test_a_stopped_run_commits_nothing_more(opened: Any, metastore: MemoryMetastore) -> None:
+    stopped: list[bool] = []
+    connection, run = opened(stopped=lambda: bool(stopped))
+    run.write([b"1,a"], "1")
+    stopped.append(True)
+    for go_on in (run.commit, lambda: run.write([b"2,b"], "2")):
+        with pytest.raises(StreamingTransactionError, match="was stopped") as caught:
+            go_on()
+        assert caught.value.retryable
+    connection.close()
+    assert list(metastore.txns.values()) == ["aborted"]
+    assert "commit_txn" not in metastore.calls
 
 
 def test_errors_of_records_have_their_origin(opened: Any) -> None:

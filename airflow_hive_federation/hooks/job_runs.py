@@ -1,0 +1,60 @@
+"""Finds the application that an earlier try of a task has started, and waits for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.spark.failures import read_report
+from airflow_hive_federation.spark.runs import JobRun, Life, RunFiles, RunWatch
+from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy, wait_until
+
+logger = logging.getLogger(__name__)
+
+#: How often the files of a run are read.
+POLL = PollPolicy(patience_s=PATIENCE_S)
+
+
+def wait_for_run(files: RunFiles, run: JobRun, *, alive: Callable[[str], bool] = lambda _: False) -> None:
+    """Wait until the job of a submission does nothing more.
+
+    :param files: the files of the run.
+    :param run: the submission.
+    :param alive: returns whether the cluster still has an application, by its id, to run or running; it is
+        asked while the job has not begun.
+    :raises StorageError: the store cannot be read.
+    """
+    watch = RunWatch(files, run.attempt)
+    named = [run.application] if run.application else []
+
+    def over() -> bool:
+        life = watch.look()
+        if life is Life.UNCLAIMED and named and alive(named[0]):
+            life = Life.WORKING
+        if life is Life.WORKING:
+            logger.info(
+                "An earlier try has started %s, which works on: waiting for it",
+                f"application {run.application}" if run.application else "this job",
+            )
+        return life is not Life.WORKING
+
+    wait_until(over, POLL)
+
+
+def result_of_run(files: RunFiles, run: JobRun) -> dict[str, Any] | None:
+    """Return the result that the job of an earlier submission has reported.
+
+    An error is no result: the job is to run again, because a try follows a failure to mend it.
+
+    :raises StorageError: the store cannot be read.
+    """
+    report = files.report_of(run.attempt)
+    if report is None:
+        return None
+    try:
+        return read_report(report)
+    except HiveFederationError as error:
+        logger.info("The application of an earlier try failed, and is run again: %s", error)
+        return None
