@@ -15,8 +15,6 @@ import pytest
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
-from airflow_hive_federation.remotes.read import read_remote_table
-from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.spark.hadoop_login import log_in
 from airflow_hive_federation.spark.job import run_job
 from airflow_hive_federation.tables.read.reader import read_table
@@ -45,11 +43,6 @@ class KerberosSpark:
         """Delete rows of an ACID table; return their number."""
         deleted: int = self._call(_delete, settings, table, where, options)
         return deleted
-
-    def rows_of_remote(self, near: MetastoreSettings, name: str, options: Mapping[str, Any]) -> list[Any]:
-        """Return the rows of a remote table; the process' ticket is for the remote's metastore."""
-        rows: list[Any] = self._call(_rows_of_remote, near, name, options)
-        return rows
 
     def log_in(self, options: Mapping[str, Any]) -> None:
         """Log the JVM in, as a job does before its work."""
@@ -154,12 +147,3 @@ def _delete(
         rows = read_table(spark, client, table, where=where, row_ids=True, storage_options=options)
         chosen = rows.where(where).drop("a", "b")
         return delete(spark, client, table, chosen, storage_options=options).deleted
-
-
-def _rows_of_remote(
-    spark: SparkSession, near: MetastoreSettings, name: str, options: Mapping[str, Any]
-) -> list[Any]:
-    log_in(spark.sparkContext, options)
-    with Remotes(near) as remotes:
-        rows = read_remote_table(spark, remotes, name, storage_options=options).collect()
-    return sorted(tuple(row) for row in rows)
