@@ -165,7 +165,9 @@ class Worker:
         with ThreadPoolExecutor(1) as pool:
             job = pool.submit(self.submit)
             try:
+                deadline = time.monotonic() + 120
                 while self.hook._followed is None and not job.done():
+                    assert time.monotonic() < deadline, "the hook does not wait"
                     time.sleep(0.01)
                 then()
             finally:
