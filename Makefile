@@ -8,8 +8,8 @@ READY  := $(VENV)/.ready
 
 .PHONY: demo test torture fuzz check bench docs clean
 
-demo: $(READY)                ## replicate a database between two embedded metastores (UI=1 leaves Airflow's UI up)
-	$(BIN)/hive-federation demo $(if $(UI),--ui)
+demo: $(READY)                ## replicate a database between two embedded metastores (UI=1 leaves Airflow's UI up; SITE=hadoop)
+	$(BIN)/hive-federation demo $(if $(SITE),--site $(SITE)) $(if $(UI),--ui)
 
 test: $(READY)                ## all tests; ARGS="-k name" narrows them, JOBS=0 runs them in one process
 	@# A file's tests stay together, for what they share, and in order: the long ones come first.

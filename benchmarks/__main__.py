@@ -18,6 +18,7 @@ REMOTES = ("remote-create", "remote-refresh", "federation", "tunnel")
 BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
 ACID_READS = ("acid-read", "acid-read-deletes")
 INCREMENTS = ("increments", "increments-limit", "increments-10x", "increments-idle")
+HADOOP = ("hadoop-bootstrap", "hadoop-increment", "hadoop-external")
 INGESTS = ("ingest-arrow", "ingest-records", "ingest-dynamic", "ingest-commit")
 IDS = (
     "import",
@@ -30,6 +31,7 @@ IDS = (
     *INCREMENTS,
     "increment-one-partition",
     "external",
+    *HADOOP,
     "durability",
     "dump-check",
     "regex-batches",
@@ -38,11 +40,13 @@ IDS = (
     "grpc",
     "routing",
 )
-#: Parts that have no metastore, or whose metastores do not come from ``contenders.metastores``.
+#: Parts whose metastores, if they have some, do not come from ``contenders.metastores``.
 ON_DERBY_ONLY = (
     "import",
     "compaction",
     *REMOTES,
+    # On PostgreSQL in any case.
+    *HADOOP,
     "durability",
     "dump-check",
     "regex-batches",
@@ -157,6 +161,13 @@ def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from external.run(bench)
+    if any(part in HADOOP for part in parts):
+        from benchmarks import hadoop
+        from benchmarks.bootstrap import Setting
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from hadoop.run(bench, parts)
     if "durability" in parts:
         from benchmarks import durability
 

@@ -194,11 +194,14 @@ def drop_target(metastore: EmbeddedMetastore, database: str) -> None:
 def spark_session() -> Iterator[tuple[SparkSession, float]]:
     """A local Spark with two threads; yields it and the seconds its start took."""
     import os
+    import sys
 
     from airflow_hive_federation.runtime.java import spark_java_home
 
     os.environ["JAVA_HOME"] = str(spark_java_home())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # The tasks need the packages of this interpreter.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     clock = Clock()
     from pyspark.sql import SparkSession
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +26,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.types import HiveType
 from airflow_hive_federation.orc.calendars import julian_shift
 
-UInts = np.ndarray[Any, np.dtype[np.uint32]]
+UInts = npt.NDArray[np.uint32]
 _SEED = np.uint32(104729)  # Murmur3.DEFAULT_SEED
 _BITS = (1 << 32) - 1
 _DAY_S = 86_400
@@ -33,7 +34,7 @@ _DAY_S = 86_400
 
 def bucket_numbers(
     columns: Sequence[pa.Array], column_types: Sequence[HiveType], *, buckets: int, version: int
-) -> np.ndarray[Any, np.dtype[np.int32]]:
+) -> npt.NDArray[np.int32]:
     """Return the bucket number of each row.
 
     :param columns: values of the bucket columns, in the order of CLUSTERED BY. Timestamps are wall clocks,
@@ -138,7 +139,7 @@ def _murmur_ints(values: np.ndarray[Any, Any], dtype: str) -> UInts:
     return _murmur_fixed(wide.reshape(len(values), np.dtype(dtype).itemsize))
 
 
-def _murmur_fixed(rows: np.ndarray[Any, np.dtype[np.uint8]]) -> UInts:
+def _murmur_fixed(rows: npt.NDArray[np.uint8]) -> UInts:
     count, width = rows.shape
     if count > _PIECE_ROWS:
         pieces = range(0, count, _PIECE_ROWS)
@@ -182,7 +183,7 @@ def _murmur_bytes(array: pa.Array) -> UInts:
     return unsorted
 
 
-def _mixed_along(hashed: int, data: np.ndarray[Any, np.dtype[np.uint8]]) -> int:
+def _mixed_along(hashed: int, data: npt.NDArray[np.uint8]) -> int:
     """Mix the blocks of one long value in Python, which is faster than numpy for a few numbers."""
     for start in range(0, len(data), _PIECE_BYTES):
         words = np.ascontiguousarray(data[start : start + _PIECE_BYTES]).view("<u4")
@@ -204,7 +205,7 @@ def _mixed(hashed: UInts, block: UInts) -> UInts:
     return _rotated(hashed ^ _scrambled(block), 13) * np.uint32(5) + np.uint32(0xE6546B64)
 
 
-def _with_tail(hashed: UInts, tail: Sequence[np.ndarray[Any, np.dtype[np.int8]]]) -> UInts:
+def _with_tail(hashed: UInts, tail: Sequence[npt.NDArray[np.int8]]) -> UInts:
     # Hive's Murmur3 reads the last bytes as signed numbers: their sign extends into the higher bits.
     word = np.zeros(len(hashed), np.uint32)
     for index, byte in enumerate(tail):
@@ -303,7 +304,7 @@ def _decimal_java(array: pa.Array) -> UInts:
     return np.array(codes, np.uint64).astype(np.uint32)
 
 
-def _big_decimal_code(value: Any) -> int:
+def _big_decimal_code(value: object) -> int:
     """Return the hash code of ``java.math.BigDecimal``."""
     unscaled, scale = _stripped(value)
     rest, words = abs(unscaled), []
@@ -353,27 +354,27 @@ _VERSION_1: dict[str, Callable[[pa.Array], UInts]] = {
 # Arrow arrays as numpy ------------------------------------------------------------------------------------
 
 
-def _is_null(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _is_null(array: pa.Array) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False))
 
 
-def _numbers(array: pa.Array, dtype: Any) -> np.ndarray[Any, Any]:
+def _numbers(array: pa.Array, dtype: object) -> np.ndarray[Any, Any]:
     filled = array.fill_null(False if pa.types.is_boolean(array.type) else 0) if array.null_count else array
     values: np.ndarray[Any, Any] = filled.to_numpy(zero_copy_only=False).astype(dtype)
     return values
 
 
-def _float_bits(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
+def _float_bits(array: pa.Array) -> npt.NDArray[np.int32]:
     bits = _numbers(array, np.float32).view(np.int32)
     return np.where(np.isnan(bits.view(np.float32)), np.int32(0x7FC00000), bits)
 
 
-def _double_bits(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _double_bits(array: pa.Array) -> npt.NDArray[np.int64]:
     bits = _numbers(array, np.float64).view(np.int64)
     return np.where(np.isnan(bits.view(np.float64)), np.int64(0x7FF8000000000000), bits)
 
 
-def _days(array: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
+def _days(array: pa.Array) -> npt.NDArray[np.int32]:
     return _numbers(array.cast(pa.int32()), np.int32)
 
 
@@ -384,7 +385,7 @@ def _seconds(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any
     return counts // a_second, counts % a_second * (10**9 // a_second)
 
 
-def _binary(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], Any, Any]:
+def _binary(array: pa.Array) -> tuple[npt.NDArray[np.uint8], Any, Any]:
     wide = array.cast(pa.large_binary())
     _, offsets, data = wide.buffers()
     bounds = np.frombuffer(offsets, np.int64)[wide.offset : wide.offset + len(wide) + 1]

@@ -26,6 +26,8 @@ from enum import StrEnum
 from airflow_hive_federation.errors import AcidFormatError
 
 VERSION_FILE = "_orc_acid_version"
+ACID_VERSION = "2"
+"""Content of the version file (``AcidUtils.OrcAcidVersion``)."""
 METADATA_FILE = "_metadata_acid"
 SIDE_FILE_SUFFIX = "_flush_length"
 CONVERTED_BASE_WRITE_ID = -(2**63)

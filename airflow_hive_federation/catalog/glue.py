@@ -61,7 +61,7 @@ class GlueCatalog:
     :param catalog_id: id of the account that owns the catalog; ``None`` is the caller's own.
     """
 
-    def __init__(self, connect: Callable[[], Any], *, catalog_id: str | None = None) -> None:
+    def __init__(self, connect: Callable[[], object], *, catalog_id: str | None = None) -> None:
         self._connect = connect
         self._made: Any = None
         self._whose = {"CatalogId": catalog_id} if catalog_id else {}
@@ -188,7 +188,7 @@ class GlueCatalog:
         return list({tuple(partition["Values"]): partition for partition in partitions}.values())
 
     def _statistics(
-        self, call: Callable[..., Any], owner: Mapping[str, Any], columns: Sequence[str]
+        self, call: Callable[..., Any], owner: Mapping[str, object], columns: Sequence[str]
     ) -> list[types.ColumnStatisticsObj]:
         statistics = []
         for names in batches(columns, _COLUMNS_PER_CALL):
@@ -203,7 +203,7 @@ class GlueCatalog:
             statistics += [hive_statistics(column) for column in answer.get("ColumnStatisticsList", [])]
         return [entry for entry in statistics if entry is not None]
 
-    def _named(self, keys: Mapping[str, Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _named(self, keys: Mapping[str, object], names: Sequence[str]) -> Iterator[dict[str, Any]]:
         wanted = [{"Values": _values(name)} for name in names]
         for _ in range(_ATTEMPTS):
             with _translated(f"table {keys['DatabaseName']}.{keys['TableName']}"):

@@ -33,7 +33,7 @@ class ConfinedRestCatalog(RestCatalog):
                 remedy="If that is right, give that URI instead.",
             )
 
-    def _load_file_io(self, properties: Any = None, location: str | None = None) -> Any:
+    def _load_file_io(self, properties: object = None, location: str | None = None) -> Any:
         # No file is read here, and the server's properties of files could name a class to import.
         del properties
         return super()._load_file_io({}, location)

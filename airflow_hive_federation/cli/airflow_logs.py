@@ -25,7 +25,7 @@ def logging_to(story: Story) -> Iterator[None]:
     # This import configures Airflow's logging, which must happen before the configuration below.
     from airflow_hive_federation.hooks.compat import redact
 
-    def show(_logger: Any, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def show(_logger: object, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         if level in _WARNINGS:
             story.detail(str(redact(str(entry.get("event", "")))))
         raise structlog.DropEvent

@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def policy_text(policy: Mapping[str, Any], source: str, target: str) -> str:
+def policy_text(policy: Mapping[str, object], source: str, target: str) -> str:
     """Return a policy file."""
     lines = [f"{key} = {_quoted(value)}" for key, value in (("source", source), ("target", target))]
     lines += [f"{key} = {_quoted(value)}" for key, value in policy.items()]
@@ -163,7 +163,7 @@ def dag_text(policy: Mapping[str, Any], source_conn_id: str, target_conn_id: str
     )
 
 
-def _quoted(value: Any) -> str:
+def _quoted(value: object) -> str:
     """Return a value in JSON's form, which TOML and Python share except for escaped pairs of surrogates."""
     return json.dumps(value, ensure_ascii=False)
 

@@ -260,14 +260,14 @@ def policy_text(policy: ReplicationPolicy, source: str, target: str) -> str:
     return "".join(f"{name} = {_toml(value)}\n" for name, value in values.items() if value is not None)
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
     # TOML writes text and numbers as JSON does, but knows no pairs of surrogates.
     return json.dumps(value, ensure_ascii=False)
 
 
-def _check(path: Path, values: Mapping[str, Any], ends: Mapping[str, Any], options: Any) -> None:
+def _check(path: Path, values: Mapping[str, object], ends: Mapping[str, object], options: object) -> None:
     if not isinstance(options, dict):
         raise ConfigurationError(f"Policy file {path}: options is no table.", remedy="Write [options].")
     by_option = {HIVE_OPTIONS[key] for key in options if key in HIVE_OPTIONS}

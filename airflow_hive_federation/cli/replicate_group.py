@@ -53,7 +53,7 @@ class GroupFile:
 
 
 def read_group(
-    path: Path, values: Mapping[str, Any], options: StorageOptions, *, into_existing: bool
+    path: Path, values: Mapping[str, object], options: StorageOptions, *, into_existing: bool
 ) -> GroupFile:
     """Make a group of the values of a group file.
 
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace, file: GroupFile) -> int:
 _VERBS = {"repair": "repair its targets", "failover": "fail over"}
 
 
-def _complete(path: Path, member: Mapping[str, Any]) -> dict[str, Any]:
+def _complete(path: Path, member: Mapping[str, object]) -> dict[str, Any]:
     missing = [name for name in ("name", "source_database", "dump_root") if not member.get(name)]
     if missing:
         raise ConfigurationError(

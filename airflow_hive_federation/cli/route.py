@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from functools import partial
 from typing import Any
 
 from airflow_hive_federation.cli.cluster import add_common_arguments, opened
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from airflow_hive_federation.clusters.routing.explain import as_json, in_words
     from airflow_hive_federation.clusters.routing.route import Policy
     from airflow_hive_federation.clusters.running import LiveRouter, first_session, statements_of
+    from airflow_hive_federation.metastore import MetastorePool
 
     script = sys.stdin.read() if args.sql == "-" else args.sql
     with opened(args) as (client, registry, end):
@@ -54,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
             policy=Policy(args.policy),
             check_files=not args.no_file_check,
             options=end.storage_options,
+            pool=partial(MetastorePool, end.settings),
         )
         session = first_session(registry, database=args.database, cluster=args.cluster)
         decisions = list(router.decisions(script, session))

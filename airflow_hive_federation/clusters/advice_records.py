@@ -236,23 +236,23 @@ def _read_from_json(members: Mapping[str, Any]) -> TableRead:
     )
 
 
-def _texts(values: Sequence[Any]) -> tuple[str, ...]:
+def _texts(values: Sequence[object]) -> tuple[str, ...]:
     return tuple(map(_text, values))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
 
 
-def _number(value: Any) -> int | None:
+def _number(value: object) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
         raise TypeError(f"{value!r} is no number")
     return value
 
 
-def _time(value: Any) -> datetime:
+def _time(value: object) -> datetime:
     time = datetime.fromisoformat(_text(value))
     if time.tzinfo is None:
         raise ValueError(f"{value!r} has no time zone")

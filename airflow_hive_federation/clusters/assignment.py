@@ -17,7 +17,7 @@ from airflow_hive_federation.progress.events import TablesProcessed
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 
 _TABLES_PER_CALL = 100
-_VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
+_VIEW, _MATERIALIZED = "VIRTUAL_VIEW", "MATERIALIZED_VIEW"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,12 +135,28 @@ def _altered(client: MetastoreClient, table: types.Table, cluster: str, wanted: 
 
 def reason_to_skip(table: types.Table) -> str | None:
     """Return the reason why a table cannot belong to a cluster, as a clause; ``None`` if it can."""
-    if table.tableType in _VIEWS:
+    if table.tableType == _VIEW:
         return "it is a view"
     if remote := remote_of(table.parameters):
         return f"it stands for the remote table {remote}"
     if table.sd is None or not table.sd.location:
         return "it has no location"
+    return None
+
+
+def reason_to_stay(table: types.Table) -> tuple[str, str] | None:
+    """Return the reason why a table may be in its primary cluster only, and the remedy; ``None`` if it may
+    leave it.
+
+    Hive rebuilds a materialized view from tables of its cluster, and engines use it in place of these.
+    """
+    if reason := reason_to_skip(table):
+        return reason, "Choose a table that holds data."
+    if table.tableType == _MATERIALIZED:
+        return (
+            "it is a materialized view, which Hive rebuilds where its tables are",
+            "Make a table of its rows with Hive (CREATE EXTERNAL TABLE ... AS SELECT), and choose that one.",
+        )
     return None
 
 

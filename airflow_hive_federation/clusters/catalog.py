@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +32,7 @@ from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.statements.grammar import analyse
 from airflow_hive_federation.clusters.statements.statement import Statement
 from airflow_hive_federation.errors import NoSuchObjectError
-from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
@@ -84,11 +85,22 @@ class MetastoreFacts:
 
     :param client: the client of the metastore.
     :param registry: the configured clusters; copies in other clusters are ignored.
+    :param pool: makes a pool of further clients, by which the partitions of all tables that
+        :meth:`prefetch` names are read at the same time, when those of one of them are needed.
     """
 
-    def __init__(self, client: MetastoreClient, registry: ClusterRegistry) -> None:
+    def __init__(
+        self,
+        client: MetastoreClient,
+        registry: ClusterRegistry,
+        *,
+        pool: Callable[[], MetastorePool] | None = None,
+    ) -> None:
         self._client = client
         self._registry = registry
+        self._pool = pool
+        #: The tables of the statement.
+        self._named: dict[Name, None] = {}
         self._log = EventLog(client)
         self._tables: dict[Name, types.Table | None] = {}
         self._facts: dict[Name, TableFacts] = {}
@@ -113,6 +125,7 @@ class MetastoreFacts:
         self._stale.clear()
         self._write_ids.clear()
         self._partition_facts.clear()
+        self._named.clear()
         changes = self._log.changes()
         if changes is None:
             self._epoch += 1
@@ -146,10 +159,15 @@ class MetastoreFacts:
 
         :param names: the databases and names of the tables.
         """
+        wanted = [(database.lower(), name.lower()) for database, name in names]
+        self._named.update(dict.fromkeys(wanted))
+        self._read_tables(wanted)
+
+    def _read_tables(self, names: Iterable[Name]) -> None:
         by_database: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for database, name in names:
-            if (database.lower(), name.lower()) not in self._tables:
-                by_database[database.lower()][name.lower()] = None
+            if (database, name) not in self._tables:
+                by_database[database][name] = None
         for database, tables in by_database.items():
             try:
                 described = self._client.get_tables(database, list(tables))
@@ -183,7 +201,7 @@ class MetastoreFacts:
     def described(self, database: str, name: str) -> types.Table | None:
         """Return the table object as the metastore describes it."""
         key = database.lower(), name.lower()
-        self.prefetch([key])
+        self._read_tables([key])
         return self._tables[key]
 
     def partitions(self, table: TableFacts) -> Sequence[PartitionFacts]:
@@ -271,17 +289,43 @@ class MetastoreFacts:
         return stale
 
     def _partitions_of(self, key: Name) -> _Placed:
-        table = self._table_of(key)
-        identity = _identity(table)
+        if not self._is_placed(key):
+            keys = [key, *self._others_to_place(key)]
+            if self._pool is None or len(keys) == 1:
+                self._placed[key] = self._place(self._client, key)
+            else:
+                self._place_all(keys, self._pool)
+        return self._placed[key]
+
+    def _is_placed(self, key: Name) -> bool:
         placed = self._placed.get(key)
-        if placed is None or placed.identity != identity:
-            facts, copied = [], {}
-            for partition in self._client.iter_partitions(*key):
-                facts.append(self._partition_fact(table, partition))
-                if facts[-1].placement is not None:
-                    copied[facts[-1].values] = _slim(partition)
-            placed = self._placed[key] = _Placed(identity, Partitions.of(facts), copied)
-        return placed
+        return placed is not None and placed.identity == _identity(self._table_of(key))
+
+    def _others_to_place(self, key: Name) -> list[Name]:
+        """Return the other partitioned tables of the statement whose partitions have not been read."""
+        tables = ((name, self._tables.get(name)) for name in self._named if name != key)
+        return [name for name, table in tables if table and table.partitionKeys and not self._is_placed(name)]
+
+    def _place_all(self, keys: Sequence[Name], make_pool: Callable[[], MetastorePool]) -> None:
+        """Read the partitions of several tables at the same time."""
+        # The threads only read what this one has prepared.
+        self._take_write_ids([key for key in keys if is_transactional(self._table_of(key))])
+        with make_pool() as pool, ThreadPoolExecutor(pool.size, thread_name_prefix="partitions") as threads:
+
+            def place(key: Name) -> _Placed:
+                with pool.client() as client:
+                    return self._place(client, key)
+
+            self._placed.update(zip(keys, threads.map(place, keys), strict=True))
+
+    def _place(self, client: MetastoreClient, key: Name) -> _Placed:
+        table = self._table_of(key)
+        facts, copied = [], {}
+        for partition in client.iter_partitions(*key):
+            facts.append(self._partition_fact(table, partition))
+            if facts[-1].placement is not None:
+                copied[facts[-1].values] = _slim(partition)
+        return _Placed(_identity(table), Partitions.of(facts), copied)
 
     def _table_of(self, key: Name) -> types.Table:
         return self.described(*key) or types.Table(dbName=key[0], tableName=key[1])
@@ -356,10 +400,14 @@ class MetastoreFacts:
         table = self.described(*key)
         if table is None or not is_transactional(table):
             return copy.snapshot is None and copy.source.metadata == metadata_mark(described)
-        if key not in self._write_ids:
-            name = ".".join(key)
-            self._write_ids[key] = take_snapshots(self._client, [name])[name].write_ids
+        self._take_write_ids([key])
         return is_current(described, copy, self._write_ids[key])
+
+    def _take_write_ids(self, keys: Iterable[Name]) -> None:
+        names = {".".join(key): key for key in keys if key not in self._write_ids}
+        if names:
+            for name, snapshot in take_snapshots(self._client, list(names)).items():
+                self._write_ids[names[name]] = snapshot.write_ids
 
 
 def _bytes(parameters: Mapping[str, str] | None) -> int | None:

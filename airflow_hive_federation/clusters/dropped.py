@@ -6,8 +6,9 @@ creation, proves that its copies have no owner any more.
 
 The event does not hold the locations of partitions. To read a table while its primary's site is down,
 somebody may have set the location of a partition to its copy; when an external table is dropped, Hive leaves
-such files, which are then the only ones. So the event counts for tables whose files Hive removes with them,
-and for tables without partitions whose location was another one.
+such files, which are then the only ones. So the event suffices for tables whose files Hive removes with them,
+and for tables without partitions whose location was another one. The copies of other external tables are
+removed only while the directories that they were made of hold the same files, unchanged since.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from enum import Enum, auto
 from functools import cache
 
+from airflow_hive_federation.clusters.metadata import content_mark, listing_mark
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.errors import (
     ConfigurationError,
     MetastoreServerError,
     NoSuchObjectError,
+    StorageError,
     UnsupportedMethodError,
 )
 from airflow_hive_federation.metastore import MetastoreClient
@@ -31,6 +35,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.events import decode_message
 from airflow_hive_federation.model.thrift_json import loads
 from airflow_hive_federation.storage.filesystem import is_below
+from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.storage.options import StorageOptions
 
 log = logging.getLogger(__name__)
@@ -81,28 +86,80 @@ def with_drop(
     if note.dropped_s:
         return note
     for event in events():
-        if _leaves_no_owner(event, note):
-            dropped = replace(note, dropped_s=float(event.eventTime or 0))
+        proof = _proof_of(event, note)
+        if proof is not _Proof.NONE:
+            dropped = replace(
+                note,
+                dropped_s=float(event.eventTime or 0),
+                only_beside_primary=proof is _Proof.BESIDE_PRIMARY,
+            )
             take_note(cluster, dropped, options)
             return dropped
     return note
 
 
-def table_at(client: MetastoreClient, database: str) -> Callable[[str], str]:
-    """Return a function that returns a table of a database that lies in a directory; empty if none does.
+def lacks_primary(note: Note, options: StorageOptions | None) -> str:
+    """Return the reason why a copy may be the only one of its rows; empty if it is not, or need not be.
 
-    Somebody may read the last rows of a dropped table by another one. The locations of its partitions, and
-    tables of other databases, are not looked at, for that would take all metadata.
+    The files of a primary have not changed if their paths, sizes and modification times are those of the time
+    of the copy.
     """
+    if not note.only_beside_primary:
+        return ""
+    try:
+        primary = list_files(note.primary, options=options, missing_ok=True)
+        copy = list_files(note.directory, options=options, missing_ok=True)
+    except (ConfigurationError, StorageError) as error:
+        return f"its files cannot be compared with those in {note.primary}: {error.message}"
+    if listing_mark(primary) != note.primary_listing:
+        return f"the files in {note.primary}, of which it is a copy, have changed or are gone"
+    return "" if content_mark(copy) == note.content else "others have written files there"
 
-    @cache
-    def locations() -> list[tuple[str, str]]:
-        with suppress(NoSuchObjectError):
-            tables = client.iter_tables(database)
-            return [(f"{database}.{item.tableName}", str(item.sd and item.sd.location)) for item in tables]
-        return []
 
-    return lambda directory: next((name for name, place in locations() if _lies_in(place, directory)), "")
+class PresentTables:
+    """The tables that a metastore has now; those of a database are read once."""
+
+    def __init__(self, client: MetastoreClient) -> None:
+        self._client = client
+        self._read: dict[str, list[types.Table]] = {}
+
+    def at(self, directory: str, database: str) -> str:
+        """Return a table of a database that lies in a directory; empty if none does.
+
+        Somebody may read the last rows of a dropped table by another one. The locations of its partitions,
+        and tables of other databases, are not looked at, for that would take all metadata.
+        """
+        lying = (
+            item for item in self._of(database) if _lies_in(str(item.sd and item.sd.location), directory)
+        )
+        return next((f"{database}.{item.tableName}" for item in lying), "")
+
+    def named(self, note: Note) -> str:
+        """Return the present name of the table of a note; empty if no database has the table.
+
+        After its drop, a backup may have brought it back, and somebody may have renamed it since.
+        """
+        for database in self._client.list_databases():
+            for item in self._of(database):
+                if (item.id, item.createTime) == (note.table_id, note.created_s):
+                    return f"{database}.{item.tableName}"
+        return ""
+
+    def _of(self, database: str) -> list[types.Table]:
+        if database not in self._read:
+            self._read[database] = []
+            with suppress(NoSuchObjectError):
+                # Only these fields are needed of perhaps many tables.
+                self._read[database] = [
+                    types.Table(
+                        tableName=item.tableName,
+                        id=item.id,
+                        createTime=item.createTime,
+                        sd=types.StorageDescriptor(location=item.sd.location) if item.sd else None,
+                    )
+                    for item in self._client.iter_tables(database)
+                ]
+        return self._read[database]
 
 
 def _lies_in(location: str, directory: str) -> bool:
@@ -112,8 +169,19 @@ def _lies_in(location: str, directory: str) -> bool:
         return False
 
 
-def _leaves_no_owner(event: types.NotificationEvent, note: Note) -> bool:
-    """Return whether an event records the drop of a note's table, and its files belong to nobody."""
+class _Proof(Enum):
+    """What the event of a drop proves about a copy."""
+
+    #: Nothing, or that the table lay there.
+    NONE = auto()
+    #: Its files belong to nobody.
+    UNOWNED = auto()
+    #: They belong to nobody if the directory of the primary has the same ones.
+    BESIDE_PRIMARY = auto()
+
+
+def _proof_of(event: types.NotificationEvent, note: Note) -> _Proof:
+    """Return what an event proves about the directory of a note."""
     try:
         message = decode_message(str(event.message), event.messageFormat)
         # Fields of the IDL's Table: 4 createTime, 7 sd (2 location), 8 partitionKeys, 9 parameters,
@@ -124,11 +192,19 @@ def _leaves_no_owner(event: types.NotificationEvent, note: Note) -> bool:
         has_partitions = bool(table.get("8", {}).get("lst", [])[2:])
         location = table["7"]["rec"]["2"]["str"]
         removes_files = table["12"]["str"] == "MANAGED_TABLE" or _purges(parameters)
-        lay_elsewhere = not has_partitions and not is_below(location, note.directory)
+        lay_elsewhere = not is_below(location, note.directory)
     except (ConfigurationError, LookupError, TypeError, ValueError, AttributeError):
         # An event that cannot be read proves nothing.
-        return False
-    return is_of_note and (removes_files or lay_elsewhere)
+        return _Proof.NONE
+    if not is_of_note or not (removes_files or lay_elsewhere):
+        return _Proof.NONE
+    if removes_files or not has_partitions:
+        return _Proof.UNOWNED
+    # A plan has no rows. A copy of an earlier version does not name its primary.
+    if note.kind is Kind.PLAN:
+        return _Proof.UNOWNED
+    is_beside = bool(note.primary) and not _lies_in(note.primary, note.directory)
+    return _Proof.BESIDE_PRIMARY if is_beside and not _lies_in(note.directory, note.primary) else _Proof.NONE
 
 
 def _purges(parameters: Mapping[str, str]) -> bool:

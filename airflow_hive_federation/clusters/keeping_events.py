@@ -78,7 +78,7 @@ def _refuse_transaction(event: events.Event) -> None:
         raise _CannotTell("ends a transaction, and names no table")
 
 
-def _names(event: events.Event, raw: Any, name: tuple[str, str], keys: Sequence[str]) -> set[str]:
+def _names(event: events.Event, raw: object, name: tuple[str, str], keys: Sequence[str]) -> set[str]:
     if isinstance(event, events.UnreadableEvent):
         return _of_unreadable(event, name)
     if isinstance(event, events.UnknownEvent) and event.database in {"", name[0]}:
@@ -137,6 +137,6 @@ def _of_insert(raw: Any, keys: Sequence[str]) -> set[str]:
         raise _CannotTell(f"does not name its partition ({error})") from error
 
 
-def _name(values: Mapping[str, Any], keys: Sequence[str]) -> str:
+def _name(values: Mapping[str, object], keys: Sequence[str]) -> str:
     by_key = {str(key).lower(): str(value) for key, value in values.items()}
     return partition_name(keys, [by_key[key.lower()] for key in keys])

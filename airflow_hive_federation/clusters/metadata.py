@@ -190,8 +190,14 @@ def source_mark(described: TableOrPartition, files: Iterable[FileEntry]) -> Sour
         files=len(listed),
         size_bytes=sum(file.size_bytes for file in listed),
         content=content_mark(listed),
-        listing=_digest(f"{file.path}\0{file.size_bytes}\0{file.modified_ns}" for file in listed),
+        listing=listing_mark(listed),
     )
+
+
+def listing_mark(files: Iterable[FileEntry]) -> str:
+    """Return a digest of the paths, sizes and modification times of files in any order."""
+    listed = sorted(visible_files(files), key=lambda file: file.path)
+    return _digest(f"{file.path}\0{file.size_bytes}\0{file.modified_ns}" for file in listed)
 
 
 def content_mark(files: Iterable[FileEntry]) -> str:

@@ -78,6 +78,11 @@ class Note:
         it. Such a directory is never removed by the note.
     :param dropped_s: the time, in seconds since 1970 by the metastore's clock, at which the table was dropped
         with all that it owned, by an event of the metastore; 0 without such an event.
+    :param primary: the URI of the directory that a copy was made of; empty for transactional tables.
+    :param primary_listing: the digest of the paths, sizes and modification times of the files there.
+    :param content: the digest of the paths and sizes of these files, and of those of the copy.
+    :param only_beside_primary: Hive may have left files of the dropped table in the directory. It is removed
+        only while the same files are in the directory that it was copied of.
     """
 
     kind: Kind
@@ -91,6 +96,10 @@ class Note:
     partition_created_s: int = 0
     becomes_primary: bool = False
     dropped_s: float = 0.0
+    primary: str = ""
+    primary_listing: str = ""
+    content: str = ""
+    only_beside_primary: bool = False
 
     @classmethod
     def of(
@@ -265,7 +274,7 @@ def _parsed(text: bytes) -> Note:
     """
     fields = bounded_json.loads(text)
     note = Note(**{**fields, "kind": Kind(fields["kind"])})
-    texts = note.directory, note.table, note.partition
+    texts = note.directory, note.table, note.partition, note.primary, note.primary_listing, note.content
     numbers = note.taken_s, note.created_s, note.table_id, note.partition_created_s, note.dropped_s
     if not all(isinstance(item, str) for item in texts) or not all(map(_is_number, numbers)):
         raise ValueError("a field of the note has another type")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 
 #: The clusters with a fresh copy, the primary first, and those with a stale copy; ``None`` without metadata.
 Home = tuple[tuple[str, ...], tuple[str, ...]] | None
@@ -128,6 +129,11 @@ class Column:
     def texts(self) -> NDArray[np.str_]:
         """The distinct values as an array, which compares them by code points, as Hive and Spark do."""
         return np.array(self.distinct, dtype=np.str_)
+
+    @cached_property
+    def default(self) -> int | None:
+        """The index of Hive's default partition in ``distinct``; ``None`` if the table has none."""
+        return self.distinct.index(DEFAULT_PARTITION) if DEFAULT_PARTITION in self.distinct else None
 
     @cached_property
     def in_order(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:

@@ -37,7 +37,7 @@ from airflow_hive_federation.clusters.altering import (
     requested_table,
     split_name,
 )
-from airflow_hive_federation.clusters.assignment import reason_to_skip
+from airflow_hive_federation.clusters.assignment import reason_to_stay
 from airflow_hive_federation.clusters.copies.directories import (
     DropNotes,
     home_of,
@@ -183,15 +183,15 @@ def _refuse_kind(
 ) -> None:
     """Refuse tables whose primary cannot change, whatever copies they have."""
     name = full_name(table)
-    if reason := reason_to_skip(table):
-        _refuse(name, place, reason, "Choose a table that holds data.")
+    if refusal := reason_to_stay(table):
+        _refuse(name, place, *refusal)
     if is_transactional(table):
         _refuse(
             name,
             place,
             "it is transactional, and its writers know its location before they lock it: no lock keeps them "
             "from committing rows to the former one",
-            "Stop its writers, and make a table in that cluster from it (CREATE TABLE ... AS SELECT).",
+            f"Stop its writers, copy it there, and run USE CLUSTER {place.name}; CREATE TABLE ... AS SELECT.",
         )
     if former not in registry.clusters:
         _refuse(

@@ -143,7 +143,7 @@ class ClusterRegistry:
         return {PROPERTIES: properties, DEFAULT_NAME: self.default, USE_DEFAULT: self.use_default}
 
 
-def read_registry(document: str | Mapping[str, Any], *, origin: str) -> ClusterRegistry:
+def read_registry(document: str | Mapping[str, object], *, origin: str) -> ClusterRegistry:
     """Read and check a registry.
 
     :param document: JSON, or the equivalent object; see the docstring of the module.
@@ -202,7 +202,7 @@ def _of_parameters(value: Callable[[str], str | None], origin: str) -> ClusterRe
     return read_registry(document, origin=f"the configuration of {origin}")
 
 
-def _object(value: Any, origin: str, member: str) -> dict[str, Any]:
+def _object(value: object, origin: str, member: str) -> dict[str, Any]:
     if isinstance(value, str):
         try:
             value = bounded_json.loads(value, object_pairs_hook=_once)
@@ -226,7 +226,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _cluster(name: str, value: Any, origin: str) -> Cluster:
+def _cluster(name: str, value: object, origin: str) -> Cluster:
     if not _NAME.fullmatch(name):
         problem = f"has the cluster {name!r}; names are a letter, then at most 63 letters, digits and _"
         raise _malformed(origin, problem, cluster=name)
@@ -284,7 +284,7 @@ def _refuse_nested(clusters: Any, origin: str) -> None:
             )
 
 
-def _default(values: Mapping[str, Any], clusters: Mapping[str, Cluster], origin: str) -> str | None:
+def _default(values: Mapping[str, object], clusters: Mapping[str, Cluster], origin: str) -> str | None:
     default = values.get(DEFAULT_NAME)
     if default is None and not clusters:
         return None
@@ -302,7 +302,7 @@ def _default(values: Mapping[str, Any], clusters: Mapping[str, Cluster], origin:
     return default_name
 
 
-def _use_default(values: Mapping[str, Any], origin: str) -> bool:
+def _use_default(values: Mapping[str, object], origin: str) -> bool:
     value = values.get(USE_DEFAULT, True)
     if isinstance(value, str):
         value = _TRUTHS.get(value.strip().lower())

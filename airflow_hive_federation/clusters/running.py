@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,7 +28,7 @@ from airflow_hive_federation.clusters.statements.statement import (
 )
 from airflow_hive_federation.clusters.statements.tokens import placed_statements
 from airflow_hive_federation.errors import FileVanishedError, RoutingError, StorageError, UnanalysableError
-from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
@@ -86,7 +86,7 @@ class RoutedStatement:
         self,
         cluster: Cluster,
         options: StorageOptions | None = None,
-        acid: Sequence[Mapping[str, Any]] = (),
+        acid: Sequence[Mapping[str, object]] = (),
     ) -> Iterator[str]:
         """Write the statement for a job in a cluster; yield its URI, and remove it after the block.
 
@@ -143,6 +143,8 @@ class LiveRouter:
     :param check_files: list the files of primaries and copies before a copy is used. Without it, the router
         misses writes that the metastore does not know of, such as Spark's writes to its own tables.
     :param options: the storage options of all clusters.
+    :param pool: makes a pool of further clients, by which it reads the partitions of several tables at the
+        same time; without it, they are read one table after the other.
     """
 
     client: MetastoreClient
@@ -150,6 +152,7 @@ class LiveRouter:
     policy: Policy = Policy.STRICT
     check_files: bool = True
     options: StorageOptions = field(default_factory=dict, repr=False)
+    pool: Callable[[], MetastorePool] | None = None
 
     def script(self, script: str, session: Session) -> Iterator[RoutedStatement]:
         """Route the statements of a script lazily, each after the one before it has run.
@@ -207,7 +210,7 @@ class LiveRouter:
 
     @cached_property
     def _facts(self) -> MetastoreFacts:
-        return MetastoreFacts(self.client, self.registry)
+        return MetastoreFacts(self.client, self.registry, pool=self.pool)
 
     @cached_property
     def _router(self) -> Router:

@@ -7,11 +7,10 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
 from itertools import groupby
 
 from airflow_hive_federation.clusters.altering import object_name, partitions_by_name, split_name
-from airflow_hive_federation.clusters.dropped import drop_events, table_at, with_drop
+from airflow_hive_federation.clusters.dropped import PresentTables, drop_events, lacks_primary, with_drop
 from airflow_hive_federation.clusters.locking import alone_with_copies
 from airflow_hive_federation.clusters.metadata import read_metadata
 from airflow_hive_federation.clusters.notes import (
@@ -44,7 +43,6 @@ _WEEK_S = 7 * 24 * 3600.0
 #: the former directory; most end within a day.
 FORMER_S = 24 * 3600.0
 _MAY_READ = "statements that were planned earlier may still read it"
-_Users = Callable[[str], Callable[[str], str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +106,7 @@ def sweep_cluster(
     left_with_reasons: dict[str, str] = {}
     used = 0
     damaged_tables: list[ClusterMetadataError] = []
-    users = cache(partial(table_at, client))
+    tables = PresentTables(client)
     all_notes, damaged = read_notes(swept, options)
     chosen = [item for item in all_notes if table in {None, item.table}]
     for name, notes_of_table in groupby(sorted(chosen, key=_table_of), key=_table_of):
@@ -127,7 +125,7 @@ def sweep_cluster(
                         notes,
                         renew=renew,
                         ages_s=ages_s,
-                        users=users,
+                        tables=tables,
                         options=options,
                     )
                 except ClusterMetadataError as error:
@@ -261,7 +259,7 @@ def _unused(
     *,
     renew: Callable[[], None],
     ages_s: Mapping[Kind, float],
-    users: _Users,
+    tables: PresentTables,
     options: StorageOptions | None,
 ) -> tuple[list[Note], dict[str, str], int]:
     """Return the notes of unused directories, the directories to leave, with reasons, and the number in use.
@@ -269,12 +267,12 @@ def _unused(
     :param name: the table of all the notes.
     :param renew: see :func:`.locking.alone_with_copies`.
     :param ages_s: the ages in seconds, by kind of note, below which directories are left.
-    :param users: :func:`.dropped.table_at`, by the name of a database.
+    :param tables: the tables of the metastore.
     """
     try:
         table = client.get_table(*split_name(name))
     except NoSuchObjectError:
-        unused, left = _of_no_table(client, swept, name, notes, ages_s=ages_s, users=users, options=options)
+        unused, left = _of_no_table(client, swept, name, notes, ages_s=ages_s, tables=tables, options=options)
         return unused, left, 0
     partitions = partitions_by_name(client, table).values() if table.partitionKeys else ()
     objects = [table, *partitions]
@@ -286,7 +284,7 @@ def _unused(
 
     def reason_to_keep(note: Note) -> str:
         if not note.is_of(table) and (note := with_drop(events, swept, note, options)).dropped_s:
-            return _reason_after_drop(note, ages_s, users)
+            return _reason_after_drop(note, ages_s, tables, options)
         if note.kind is Kind.FORMER_PRIMARY and primary == swept.name and note.is_of(table):
             return f"{swept.name} is the primary of {name}, so its files may be in use"
         return reason_to_leave(note, table, ages_s.get(note.kind, 0.0), options)
@@ -309,7 +307,7 @@ def _of_no_table(
     notes: Iterable[Note],
     *,
     ages_s: Mapping[Kind, float],
-    users: _Users,
+    tables: PresentTables,
     options: StorageOptions | None,
 ) -> tuple[list[Note], dict[str, str]]:
     """Return the notes of directories whose table was dropped, and the directories to leave, with reasons."""
@@ -327,21 +325,33 @@ def _of_no_table(
                 "again, under its present name, and if it was dropped, remove the directory and its note "
                 f"{uri_of_note(swept, note)}"
             )
-        elif reason := _reason_after_drop(note, ages_s, users):
+        elif reason := _reason_after_drop(note, ages_s, tables, options):
             left[note.directory] = reason
         else:
             unused.append(note)
     return unused, left
 
 
-def _reason_after_drop(note: Note, ages_s: Mapping[Kind, float], users: _Users) -> str:
+def _reason_after_drop(
+    note: Note, ages_s: Mapping[Kind, float], tables: PresentTables, options: StorageOptions | None
+) -> str:
     """Return the reason to leave a directory whose table was dropped; empty if there is none."""
     if note.kind is Kind.PLAN:
         return ""
     if max(note.taken_s, note.dropped_s) > time.time() - ages_s.get(note.kind, 0.0):
         return _MAY_READ
-    user = users(split_name(note.table)[0])(note.directory)
-    return f"{note.table} was dropped, and the table {user} lies there" if user else ""
+    if user := tables.at(note.directory, split_name(note.table)[0]):
+        return f"{note.table} was dropped, and the table {user} lies there"
+    if name := tables.named(note):
+        return (
+            f"{note.table} was dropped, and is back as {name}, which may use it; drop or copy that one again"
+        )
+    reason = lacks_primary(note, options)
+    return (
+        f"{note.table} was dropped, and {reason}; if nobody needs it, remove it and its note"
+        if reason
+        else ""
+    )
 
 
 def _settle_marks(
@@ -373,7 +383,7 @@ def _settle_marks(
             continue
         renew()
         if note.dropped_s:
-            note = replace(note, dropped_s=0.0)
+            note = replace(note, dropped_s=0.0, only_beside_primary=False)
             take_note(swept, note, options)
         if not note.becomes_primary:
             continue

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.acid.names import VERSION_FILE
+from airflow_hive_federation.acid.names import ACID_VERSION, VERSION_FILE
 from airflow_hive_federation.compaction.plan import CompactionPlan, FileFormat, staging_txn
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.write_ids import ValidTxns
@@ -28,7 +28,8 @@ from airflow_hive_federation.storage.filesystem import (
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_directory, write_atomically
 
-_ACID_VERSION = b"2"
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 
 def placed(plan: CompactionPlan, location: str) -> CompactionPlan:
@@ -53,7 +54,7 @@ def publish(
         made = join(location, plan.staging, directory)
         # An object store keeps no directory without a file, and Hive's readers ignore this one.
         if file_format is FileFormat.ACID or not plan.staging:
-            write_atomically(join(made, VERSION_FILE), [_ACID_VERSION], options)
+            write_atomically(join(made, VERSION_FILE), [ACID_VERSION.encode()], options)
         make_directory(made, options)
         with storage_errors(made):
             if plan.staging:
@@ -93,7 +94,7 @@ def remove_leftovers(location: str, txns: ValidTxns, options: StorageOptions | N
             _remove(join(location, name), options)
 
 
-def _move(filesystem: Any, made: str, place: str) -> None:
+def _move(filesystem: AbstractFileSystem, made: str, place: str) -> None:
     if "file" in protocols(filesystem):
         # The tasks that wrote the files, on any machine, have synced them.
         durable.rename(made, place)
@@ -101,7 +102,7 @@ def _move(filesystem: Any, made: str, place: str) -> None:
         filesystem.mv(made, place, recursive=True)
 
 
-def _listed(filesystem: Any, path: str) -> list[Any]:
+def _listed(filesystem: AbstractFileSystem, path: str) -> list[Any]:
     try:
         return list(filesystem.ls(path, detail=False, refresh=True))
     except FileNotFoundError:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
@@ -32,7 +33,7 @@ _ZONE, _STANDARD = b"writer.time.zone", b"writer.zone.conversion.legacy"
 _SAID = {_PROLEPTIC: b"true", _ZONE: b"UTC", _STANDARD: b"false"}
 _LEGACY_SPARK = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
 _UTC = {"UTC", "Z", "GMT", "Etc/UTC", "Etc/GMT"}
-_Numbers = np.ndarray[Any, np.dtype[np.int64]]
+_Numbers = npt.NDArray[np.int64]
 _DAY_US = 86_400 * 10**6
 _1900_US = -2_208_988_800 * 10**6
 _NANOSECONDS_US = (-(2**63) // 1_000, 2**63 // 1_000)
@@ -253,7 +254,7 @@ class _Merging:
 
         return with_leaves(pa.array([], field.type), changed).type
 
-    def _opened(self, source: MergeInput, content: Any, **settings: Any) -> parquet.ParquetFile:
+    def _opened(self, source: MergeInput, content: object, **settings: Any) -> parquet.ParquetFile:
         try:
             return parquet.ParquetFile(content, page_checksum_verification=True, **settings)
         except (pa.ArrowException, OSError) as error:

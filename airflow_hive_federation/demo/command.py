@@ -1,6 +1,7 @@
 """``hive-federation demo``: runs the main job, start to end, on this machine.
 
-The demo starts two real Hive metastores, lets Hive itself write a database, and leaves a transaction open.
+The demo starts two real Hive metastores, on this machine's disk or on an HDFS and a PostgreSQL server that it
+starts as well, lets Hive itself write a database, and leaves a transaction open.
 The example DAG then runs in Airflow: it waits for the transaction, dumps, copies with Spark, loads and
 verifies. Then Hive changes the source, and the same DAG brings the target up to date.
 """
@@ -24,8 +25,10 @@ from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.demo import data as demo_data
 from airflow_hive_federation.demo.local_airflow import DAG_ID, DagRun, DemoAirflow
+from airflow_hive_federation.demo.site import HADOOP, KINDS, LOCAL, Site, start_site
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.progress.events import Event, TransactionsOpen
+from airflow_hive_federation.storage.filesystem import open_filesystem
 
 if TYPE_CHECKING:
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -44,6 +47,13 @@ def add_parser(subparsers: Any) -> None:
         description="Starts two real Hive metastores on this machine, lets Hive fill one of them, replicates "
         "its database to the other by the example DAG in Airflow, and verifies the copy.",
     )
+    parser.add_argument(
+        "--site",
+        choices=KINDS,
+        default=LOCAL,
+        help="where tables and metadata lie: local is this machine's disk and Derby; hadoop is an HDFS and a "
+        "PostgreSQL server that run during the demo (default: %(default)s)",
+    )
     parser.add_argument("--ui", action="store_true", help="leave Airflow's UI up with the same DAG")
     parser.add_argument("--json", action="store_true", help="end with the result as JSON on stdout")
     parser.add_argument("--directory", type=Path, help="work here and keep everything (default: temporary)")
@@ -54,16 +64,16 @@ def run(args: argparse.Namespace) -> int:
     story = Story()
     with _ended_in_order(), _directory(args.directory, story) as directory, ExitStack() as stack:
         airflow = DemoAirflow(directory)
-        scene = _set_up(stack, directory, airflow, story)
+        scene = _set_up(stack, args.site, directory, airflow, story)
         if args.ui:
             from airflow_hive_federation.demo.ui import serve
 
-            return serve(airflow, scene.dag_run(directory), scene.commit, story)
+            return serve(airflow, scene.dag_run(), scene.commit, story)
         set_up_s = story.seconds
         story.stage(f"Airflow runs the DAG {DAG_ID}")
-        tasks_s = airflow.run_dag(scene.dag_run(directory), _Audience(scene, story).relay)
-        report = _report(directory)
-        changes = _second_cycle(scene, directory, airflow, story)
+        tasks_s = airflow.run_dag(scene.dag_run(), _Audience(scene, story).relay)
+        report = _report(scene.site, airflow)
+        changes = _second_cycle(scene, airflow, story)
         if args.json:
             print(json.dumps(_result(report, story.seconds)))
         else:
@@ -73,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     return int(bool(report["differences"] or changes["differences"]))
 
 
-def _second_cycle(scene: _Scene, directory: Path, airflow: DemoAirflow, story: Story) -> dict[str, Any]:
+def _second_cycle(scene: _Scene, airflow: DemoAirflow, story: Story) -> dict[str, Any]:
     """Let Hive change the source and run the DAG again; return the report of its verification."""
     story.stage("Hive changes the source")
     demo_data.change_source(scene.source_sql, story.detail)
@@ -82,9 +92,9 @@ def _second_cycle(scene: _Scene, directory: Path, airflow: DemoAirflow, story: S
     def relay(task: str, entry: Event | str) -> None:
         story.relay(entry, label=task)
 
-    tasks_s = airflow.run_dag(scene.dag_run(directory), relay)
+    tasks_s = airflow.run_dag(scene.dag_run(), relay)
     story.detail(" · ".join(f"{name} {seconds:.0f} s" for name, seconds in tasks_s.items()))
-    return _report(directory)
+    return _report(scene.site, airflow)
 
 
 # -- setting up ----------------------------------------------------------------------------------------
@@ -94,22 +104,24 @@ def _second_cycle(scene: _Scene, directory: Path, airflow: DemoAirflow, story: S
 class _Scene:
     """Two metastores, and a transaction that is open in the source."""
 
+    site: Site
     source: EmbeddedMetastore
     target: EmbeddedMetastore
     source_sql: HiveSql
     open_txn: int
 
-    def dag_run(self, directory: Path) -> DagRun:
+    def dag_run(self) -> DagRun:
         return DagRun(
             conf={"database": demo_data.DATABASE, "open_txn_timeout": "5m"},
             connections=self._connections(),
             # The variables also serve the runs that a user triggers in the UI.
             variables={
-                "hive_federation_dump_root": f"file:{directory / 'dumps'}",
-                "hive_federation_external_base": f"file:{self.target.external_warehouse / 'from_source'}",
-                # The demo's source keeps its tables on the local disk.
-                "hive_federation_source_roots": f"file:{self.source.warehouse},"
-                f"file:{self.source.external_warehouse}",
+                "hive_federation_dump_root": self.site.dumps,
+                "hive_federation_external_base": f"{self.site.external('target')}/from_source",
+                # The demo's source may keep its tables on the local disk.
+                "hive_federation_source_roots": ",".join(
+                    (self.site.warehouse("source"), self.site.external("source"))
+                ),
             },
         )
 
@@ -135,34 +147,41 @@ class _Scene:
             client.commit_txn(self.open_txn)
 
 
-def _set_up(stack: ExitStack, directory: Path, airflow: DemoAirflow, story: Story) -> _Scene:
+def _set_up(stack: ExitStack, kind: str, directory: Path, airflow: DemoAirflow, story: Story) -> _Scene:
     """Set the scene up; the target starts and Airflow prepares while Hive writes."""
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
     from airflow_hive_federation.embedded.sql import HiveSql
 
+    beside = "an HDFS, a PostgreSQL server and " if kind == HADOOP else ""
+    story.stage(f"Starting {beside}two Hive metastores (the first time ever, their jars are fetched)")
+    site = start_site(kind, stack, directory)
+
     def start(name: str) -> EmbeddedMetastore:
-        return stack.enter_context(EmbeddedMetastore.start(name, directory=directory / name))
+        return stack.enter_context(
+            EmbeddedMetastore.start(
+                name, directory=directory / name, settings=site.settings(name), database=site.database
+            )
+        )
 
     # The pool ends before the metastores do, whatever happens.
     aside = ThreadPoolExecutor(max_workers=2, thread_name_prefix="demo")
-    story.stage("Starting two Hive metastores (the first time ever, their jars are fetched)")
     source = start("source")
     stack.callback(aside.shutdown, cancel_futures=True)
     starting = aside.submit(start, "target")
     migrating = aside.submit(airflow.migrate)
     story.detail(f"source   {source.uri}")
-    sql = stack.enter_context(HiveSql(source))
-    open_txn = _fill(source, sql, story)
+    sql = stack.enter_context(HiveSql(source, settings=site.settings("source")))
+    open_txn = _fill(source, sql, site, story)
     target = starting.result()
     story.detail(f"target   {target.uri}")
     migrating.result()
-    return _Scene(source, target, sql, open_txn)
+    return _Scene(site, source, target, sql, open_txn)
 
 
-def _fill(source: EmbeddedMetastore, sql: HiveSql, story: Story) -> int:
+def _fill(source: EmbeddedMetastore, sql: HiveSql, site: Site, story: Story) -> int:
     """Fill the source, abort one transaction and leave another open; return the id of the open one."""
     story.stage(f"Hive writes the database '{demo_data.DATABASE}' into the source")
-    demo_data.fill_source(source, sql, story.detail)
+    demo_data.fill_source(source.directory, sql, site.external("source"), story.detail)
     with _connected(source) as client:
         write_id = demo_data.abort_a_transaction(client)
         story.detail(f"flights  write id {write_id} aborted, its rows still in the table's directory")
@@ -246,14 +265,14 @@ class _Audience:
         self._scene.commit()
 
 
-def _report(directory: Path) -> dict[str, Any]:
-    reports = sorted((directory / "dumps").glob("*/*/_verified.json"), key=lambda path: path.stat().st_mtime)
+def _report(site: Site, airflow: DemoAirflow) -> dict[str, Any]:
+    """Return the report of the last verification."""
+    filesystem, root = open_filesystem(site.dumps)
+    paths = [path for path in filesystem.find(root) if path.endswith("/_verified.json")]
+    reports: list[dict[str, Any]] = [json.loads(filesystem.cat_file(path)) for path in paths]
     if not reports:
-        raise HiveFederationError(
-            "The DAG left no verification report.", remedy=f"Read {directory / 'airflow.log'}."
-        )
-    report: dict[str, Any] = json.loads(reports[-1].read_text(encoding="utf-8"))
-    return report
+        raise HiveFederationError("The DAG left no verification report.", remedy=f"Read {airflow.log_path}.")
+    return max(reports, key=lambda report: int(report["event_id"]))
 
 
 def _result(report: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -264,7 +283,7 @@ def _result(report: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     }
 
 
-def _show(report: Mapping[str, Any], scene: _Scene, times_s: Mapping[str, float]) -> None:
+def _show(report: Mapping[str, object], scene: _Scene, times_s: Mapping[str, float]) -> None:
     title = f"Database {report['database']}, replicated from {scene.source.uri} to {scene.target.uri}"
     print()
     print_report(report, title=title)

@@ -6,6 +6,7 @@ of Transportation Statistics and others.
 
 from __future__ import annotations
 
+import io
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.storage.filesystem import local_path
+from airflow_hive_federation.storage.filesystem import reading
+from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.storage.publishing import write_atomically
 
 if TYPE_CHECKING:
-    from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
     from airflow_hive_federation.embedded.sql import HiveSql
     from airflow_hive_federation.metastore import MetastoreClient
 
@@ -80,14 +82,16 @@ _CHANGES = (
 )
 
 
-def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, show: Callable[[str], None]) -> None:
+def fill_source(directory: Path, sql: HiveSql, external: str, show: Callable[[str], None]) -> None:
     """Create the source database.
 
-    :param sql: Hive's SQL engine on that metastore, so that real Hive writes the replicated tables.
+    :param directory: a directory of this machine for the files that Hive reads.
+    :param sql: Hive's SQL engine on the source, so that real Hive writes the replicated tables.
+    :param external: URI of the directory of external tables.
     :raises ConfigurationError: the data package is not installed.
     """
     data = _data_directory()
-    staging = metastore.directory / "staging"
+    staging = directory / "staging"
     staged = {
         "flights": (lambda: _read_flights(data), f"`month` int, {_FLIGHT_COLUMNS}"),
         "airlines": (lambda: _read(data / "airlines.csv"), "carrier string, name string"),
@@ -107,7 +111,7 @@ def fill_source(metastore: EmbeddedMetastore, sql: HiveSql, show: Callable[[str]
         show(message)
         sql.execute(statement)
     show("weather  external, one partition outside the table's directory")
-    _make_weather(metastore, sql, data)
+    _make_weather(external, sql, data)
     sql.execute("DROP DATABASE staging CASCADE")
     shutil.rmtree(staging)
 
@@ -126,9 +130,15 @@ def abort_a_transaction(client: MetastoreClient) -> int:
     """
     txn_id, write_id = _begin_insert(client, DATABASE, "flights")
     partition: Any = next(iter(client.iter_partitions(DATABASE, "flights", names=["month=1"])))
-    location = Path(local_path(partition.sd.location) or "/")
-    written = next(directory for directory in sorted(location.glob("delta_*")) if directory.is_dir())
-    shutil.copytree(written, location / f"delta_{write_id:07d}_{write_id:07d}_0000")
+    location = partition.sd.location
+    files = [entry.path for entry in list_files(location) if entry.path.startswith("delta_")]
+    written = files[0].partition("/")[0]
+    for path in files:
+        directory, _, name = path.partition("/")
+        if directory == written:
+            with reading(f"{location}/{path}") as file:
+                target = f"{location}/delta_{write_id:07d}_{write_id:07d}_0000/{name}"
+                write_atomically(target, [file.read()])
     client.abort_txns([txn_id])
     return write_id
 
@@ -176,7 +186,7 @@ def _read_flights(data: Path) -> Any:
         return _read(file)
 
 
-def _read(file: Any) -> Any:
+def _read(file: object) -> Any:
     import pyarrow as pa
     from pyarrow import csv
 
@@ -206,24 +216,23 @@ def _names(columns: str) -> list[str]:
     return [column.split()[0].strip("`") for column in columns.split(", ")]
 
 
-def _make_weather(metastore: EmbeddedMetastore, sql: HiveSql, data: Path) -> None:
+def _make_weather(external: str, sql: HiveSql, data: Path) -> None:
     import pyarrow.compute as pc
     from pyarrow import parquet
 
     table = _read(data / "weather.csv")
-    root = metastore.external_warehouse / "weather"
+    root = f"{external}/weather"
     sql.execute(
         f"CREATE EXTERNAL TABLE {DATABASE}.weather ({_WEATHER_COLUMNS}) PARTITIONED BY (origin string) "
-        f"STORED AS PARQUET LOCATION 'file:{root}'"
+        f"STORED AS PARQUET LOCATION '{root}'"
     )
     for origin in ("EWR", "JFK", "LGA"):
         inside = origin != "LGA"
-        directory = (
-            root / f"origin={origin}" if inside else metastore.external_warehouse / "weather_of_laguardia"
-        )
-        directory.mkdir(parents=True)
+        directory = f"{root}/origin={origin}" if inside else f"{external}/weather_of_laguardia"
         rows = table.filter(pc.equal(table["origin"], origin)).select(_names(_WEATHER_COLUMNS))
-        parquet.write_table(rows, directory / "part-00000.parquet")
+        file = io.BytesIO()
+        parquet.write_table(rows, file)
+        write_atomically(f"{directory}/part-00000.parquet", [file.getvalue()])
         sql.execute(
-            f"ALTER TABLE {DATABASE}.weather ADD PARTITION (origin='{origin}') LOCATION 'file:{directory}'"
+            f"ALTER TABLE {DATABASE}.weather ADD PARTITION (origin='{origin}') LOCATION '{directory}'"
         )

@@ -174,7 +174,7 @@ class DagTestLog:
             return f"Task {task} failed: " + "\n".join([*lines[:_ERROR_LINES], *more])
         return ""
 
-    def _note_task(self, match: re.Match[str], entry: Mapping[str, Any]) -> None:
+    def _note_task(self, match: re.Match[str], entry: Mapping[str, object]) -> None:
         from datetime import datetime
 
         now = datetime.fromisoformat(str(entry["timestamp"]).replace("Z", "+00:00")).timestamp()

@@ -151,7 +151,7 @@ class AirflowServer:
         parts = ("scheduler", "triggerer", "metadatabase")
         return all(health.get(part, {}).get("status") == "healthy" for part in parts)
 
-    def connect(self, conn_id: str, fields: Mapping[str, Any]) -> None:
+    def connect(self, conn_id: str, fields: Mapping[str, object]) -> None:
         """Define a connection in Airflow's database, because the UI does not show those of the environment.
 
         :raises HiveFederationError: Airflow refuses the connection.
@@ -165,7 +165,7 @@ class AirflowServer:
         """
         self._create("/api/v2/variables", {"key": name, "value": value})
 
-    def trigger(self, conf: Mapping[str, Any], run_id: str = "demo") -> str:
+    def trigger(self, conf: Mapping[str, object], run_id: str = "demo") -> str:
         """Unpause the DAG, trigger it and return the id of its run.
 
         :raises HiveFederationError: Airflow refuses the request.
@@ -184,11 +184,11 @@ class AirflowServer:
         except OSError:
             return ""
 
-    def _create(self, path: str, body: Mapping[str, Any]) -> None:
+    def _create(self, path: str, body: Mapping[str, object]) -> None:
         """POST an object that has an id of its own."""
         self._insist(path, body, "POST")
 
-    def _insist(self, path: str, body: Mapping[str, Any], method: str) -> None:
+    def _insist(self, path: str, body: Mapping[str, object], method: str) -> None:
         """Repeat a request while Airflow stumbles over its SQLite database or is too busy to answer."""
         refusal = ""
 
@@ -214,7 +214,7 @@ class AirflowServer:
         raise HiveFederationError(f"Airflow refuses {path}: {text}", remedy=f"Read {self._log_path}.")
 
     def request(
-        self, path: str, *, token: str | None = None, body: Any = None, method: str | None = None
+        self, path: str, *, token: str | None = None, body: object = None, method: str | None = None
     ) -> Any:
         """Send a request to the API and return its answer.
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError, GatewayError, HiveFederationError
@@ -15,10 +19,12 @@ from airflow_hive_federation.gateway.handler import Caller, Deadline
 from airflow_hive_federation.gateway.health import probe
 from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, head_bytes, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
+from airflow_hive_federation.gateway.named_clusters import NamedClusters
 from airflow_hive_federation.gateway.properties import GrpcSection
 from airflow_hive_federation.gateway.serving import grpc_server
 from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
+from airflow_hive_federation.gateway.workers import reserve_port
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.protocol import ApplicationFault, encode
 from airflow_hive_federation.metastore.struct import Fault
@@ -51,7 +57,7 @@ class Sight:
 def examine(config: GatewayConfig, resolve: Resolve, caller: Caller) -> list[Sight]:
     """Make a caller's typical calls through a gateway of this configuration, and return the results.
 
-    Ports are not tried, since the gateway itself may be listening at them.
+    A port that is in use is no error, since the gateway itself may be listening at it.
 
     :raises ConfigurationError: a gateway with this configuration would not start, for another reason than a
         front's settings.
@@ -59,7 +65,7 @@ def examine(config: GatewayConfig, resolve: Resolve, caller: Caller) -> list[Sig
     target = config.target(resolve)
     try:
         gateway = Gateway(target, config.decisions(), aliases=config.aliases)
-        return list(_look(config, target.upstreams, gateway, caller))
+        return [*_look(config, target.upstreams, gateway, caller), *_catalogs(config, target)]
     finally:
         target.close()
 
@@ -68,6 +74,11 @@ def _look(
     config: GatewayConfig, upstreams: tuple[Upstream, ...], gateway: Gateway, caller: Caller
 ) -> Iterator[Sight]:
     yield from _fronts(config)
+    if config.metrics is not None:
+        host, port = config.metrics.host, config.metrics.port
+        yield _front("metrics", _where(host, port, None), host, port)
+    if config.log.access not in {None, "-"}:
+        yield _access_log(Path(str(config.log.access)))
     states = [_metastore(upstream) for upstream in upstreams]
     yield from states
     access = _access(config, caller)
@@ -114,19 +125,57 @@ def _fronts(config: GatewayConfig) -> Iterator[Sight]:
         # A file that has no [thrift] may be meant for gRPC alone.
         by_default = config.grpc is not None and front == ThriftSettings()
         detail = f"{where} (by default; thrift = false leaves it out)" if by_default else where
-        yield _front("Thrift front", detail, lambda: _check_thrift(front))
+        yield _front("Thrift front", detail, front.host, front.port, lambda: _check_thrift(front))
     if (section := config.grpc) is not None:
         settings = section.settings
         where = _where(settings.host, settings.port, settings.tls)
-        yield _front("gRPC front", where, lambda: _check_grpc(section))
+        check = partial(_check_grpc, section)
+        yield _front("gRPC front", where, settings.host, settings.port, check)
 
 
-def _front(name: str, detail: str, check: Callable[[], None]) -> Sight:
+def _front(name: str, detail: str, host: str, port: int, check: Callable[[], None] = lambda: None) -> Sight:
     try:
         check()
+        detail += _use(host, port)
     except ConfigurationError as error:
         return Sight(name=name, state="error", detail=error.message, remedy=error.remedy)
     return Sight(name=name, state="ok", detail=detail)
+
+
+def _use(host: str, port: int) -> str:
+    """Try to bind an address, and return a remark if it is in use.
+
+    :raises ConfigurationError: nothing can listen at the address.
+    """
+    try:
+        reserve_port(host, port)[0].close()
+    except ConfigurationError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE:
+            return " (in use now, perhaps by this gateway)"
+        raise
+    return ""
+
+
+def _access_log(path: Path) -> Sight:
+    """Look whether the file can be written, without making it."""
+    if os.access(path if path.exists() else path.parent, os.W_OK) and not path.is_dir():
+        return Sight(name="access log", state="ok", detail=str(path))
+    return Sight(
+        name="access log",
+        state="error",
+        detail=f"the access log {path} cannot be written",
+        remedy="Give a file that can be.",
+    )
+
+
+def _catalogs(config: GatewayConfig, target: Any) -> Iterator[Sight]:
+    """Compare the names of clusters with the metastore's catalogs, if requests name clusters."""
+    if not isinstance(target, NamedClusters):
+        return
+    try:
+        target.check_catalogs(config.health.timeout_s)
+    except ConfigurationError as error:
+        yield Sight(name="clusters", state="error", detail=error.message, remedy=error.remedy)
 
 
 def _check_thrift(settings: ThriftSettings) -> None:

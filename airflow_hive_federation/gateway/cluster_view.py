@@ -73,7 +73,7 @@ _HARMLESS = frozenset(
     }
 )
 _COPY = re.compile(r"hive\.cluster\.secondary\.\w+\.location")
-_VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
+_VIEW = "VIRTUAL_VIEW"
 #: Part of a message with metadata of copies.
 SECONDARY = b"hive.cluster.secondary."
 
@@ -229,7 +229,7 @@ class ClusterView:
         head = read_head(call.message)
         arguments = from_bytes(message_types(call.method)[0], call.message[head.body :])
         for struct in structs(arguments):
-            if isinstance(struct, types.Table) and struct.tableType not in _VIEWS:
+            if isinstance(struct, types.Table) and struct.tableType != _VIEW:
                 self._make_ours(struct)
         message = head_bytes(call.method, CALL, head.sequence_id) + encode(arguments)
         return replace(call, message=message)
@@ -266,7 +266,7 @@ class ClusterView:
 
     def _primary_elsewhere(self, table: types.Table) -> str | None:
         """Return the primary cluster of a table if it is another one; views have none."""
-        if table.tableType == "VIRTUAL_VIEW":
+        if table.tableType == _VIEW:
             return None
         primary = (table.parameters or {}).get(PRIMARY) or self.registry.default_cluster().name
         return None if primary == self.cluster.name else primary
@@ -311,7 +311,8 @@ def _catalogs_of(call: Call) -> tuple[str | None, ...]:
 def _is_managed_acid(table: types.Table) -> bool:
     """Return whether Hive 4 refuses a location beyond the database's managed one."""
     transactional = (table.parameters or {}).get("transactional", "")
-    return table.tableType in {None, "MANAGED_TABLE"} and transactional.lower() == "true"
+    kinds = {None, "MANAGED_TABLE", "MATERIALIZED_VIEW"}
+    return table.tableType in kinds and transactional.lower() == "true"
 
 
 def location_of(described: Described) -> str:
@@ -380,7 +381,7 @@ def _refuse_mark(call: Call, described: Described) -> None:
         )
 
 
-def structs(value: Any) -> Iterator[Struct]:
+def structs(value: object) -> Iterator[Struct]:
     """Yield a struct and all structs within it."""
     if isinstance(value, Struct):
         yield value

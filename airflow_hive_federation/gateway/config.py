@@ -409,7 +409,7 @@ def config_of(values: Mapping[str, Any]) -> GatewayConfig:
     )
 
 
-def _upstream(values: Any, properties: Mapping[str, str]) -> UpstreamSection:
+def _upstream(values: object, properties: Mapping[str, str]) -> UpstreamSection:
     section = read_section(UpstreamSection, "upstream", values)
     if (keyfile := upstream_keyfile(properties)) is None:
         return section
@@ -421,7 +421,7 @@ def _upstream(values: Any, properties: Mapping[str, str]) -> UpstreamSection:
     return replace(section, service_account_keyfile=keyfile)
 
 
-def _federated(values: Any) -> tuple[FederatedSection, ...]:
+def _federated(values: object) -> tuple[FederatedSection, ...]:
     if not isinstance(values, list):
         raise ConfigurationError(
             "[federated] is a section.", remedy="Write [[federated]]: there may be more."
@@ -433,7 +433,7 @@ def _federated(values: Any) -> tuple[FederatedSection, ...]:
     return sections
 
 
-def _aliases(values: Any) -> dict[str, str]:
+def _aliases(values: object) -> dict[str, str]:
     if not isinstance(values, Mapping) or not all(isinstance(value, str) for value in values.values()):
         raise ConfigurationError("[aliases] is not a table of names.", remedy='Write alias = "database".')
     aliases = {str(alias).lower(): str(name).lower() for alias, name in values.items()}

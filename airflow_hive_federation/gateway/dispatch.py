@@ -42,6 +42,7 @@ from airflow_hive_federation.gateway.session_settings import SET_META_CONF, reme
 from airflow_hive_federation.gateway.upstream import Probe, Upstream
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage, check_unambiguous
+from airflow_hive_federation.metastore.trace_context import trace_id
 from airflow_hive_federation.metastore.wire import WireFormatError
 
 access_log = logging.getLogger("airflow_hive_federation.gateway.access")
@@ -429,6 +430,8 @@ class _Record:
         }
         if cluster := self._facts.cluster or caller.cluster:
             line["cluster"] = cluster
+        if caller.trace:
+            line["trace"] = trace_id(caller.trace)
         if self.named:
             line["databases"] = sorted({reference.database for reference in self.named})[:5]
         return line

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from airflow_hive_federation.gateway.refusals import Status, refusal, refused, status_of
 from airflow_hive_federation.metastore.channel import Deadline
+from airflow_hive_federation.metastore.trace_context import Trace
 
 __all__ = ["Caller", "Cancellation", "Deadline", "Handler", "Status", "refusal", "refused", "status_of"]
 
@@ -38,6 +39,7 @@ class Caller:
     :param groups: the user's groups.
     :param peer: address of the client, for the log.
     :param cluster: the cluster that the call names beside its message; empty if it names none.
+    :param trace: the trace context of the call; empty without one.
     :param session: the memory of the client's connection, if the front has connections with several calls.
     :param front: ``thrift``, ``grpc`` or another front's own name, for the log and the metrics.
     """
@@ -48,6 +50,7 @@ class Caller:
     peer: str = field(default="", compare=False)
     front: str = field(default="thrift", compare=False)
     cluster: str = field(default="", compare=False)
+    trace: Trace = field(default=(), compare=False)
     session: Session = field(default_factory=Session, compare=False, repr=False)
 
 

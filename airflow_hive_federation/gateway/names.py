@@ -277,7 +277,7 @@ class _Finder:
         end = self._walk.value(position, ttype, 0)
         return self._walk.need(end, 0)
 
-    def _list(self, position: int, inner: Any) -> int:
+    def _list(self, position: int, inner: object) -> int:
         on_wire, size, position = self._data[position], *self._size(position + 1)
         ttype, deeper = inner if isinstance(inner, tuple) else (inner, None)
         if size and on_wire != ttype:
@@ -426,11 +426,11 @@ def _structs(ttype: int, inner: Any) -> list[type[Struct]]:
     return _parts(inner) if ttype in {LIST, SET} else []
 
 
-def _parts(part: Any) -> list[type[Struct]]:
+def _parts(part: object) -> list[type[Struct]]:
     return _structs(*part) if isinstance(part, tuple) else []
 
 
-def _names_within(inner: Any, wanted: frozenset[str]) -> bool:
+def _names_within(inner: object, wanted: frozenset[str]) -> bool:
     return any(_names(struct, wanted) for struct in _parts(inner))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.grpc.settings import (
@@ -50,7 +49,7 @@ class GrpcSection:
     server_class: str | None = None
 
 
-def grpc_section(section: Mapping[str, Any] | None, properties: Mapping[str, str]) -> GrpcSection | None:
+def grpc_section(section: Mapping[str, object] | None, properties: Mapping[str, str]) -> GrpcSection | None:
     """Merge ``[grpc]`` and ``[properties]`` into the gRPC front's settings.
 
     :param section: ``[grpc]``, as TOML has it.
@@ -82,7 +81,7 @@ def upstream_keyfile(properties: Mapping[str, str]) -> str | None:
     return properties.get(KEYFILE, "").strip() or None
 
 
-def read_properties(values: Any) -> dict[str, str]:
+def read_properties(values: object) -> dict[str, str]:
     """Read ``[properties]``: quoted names with dots, and strings, whole numbers or booleans as values.
 
     :raises ConfigurationError: the section is no table, or a value is of another type.
@@ -114,7 +113,7 @@ def _refuse_unknown(properties: Mapping[str, str]) -> None:
         )
 
 
-def _refuse_twice(section: Mapping[str, Any], given: Mapping[str, str]) -> None:
+def _refuse_twice(section: Mapping[str, object], given: Mapping[str, str]) -> None:
     names_by_argument = {argument: name for name, argument in NUMBERS.items() if name in given}
     if AUTHENTICATION_CLASS in given:
         names_by_argument["authentication_class"] = AUTHENTICATION_CLASS

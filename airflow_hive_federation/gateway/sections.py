@@ -18,7 +18,7 @@ TLS_KEYS = ("cert_file", "key_file", "client_ca_file")
 _NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-def read_section(kind: type[T], name: str, values: Any, **given: Any) -> T:
+def read_section(kind: type[T], name: str, values: object, **given: Any) -> T:
     """Make a dataclass from a section.
 
     If the dataclass has a field ``tls``, the section itself has the keys of the certificate files.
@@ -59,7 +59,7 @@ def _refuse_key(name: str, key: str, known: list[str]) -> None:
     )
 
 
-def _value(where: str, hint: Any, value: Any) -> Any:
+def _value(where: str, hint: object, value: object) -> Any:
     if isinstance(hint, types.UnionType):
         (hint,) = (member for member in get_args(hint) if member is not type(None))
     if get_origin(hint) is tuple:
@@ -89,5 +89,5 @@ def _scalar(where: str, hint: Any, value: Any) -> Any:
     return value
 
 
-def _wrong(where: str, value: Any, wanted: str) -> ConfigurationError:
+def _wrong(where: str, value: object, wanted: str) -> ConfigurationError:
     return ConfigurationError(f"{where} is {value!r}.", remedy=f"Give {wanted}.")

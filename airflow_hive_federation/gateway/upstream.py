@@ -28,6 +28,7 @@ from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.retry import is_idempotent
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings
 from airflow_hive_federation.metastore.struct import Fault
+from airflow_hive_federation.metastore.trace_context import passing_on
 from airflow_hive_federation.metastore.translation import translate
 
 _RANDOM = random.SystemRandom()
@@ -162,7 +163,8 @@ class Upstream:
             try:
                 self._configure(link, deadline)
                 permitted = probe is None or self._permitted(link, probe, deadline)
-                answer = self._ask(link, head, message, deadline, passing) if permitted else b""
+                with passing_on(caller.trace):
+                    answer = self._ask(link, head, message, deadline, passing) if permitted else b""
             except (OSError, ValueError) as error:
                 self._drop(link, failed=True)
                 _check_cancelled(method, cancellation, error)

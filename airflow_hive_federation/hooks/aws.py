@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException, mask_secret
-from airflow_hive_federation.storage.options import StorageOptions, StorageValue
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.storage.options import StorageOptions, StorageValue
+
 
 #: Storage option that names an Airflow connection of type ``aws``.
 AWS_CONNECTION = "aws_conn_id"

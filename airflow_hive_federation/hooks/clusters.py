@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow_hive_federation.clusters.registry import ClusterRegistry
     from airflow_hive_federation.metastore import MetastoreClient
+    from airflow_hive_federation.storage.options import StorageOptions
 
 #: The Airflow variable that is read if no origin is named.
 DEFAULT_VARIABLE = "hive_federation_clusters"

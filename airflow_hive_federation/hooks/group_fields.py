@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.replication.group_policy import ReplicationGroup, members_of
-from airflow_hive_federation.storage.options import StorageOptions
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.storage.options import StorageOptions
 
 
-def group_fields(group: ReplicationGroup | Mapping[str, Any]) -> dict[str, Any]:
+def group_fields(group: ReplicationGroup | Mapping[str, object]) -> dict[str, Any]:
     """Return the name of a group and the fields of its policies, after a check of their names.
 
     :param group: a group; or a mapping with ``name`` and ``policies``, whose other fields are for all

@@ -14,7 +14,6 @@ from airflow_hive_federation.hooks.aws import with_aws_credentials
 from airflow_hive_federation.hooks.compat import mask_secret, redact
 from airflow_hive_federation.hooks.connection_form import field_behaviour, form_widgets
 from airflow_hive_federation.hooks.tunnel import tunnel_settings
-from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from hmsclient import HMSClient
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
     from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
     from airflow_hive_federation.metastore.settings import Authentication
+    from airflow_hive_federation.storage.options import StorageOptions
 
 #: Extras of the connection; any other is refused, so that a misspelt one is not silently ignored. Airflow
 #: hides values in its UI, API and logs by the extra's name: the name of every secret extra contains a word
@@ -409,7 +409,7 @@ def _secrets_among(options: StorageOptions) -> set[str]:
     return secrets
 
 
-def _mask(values: Any) -> None:
+def _mask(values: object) -> None:
     """Mask every text among the values in logs, whatever its name."""
     if isinstance(values, Mapping):
         for value in values.values():

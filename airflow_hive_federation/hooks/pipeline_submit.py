@@ -103,7 +103,7 @@ class PipelineSubmitHook(SparkSubmitHook):
             self.log.warning("The cluster does not say how application %s is: %s", application, error)
         return False
 
-    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+    def _process_spark_submit_log(self, itr: Iterator[object]) -> None:
         super()._process_spark_submit_log(self._without_events(itr))
 
     def _without_events(self, lines: Iterator[Any]) -> Iterator[Any]:

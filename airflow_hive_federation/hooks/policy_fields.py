@@ -8,11 +8,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.replication.policy import BOUNDS, COUNTS, FLAGS, ReplicationPolicy
-from airflow_hive_federation.storage.options import StorageOptions
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.storage.options import StorageOptions
+
 
 #: Fields of a policy that an operator accepts. The connections hold the storage options, because Airflow's UI
 #: shows all arguments of an operator.
@@ -25,7 +28,7 @@ _REQUIRED = frozenset(
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-def policy_fields(policy: ReplicationPolicy | Mapping[str, Any]) -> dict[str, Any]:
+def policy_fields(policy: ReplicationPolicy | Mapping[str, object]) -> dict[str, Any]:
     """Return the fields after a check of their names; the values may be templates.
 
     :raises ConfigurationError: a field is unknown, is missing, or may not stand in a DAG.
@@ -48,7 +51,7 @@ def policy_fields(policy: ReplicationPolicy | Mapping[str, Any]) -> dict[str, An
     return given
 
 
-def rendered_policy(values: Mapping[str, Any], storage_options: StorageOptions) -> ReplicationPolicy:
+def rendered_policy(values: Mapping[str, object], storage_options: StorageOptions) -> ReplicationPolicy:
     """Return the policy that the rendered fields describe.
 
     :raises ConfigurationError: a value is impossible.
@@ -60,7 +63,7 @@ def rendered_policy(values: Mapping[str, Any], storage_options: StorageOptions) 
     return ReplicationPolicy(**{**optional, **required}, storage_options=storage_options)
 
 
-def _rendered(name: str, value: Any) -> Any:
+def _rendered(name: str, value: object) -> Any:
     """Return a value in the type of its field; ``None`` means that the field's default applies."""
     text = "" if value is None else str(value).strip()
     if text in {"", "None"}:
@@ -104,7 +107,7 @@ def _listed(name: str, value: Any) -> list[str]:
     return list(items)
 
 
-def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+def _mapping(name: str, value: object) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return value
     text = str(value).strip()

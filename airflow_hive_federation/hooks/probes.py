@@ -180,7 +180,7 @@ class RemoteProbe(Probe):
 _PROBES: Mapping[str, type[Probe]] = {probe.kind: probe for probe in (DrainProbe, LagProbe, RemoteProbe)}
 
 
-def probe_of(kind: str, fields: Mapping[str, Any]) -> Probe:
+def probe_of(kind: str, fields: Mapping[str, object]) -> Probe:
     """Return the probe of a stored trigger."""
     return _PROBES[kind](**fields)
 

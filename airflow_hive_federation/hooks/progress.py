@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any
 
 from airflow_hive_federation.progress.events import Event
 from airflow_hive_federation.progress.metrics import measured
@@ -19,7 +18,7 @@ EVENT_FIELD = "hive_federation_event"
 _METHODS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
 
 
-def task_observer(log: Any) -> Observer:
+def task_observer(log: object) -> Observer:
     """Return an observer that writes a line of a task's log per event, and the metrics of the event.
 
     Steps appear at the level DEBUG. The metrics go where ``[metrics]`` of Airflow's configuration says.

@@ -26,7 +26,6 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.hooks.compat import AirflowException
 from airflow_hive_federation.spark.runs import killed, taken
-from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.replication.policy import ReplicationPolicy
     from airflow_hive_federation.spark.runs import JobRun, RunFiles
     from airflow_hive_federation.storage.hadoop_access import HadoopAccess
+    from airflow_hive_federation.storage.options import StorageOptions
 
 #: Settings for every master; the caller's and the hook's own conf take precedence.
 _CONF = {

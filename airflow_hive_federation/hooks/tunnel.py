@@ -109,5 +109,5 @@ def tunnel_settings(conn_id: str, extras: Mapping[str, Any]) -> TunnelSettings |
     )
 
 
-def _listed(value: Any) -> tuple[str, ...]:
+def _listed(value: object) -> tuple[str, ...]:
     return tuple(part.strip() for part in str(value or "").split(",") if part.strip())

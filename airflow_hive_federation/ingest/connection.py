@@ -397,7 +397,7 @@ class HiveStreamingConnection:
             self._thread = 0
             self._drop_records()
 
-    def _write_other(self, data: Any) -> None:
+    def _write_other(self, data: object) -> None:
         with self._entered(Call.WRITE):
             if isinstance(data, str):
                 self._take([data.encode()])

@@ -16,12 +16,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from airflow_hive_federation.acid.names import VERSION_FILE, bucket_file, side_file
+from airflow_hive_federation.acid.names import ACID_VERSION, VERSION_FILE, bucket_file, side_file
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.model.types import Field, HiveType
 from airflow_hive_federation.orc.assembly import PROLEPTIC, AssembledFile, Mark, Stripe, encode, type_messages
@@ -244,7 +243,7 @@ class _LocalStore:
                     durable.sync_open_file(file)
         if not self._is_visible:
             # Buckets of a directory are published in parallel, so the version file is written atomically.
-            write_atomically(str(self._directory / VERSION_FILE), [b"2"])
+            write_atomically(str(self._directory / VERSION_FILE), [ACID_VERSION.encode()])
             with storage_errors(self._uri):
                 durable.rename(self._hidden, self._path)
             self._is_visible = True
@@ -276,7 +275,7 @@ class _LocalStore:
 class _UploadingStore:
     """A store that collects a file on this machine and uploads it whole when it is published."""
 
-    def __init__(self, directory: str, uri: str, options: Any) -> None:
+    def __init__(self, directory: str, uri: str, options: StorageOptions | None) -> None:
         self._directory, self._uri, self._options = directory, uri, options
         with tempfile.NamedTemporaryFile(prefix="hive-bucket-", delete=False) as file:
             self._path = Path(file.name)
@@ -289,7 +288,7 @@ class _UploadingStore:
         make_directory(self._directory, self._options)
         filesystem, path = open_filesystem(self._uri, self._options)
         with storage_errors(self._uri):
-            filesystem.pipe_file(f"{path.rpartition('/')[0]}/{VERSION_FILE}", b"2")
+            filesystem.pipe_file(f"{path.rpartition('/')[0]}/{VERSION_FILE}", ACID_VERSION.encode())
             filesystem.put_file(str(self._path), path)
 
     def cut(self, _length: int) -> None:
@@ -303,7 +302,9 @@ def _bucket_property(bucket: int) -> int:
     return _BUCKET_FLAG | bucket << 16
 
 
-def _store(directory: str, uri: str, options: Any, *, side: bool) -> _LocalStore | _UploadingStore:
+def _store(
+    directory: str, uri: str, options: StorageOptions | None, *, side: bool
+) -> _LocalStore | _UploadingStore:
     local = local_path(directory)
     if local is None:
         return _UploadingStore(directory, uri, options)

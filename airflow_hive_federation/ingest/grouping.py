@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -88,7 +89,7 @@ def value_texts(array: pa.Array, key: Column) -> pa.Array:
     return pc.if_else(pc.equal(filled, ""), DEFAULT_PARTITION, filled)
 
 
-def _buckets(layout: TableLayout, rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _buckets(layout: TableLayout, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     if not layout.bucket_count:
         return np.zeros(rows.num_rows, np.int64)
     places = {column.name: place for place, column in enumerate(layout.columns)}
@@ -104,7 +105,7 @@ def _buckets(layout: TableLayout, rows: pa.RecordBatch) -> np.ndarray[Any, np.dt
 
 def _partitions(
     arrays: Sequence[pa.Array], keys: Sequence[Column]
-) -> tuple[np.ndarray[Any, np.dtype[np.int64]], list[Values]]:
+) -> tuple[npt.NDArray[np.int64], list[Values]]:
     """Return each row's partition number, and the values of the partitions."""
     codes = np.zeros(len(arrays[0]), np.int64)
     columns: list[tuple[list[str], np.ndarray[Any, Any]]] = []
@@ -120,7 +121,7 @@ def _partitions(
     return inverse.astype(np.int64).reshape(-1), values
 
 
-def _runs(codes: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Any, list[int], list[int]]:
+def _runs(codes: npt.NDArray[np.int64]) -> tuple[Any, list[int], list[int]]:
     """Return the order that groups equal codes, the start of each run, and one row of each run."""
     if not len(codes):
         return None, [], []
@@ -134,7 +135,7 @@ def _runs(codes: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Any, list[int], l
     return order, bounds, [int(order[start]) for start in bounds]
 
 
-def _text(value: Any, convert: Callable[[Any], str]) -> str | None:
+def _text(value: object, convert: Callable[[Any], str]) -> str | None:
     return None if value is None else convert(value)
 
 

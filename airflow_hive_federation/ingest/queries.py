@@ -254,7 +254,11 @@ def _check(request: QueryRequest) -> None:
 
 
 def _fetched(
-    database: Any, query: str, parameters: Sequence[Any], request: QueryRequest, columns: Sequence[Column]
+    database: object,
+    query: str,
+    parameters: Sequence[object],
+    request: QueryRequest,
+    columns: Sequence[Column],
 ) -> Iterator[tuple[Sequence[str], Sequence[Row]]]:
     """Run the query and yield its rows in batches, with the lower-case names of its columns."""
     names: list[str] | None = None
@@ -305,7 +309,7 @@ def _cursor(database: Any) -> Any:
 
 
 @contextmanager
-def _database_errors(database: Any, query: str) -> Iterator[None]:
+def _database_errors(database: object, query: str) -> Iterator[None]:
     """Translate the errors of the database's driver, whose base class differs per driver."""
     base = getattr(database, "Error", None) or getattr(sys.modules.get(_driver(database)), "Error", None)
     errors: tuple[type[Exception], ...] = (base,) if base else ()
@@ -315,11 +319,11 @@ def _database_errors(database: Any, query: str) -> Iterator[None]:
         raise SourceError(f"{type(error).__name__}: {error}", remedy=f"The query is: {query}") from error
 
 
-def _driver(database: Any) -> str:
+def _driver(database: object) -> str:
     return type(database).__module__.partition(".")[0]
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return _KINDS.get(type(value), "")
 
 

@@ -144,7 +144,7 @@ class MetastoreClient(HistoryCalls):
                 self._unsupported.add(path)
             raise
 
-    def _call(self, method: str, args: tuple[Any, ...]) -> Any:
+    def _call(self, method: str, args: tuple[object, ...]) -> Any:
         pauses = DEADLOCKS.pauses()
         while True:
             try:
@@ -156,7 +156,7 @@ class MetastoreClient(HistoryCalls):
             # Two callers that met must not meet again.
             time.sleep(pause_s * random.SystemRandom().uniform(0.5, 1.0))
 
-    def _exchange(self, method: str, args: tuple[Any, ...]) -> Any:
+    def _exchange(self, method: str, args: tuple[object, ...]) -> Any:
         deadline: Deadline | None = None
         for attempt in range(len(self._endpoints) + 1):
             connection = self._connected()

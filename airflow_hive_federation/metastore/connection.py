@@ -41,7 +41,7 @@ class Connection:
             self.close()
             raise
 
-    def exchange(self, method: str, args: tuple[Any, ...], deadline: Deadline) -> Any:
+    def exchange(self, method: str, args: tuple[object, ...], deadline: Deadline) -> Any:
         """Call a method and return its answer.
 
         :raises Fault: if the server raised an exception; the connection remains usable.
@@ -113,7 +113,7 @@ def _message(name: str, spec: dict[int, tuple[Any, ...]]) -> type[Struct]:
     )
 
 
-def _arguments(kind: type[Struct], method: str, args: tuple[Any, ...]) -> Struct:
+def _arguments(kind: type[Struct], method: str, args: tuple[object, ...]) -> Struct:
     names = [field[1] for field in kind.thrift_spec.values()]
     if len(args) > len(names):
         raise TypeError(f"{method} takes {len(names)} arguments ({', '.join(names)}), not {len(args)}")

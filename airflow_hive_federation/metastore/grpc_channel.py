@@ -58,6 +58,7 @@ from airflow_hive_federation.metastore.grpc_wire import (
 )
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings, TlsSettings
+from airflow_hive_federation.metastore.trace_context import current_trace
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +192,9 @@ class GrpcChannel:
         """
         try:
             call = self._channel.unary_stream(path)(
-                request, timeout=deadline.remaining_s(), metadata=self._metadata(renew=False)
+                request,
+                timeout=deadline.remaining_s(),
+                metadata=[*self._metadata(renew=False), *current_trace()],
             )
         except ValueError as error:
             raise ConnectionAbortedError("the channel was closed") from error
@@ -219,7 +222,7 @@ class GrpcChannel:
                 answer: Iterator[bytes] = iter((self._ask_shortly(request, deadline, metadata),))
             else:
                 pieces = self._call_in_pieces(
-                    wrap(request), timeout=deadline.remaining_s(), metadata=metadata
+                    wrap(request), timeout=deadline.remaining_s(), metadata=[*metadata, *current_trace()]
                 )
                 # The first piece is read here, so that send() sees a refusal and can make the call again.
                 answer = map(self._value, _from(next(pieces), pieces))
@@ -243,7 +246,8 @@ class GrpcChannel:
                 ):
                     raise
                 self._conversation, self._converses_from = None, time.monotonic() + _ROOMLESS_S
-        return self._value(self._call(wrap(request), timeout=deadline.remaining_s(), metadata=metadata))
+        traced = [*metadata, *current_trace()]
+        return self._value(self._call(wrap(request), timeout=deadline.remaining_s(), metadata=traced))
 
     def _conversing(self, metadata: Metadata) -> Conversation:
         conversation = self._conversation
@@ -287,17 +291,26 @@ def _translated(uri: str, code: Any, text: str, status: str | None) -> Exception
         )
     if code is Code.UNAVAILABLE and (status == "unavailable" or _UNREAD.match(text)):
         return NotSent(text, remedy=remedy)
-    if code is Code.RESOURCE_EXHAUSTED and text.startswith(_SERVER_TOO_LONG):
-        return MetastoreServerError(
-            f"{uri} does not accept so long a call: {text}",
-            remedy="Make smaller batches, or raise metastore.grpc.max.request.size of the gateway.",
-            uri=uri,
-        )
+    too_long = code is Code.RESOURCE_EXHAUSTED and text.startswith(_SERVER_TOO_LONG)
+    # Only a gateway sends that metadata with INVALID_ARGUMENT: it has read the call, and refuses its content.
+    if too_long or (code is Code.INVALID_ARGUMENT and status is not None):
+        return _not_accepted(uri, text, remedy, too_long=too_long)
     if code in {Code.UNIMPLEMENTED, Code.INVALID_ARGUMENT, Code.RESOURCE_EXHAUSTED}:
         return ForeignProtocol(f"{code.name}: {text}")
     if code is Code.UNAVAILABLE and "handshake" in text.lower():
         return ssl.SSLError(ssl.SSL_ERROR_SSL, text)
     return ConnectionResetError(f"{code.name}: {text}")
+
+
+def _not_accepted(uri: str, text: str, remedy: str, *, too_long: bool) -> MetastoreServerError:
+    if too_long:
+        remedy = "Make smaller batches, or raise metastore.grpc.max.request.size of the gateway."
+        return MetastoreServerError(f"{uri} does not accept so long a call: {text}", remedy=remedy, uri=uri)
+    return MetastoreServerError(
+        f"The gateway at {uri} does not accept the call: {text}",
+        remedy=remedy or "Correct the arguments of the call.",
+        uri=uri,
+    )
 
 
 def _open(target: str, endpoint: Endpoint, settings: MetastoreSettings) -> grpc.Channel:

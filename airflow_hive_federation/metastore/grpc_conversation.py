@@ -17,6 +17,7 @@ from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol
 from airflow_hive_federation.metastore.grpc_deadlines import DEADLINES
 from airflow_hive_federation.metastore.grpc_wire import CONVERSATION_IDLE_S, STATUS_KEY, Answer, Question
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.trace_context import current_trace
 
 Code = grpc.StatusCode
 Metadata = list[tuple[str, str]]
@@ -33,7 +34,7 @@ class NoConversation(Exception):  # noqa: N818 - internal signal, never seen by 
 class Refusal(grpc.RpcError):  # type: ignore[misc]
     """The error for a refused call or an ended stream, with the methods of grpcio's errors."""
 
-    def __init__(self, code: Any, text: str, trailing: tuple[tuple[str, Any], ...] = ()) -> None:
+    def __init__(self, code: object, text: str, trailing: tuple[tuple[str, Any], ...] = ()) -> None:
         super().__init__(text)
         self._code, self._text, self._trailing = code, text, trailing
 
@@ -103,7 +104,7 @@ class Conversation:
         """
         left_s = deadline.remaining_s()
         # The remaining time is cut to whole milliseconds, and 0 would mean no limit.
-        question = Question(message, max(int(left_s * 1000), 1)).to_bytes()
+        question = Question(message, max(int(left_s * 1000), 1), current_trace()).to_bytes()
         wait = DEADLINES.watch(left_s, self._expire)
         try:
             data = self._exchange(question)

@@ -7,7 +7,7 @@ so small that the code encodes them without generated classes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from airflow_hive_federation.errors import MetastoreAuthenticationError, MetastoreServerError
 from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol
@@ -39,7 +39,7 @@ class NotStreamed(Exception):  # noqa: N818 - internal signal, never seen by cal
         self.offered = offered
 
 
-def read_stream(channel: Any, path: str, kind: type[S], query: bytes, deadline: Deadline) -> Iterator[S]:
+def read_stream(channel: object, path: str, kind: type[S], query: bytes, deadline: Deadline) -> Iterator[S]:
     """Yield the structs of a stream as they arrive.
 
     :param channel: a channel of a client, of any transport.

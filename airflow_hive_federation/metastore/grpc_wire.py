@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.trace_context import PARENT, STATE, Trace, trace_of
 
 PACKAGE = "airflow_hive_federation.gateway.v1"
 SERVICE = f"{PACKAGE}.HiveMetastoreThrift"
@@ -42,6 +43,7 @@ TOO_MANY_CALLS = "Concurrent RPC limit exceeded!"
 _VALUE_TAG = 0x0A  # field 1, length-delimited
 _VARINT, _LENGTH_DELIMITED = 0, 2
 _MESSAGE, _TIMEOUT_MS = 1, 2
+_TRACE = {3: PARENT, 4: STATE}
 _CODE, _STATUS, _TEXT = 2, 3, 4
 _LONGEST_VARINT_BITS = 64
 
@@ -52,14 +54,23 @@ class Question:
 
     :param message: a whole Thrift message.
     :param timeout_ms: milliseconds that the answer may take; 0 leaves the limit to the gateway.
+    :param trace: the trace context of the call.
     """
 
     message: bytes
     timeout_ms: int = 0
+    trace: Trace = ()
 
     def to_bytes(self) -> bytes:
         """Encode the question as a message of the stream."""
-        return wrap(self.message) + number_field(_TIMEOUT_MS, self.timeout_ms)
+        trace = zip(_TRACE, self.trace, strict=False)
+        return b"".join(
+            [
+                wrap(self.message),
+                number_field(_TIMEOUT_MS, self.timeout_ms),
+                *(length_delimited(number, value.encode()) for number, (_, value) in trace),
+            ]
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Question:
@@ -67,15 +78,17 @@ class Question:
 
         :raises MalformedMessage: if the message is no question.
         """
-        message, timeout_ms = b"", 0
+        message, timeout_ms, trace = b"", 0, {}
         for number, value in fields(data):
             if number == _MESSAGE and isinstance(value, bytes):
                 message = value
             elif number == _TIMEOUT_MS and isinstance(value, int):
                 timeout_ms = value
+            elif number in _TRACE and isinstance(value, bytes):
+                trace[_TRACE[number]] = value.decode(errors="replace")
             else:
                 raise MalformedMessage(f"a question with the field {number}")
-        return cls(message, timeout_ms)
+        return cls(message, timeout_ms, trace_of(trace))
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,7 @@ class Message:
     def _inner_struct(self, position: int, kind: Any, depth: int) -> int:
         return self._struct(position, kind.thrift_spec if kind is not None else _UNKNOWN, depth)
 
-    def _part(self, position: int, expected: Any, size: int) -> Part:
+    def _part(self, position: int, expected: object, size: int) -> Part:
         """Return the type of a container's values, and the definition of what they hold."""
         on_wire = self._byte(position)
         if not size:
@@ -261,7 +261,7 @@ class _UnambiguousMessage(Message):
                 return end + 1
         raise MalformedMessage(f"a {kind.__name__} that does not have exactly one field")
 
-    def _part(self, position: int, expected: Any, size: int) -> Part:
+    def _part(self, position: int, expected: object, size: int) -> Part:
         if size and expected is None:
             raise MalformedMessage(
                 f"a container at byte {position} in a field that this version of the gateway does not know"

@@ -192,7 +192,7 @@ def _read_text(read: Read, ttype: int) -> str | bytes:
         return data
 
 
-def _read_list(read: Read, inner: Any) -> list[Any]:
+def _read_list(read: Read, inner: object) -> list[Any]:
     on_wire, size = _number(read, TType.BYTE), _number(read, TType.I32)
     ttype, deeper = _element(inner, on_wire)
     return [_read_value(read, ttype, deeper) for _ in range(size)]
@@ -209,7 +209,7 @@ def _read_map(read: Read, inner: Any) -> dict[Any, Any]:
     }
 
 
-def _element(part: Any, on_wire: int) -> tuple[int, Any]:
+def _element(part: object, on_wire: int) -> tuple[int, Any]:
     ttype, inner = part if isinstance(part, tuple) else (part, None)
     if ttype is None or not _same(on_wire, ttype):
         return on_wire, None

@@ -9,13 +9,17 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.delegation_token import DelegationToken, read_delegation_token
 from airflow_hive_federation.metastore.grpc_settings import DEFAULT_GRPC_PORT, LOOPBACK, GrpcSettings
 from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 
 DEFAULT_PORT = 9083
 DEFAULT_HTTP_PATH = "/metastore"
@@ -187,7 +191,7 @@ class Wire(Protocol):
     def recv(self, size: int) -> bytes:
         """Return between 1 and ``size`` bytes, none at the end."""
 
-    def recv_into(self, buffer: Any) -> int:
+    def recv_into(self, buffer: WriteableBuffer) -> int:
         """Read into a buffer; return the number of bytes."""
 
     def has_input(self) -> bool:

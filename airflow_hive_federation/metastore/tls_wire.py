@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import ssl
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
     from airflow_hive_federation.metastore.channel import Deadline
     from airflow_hive_federation.metastore.settings import Wire
 
@@ -55,10 +57,10 @@ class TlsWire:
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return b""
 
-    def recv_into(self, buffer: Any) -> int:
+    def recv_into(self, buffer: WriteableBuffer) -> int:
         """See :meth:`.Wire.recv_into`."""
-        data = self.recv(len(buffer))
-        buffer[: len(data)] = data
+        data = self.recv(memoryview(buffer).nbytes)
+        memoryview(buffer)[: len(data)] = data
         return len(data)
 
     def has_input(self) -> bool:

@@ -9,7 +9,7 @@ import select
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.metastore.channel import (
     BOUND,
@@ -20,6 +20,11 @@ from airflow_hive_federation.metastore.channel import (
 )
 from airflow_hive_federation.metastore.settings import Endpoint, MetastoreSettings, TlsSettings, Wire
 from airflow_hive_federation.metastore.tls_wire import TlsWire
+from airflow_hive_federation.metastore.trace_context import current_trace
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 
 USER_HEADER = (
     "x-actor-username"  # org.apache.hadoop.hive.metastore.utils.MetaStoreUtils.USER_NAME_HTTP_HEADER
@@ -110,7 +115,8 @@ class HttpChannel(SocketChannel):
         """See :meth:`Channel.send`."""
         writer = http.client.HTTPConnection(self._endpoint.host, self._endpoint.port)
         writer.sock = message = _Request()
-        headers = {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE, **self._headers}
+        trace = dict(current_trace())
+        headers = {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE, **self._headers, **trace}
         writer.request("POST", self._endpoint.path, body=request, headers=headers)
         super().send(message, deadline)
         self._body = io.BytesIO()
@@ -172,7 +178,7 @@ class _DeadlineFile(io.RawIOBase):
         self._ended = True
         self.has_more = bool(reader.peek(1))
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         if self._ended:
             return 0
         self._sock.settimeout(self._deadline.remaining_s())

@@ -79,11 +79,11 @@ def from_bytes(cls: type[S], data: bytes) -> S:
     return value
 
 
-def _inner(field: tuple[Any, ...]) -> Any:
+def _inner(field: tuple[object, ...]) -> Any:
     return field[2] if len(field) == 4 else None
 
 
-def _pair(part: Any) -> tuple[int, Any]:
+def _pair(part: object) -> tuple[int, Any]:
     return part if isinstance(part, tuple) else (part, None)
 
 
@@ -161,7 +161,7 @@ def _map_from_json(inner: Any, data: Any) -> dict[Any, Any]:
     return result
 
 
-def _expect(data: Any, kind: type) -> Any:
+def _expect(data: object, kind: type) -> Any:
     if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
         raise TypeError(f"{data!r} is no {kind.__name__}")
     return data

@@ -317,7 +317,7 @@ def _table_altered(event: _Heading) -> Event:
     )
 
 
-def _is_true(message: Mapping[str, Any], name: str) -> bool:
+def _is_true(message: Mapping[str, object], name: str) -> bool:
     """Return whether a flag of a message is set; Hive writes flags as text."""
     return str(message.get(name, "false")).lower() == "true"
 

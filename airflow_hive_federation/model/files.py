@@ -35,6 +35,8 @@ class CopyItem:
     :param kept: URI of the file's copy in Hive's change manager, which is read if the source was removed or
         replaced.
     :param prefix: copy the first ``size_bytes`` bytes of a source to which a writer may still append.
+    :param content: text to write, because the source is a directory without files, of which an object store
+        keeps nothing else.
     """
 
     source: str
@@ -45,6 +47,7 @@ class CopyItem:
     source_levels: int = 0
     target_levels: int = 0
     prefix: bool = False
+    content: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

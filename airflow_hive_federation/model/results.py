@@ -19,7 +19,7 @@ def result_json(result: DataclassInstance) -> dict[str, Any]:
     return {field.name: _value(getattr(result, field.name)) for field in fields(result)}
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> Any:
     if isinstance(value, Enum):
         return _value(value.value)
     if value is None or isinstance(value, str | int | float):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Prefixes in lower case: ours, and those of Hive's own replication (``ReplConst``, ``ReplUtils``).
-SIDE_PREFIXES = ("hive.federation.", "hive.repl.", "repl.")
+#: Prefixes in lower case: ours, and those of Hive's own replication (``ReplConst``, ``ReplUtils``). Clusters
+#: are those of one metastore's registry, and the copies of a table hold the rows of its primary there.
+SIDE_PREFIXES = ("hive.cluster.", "hive.federation.", "hive.repl.", "repl.")
 #: The parameter of Hive before 2.0 by which Trino refuses writes: to overwrite partitions, it makes no call.
 PROTECTION = "PROTECT_MODE"
 #: The parameter of tables that a gateway's view of a cluster shows read-only: that cluster. No metastore has
@@ -20,10 +21,11 @@ def is_side_parameter(name: str) -> bool:
     """Return whether a parameter belongs to one side only, in upper or lower case.
 
     Otherwise a user who may alter a table of a source could use such a parameter to claim that a target is
-    at a certain event, or to link a table to a remote with properties of the user's choice.
+    at a certain event, to link a table to a remote with properties of the user's choice, or to route the
+    queries of a replica to a cluster that has no copy of it.
     """
     lower = name.lower()
-    return lower in {_READ_ONLY, SHOWN_IN} or lower.startswith(SIDE_PREFIXES)
+    return lower == _READ_ONLY or lower.startswith(SIDE_PREFIXES)
 
 
 def without_side_parameters(parameters: Mapping[str, str] | None) -> dict[str, str]:

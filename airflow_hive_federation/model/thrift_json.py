@@ -72,7 +72,7 @@ def _pair(text: str, at: int, depth: int) -> tuple[tuple[Any, Any], int]:
     return (_hashable(key), value), at
 
 
-def _hashable(key: Any) -> Any:
+def _hashable(key: object) -> Any:
     if isinstance(key, dict):
         raise ValueError("a key of a map is a map itself")
     return tuple(map(_hashable, key)) if isinstance(key, list) else key

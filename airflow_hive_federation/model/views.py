@@ -38,7 +38,7 @@ _TRINOS = "presto_view"
 _TRINO_BEGIN, _TRINO_END = "/* Presto View: ", " */"
 
 
-def reason_to_leave_out(view: Any, renaming: Renaming) -> str | None:
+def reason_to_leave_out(view: object, renaming: Renaming) -> str | None:
     """Return the reason why a view stays out of the replica; ``None`` if it can be rewritten.
 
     :param view: wire ``Table`` of the source.
@@ -76,7 +76,7 @@ def rename_in_view(view: Any, renaming: Renaming) -> None:
     view.viewExpandedText, view.viewOriginalText, view.parameters = result
 
 
-def read_by_view(view: Any) -> NamesRead:
+def read_by_view(view: object) -> NamesRead:
     """Return the names that a view's text reads.
 
     :param view: wire ``Table``.
@@ -266,6 +266,6 @@ def _decoded(text: str) -> dict[str, Any]:
     return definition
 
 
-def _encoded(definition: Mapping[str, Any]) -> str:
+def _encoded(definition: Mapping[str, object]) -> str:
     text = json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
     return f"{_TRINO_BEGIN}{base64.b64encode(text.encode()).decode()}{_TRINO_END}"

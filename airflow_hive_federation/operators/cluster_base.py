@@ -10,11 +10,11 @@ from airflow_hive_federation.hooks.clusters import find_registry
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.results import ResultOperator
-from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow_hive_federation.clusters.registry import ClusterRegistry
     from airflow_hive_federation.metastore import MetastoreClient
+    from airflow_hive_federation.storage.options import StorageOptions
 
 
 class ClusterOperator(ResultOperator):

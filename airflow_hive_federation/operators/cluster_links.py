@@ -24,7 +24,7 @@ class RouteLink(BaseOperatorLink):
 
     name = "Route"
 
-    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
         """Return the URL of the task's XCom page."""
         return xcom_page(ti_key)
 
@@ -34,7 +34,7 @@ class CopyLink(BaseOperatorLink):
 
     name = "Copy"
 
-    def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
         """Return the URL of the task's XCom page."""
         return xcom_page(ti_key)
 
@@ -53,7 +53,7 @@ def xcom_page(ti_key: Any) -> str:
     return f"{configured('api', 'base_url', '/').rstrip('/')}/{path}"
 
 
-def push(context: Context, key: str, value: Any) -> None:
+def push(context: Context, key: str, value: object) -> None:
     """Push a value to the XComs of the running task; do nothing if no task runs."""
     task_instance = context.get("ti")
     if task_instance is not None:

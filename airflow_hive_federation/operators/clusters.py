@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_hive_federation.errors import RoutingError
@@ -22,7 +23,6 @@ from airflow_hive_federation.operators.cluster_links import (
     run_of,
 )
 from airflow_hive_federation.progress.observers import spaced
-from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.clusters.registry import ClusterRegistry
     from airflow_hive_federation.clusters.running import RoutedScript, RoutedStatement
     from airflow_hive_federation.metastore import MetastoreClient
+    from airflow_hive_federation.storage.options import StorageOptions
 
 
 class AssignClusterOperator(ClusterOperator):
@@ -370,6 +371,7 @@ class RoutedSqlOperator(ClusterOperator):
         from airflow_hive_federation.clusters.routing.explain import in_words
         from airflow_hive_federation.clusters.routing.route import Policy
         from airflow_hive_federation.clusters.running import RoutedScript, first_session
+        from airflow_hive_federation.metastore import MetastorePool
 
         with self._open() as (client, registry, options):
             router = RecordingRouter(
@@ -378,6 +380,7 @@ class RoutedSqlOperator(ClusterOperator):
                 policy=Policy(self.policy),
                 check_files=self.check_files,
                 options=options,
+                pool=partial(MetastorePool, client.settings),
                 history=self._history(context, registry, options),
             )
             session = first_session(registry, database=self.database, cluster=self.cluster)

@@ -72,7 +72,7 @@ class LineageOperator:
 
     lineage: Lineage | None = None
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any]:
         """Return the task's lineage; the OpenLineage provider, if installed, calls this method."""
         from airflow.providers.common.compat.openlineage.facet import InputDataset
         from airflow.providers.openlineage.extractors import OperatorLineage

@@ -176,7 +176,7 @@ class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
         kind: KindName = "database",
         on_dropped: Literal["drop", "keep", "fail"] | None = None,
         whole: bool = False,
-        outlets: Sequence[Any] | None = None,
+        outlets: Sequence[object] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(outlets=[*(outlets or ()), REFRESHED], **kwargs)

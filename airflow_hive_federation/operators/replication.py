@@ -56,7 +56,7 @@ class ReplicationBranchOperator(BaseBranchOperator):
     def __init__(
         self,
         *,
-        policy: ReplicationPolicy | Mapping[str, Any],
+        policy: ReplicationPolicy | Mapping[str, object],
         target_conn_id: str,
         bootstrap_task_id: str,
         increment_task_id: str,
@@ -104,7 +104,7 @@ class BootstrapDumpOperator(ResultOperator):
     def __init__(
         self,
         *,
-        policy: ReplicationPolicy | Mapping[str, Any],
+        policy: ReplicationPolicy | Mapping[str, object],
         source_conn_id: str,
         start: Any = None,
         **kwargs: Any,
@@ -167,7 +167,7 @@ class _DumpUsingOperator(SparkReplicationOperator):
     template_fields: Sequence[str] = (*SparkReplicationOperator.template_fields, "dump")
     template_fields_renderers = {**SparkReplicationOperator.template_fields_renderers, "dump": "json"}
 
-    def __init__(self, *, dump: Any, **kwargs: Any) -> None:
+    def __init__(self, *, dump: object, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.dump = dump
 
@@ -195,7 +195,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
 
     ui_color = "#d8e8f0"
 
-    def __init__(self, *, outlets: Sequence[Any] | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, outlets: Sequence[object] | None = None, **kwargs: Any) -> None:
         super().__init__(outlets=[*(outlets or ()), REPLICATED], **kwargs)
 
     def perform(self, context: Context) -> LoadSummary:
@@ -339,7 +339,7 @@ class RepairReplicaOperator(SparkReplicationOperator):
 
 
 def replicate_database(
-    policy: ReplicationPolicy | Mapping[str, Any],
+    policy: ReplicationPolicy | Mapping[str, object],
     *,
     source_conn_id: str,
     target_conn_id: str,

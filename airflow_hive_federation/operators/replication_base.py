@@ -27,7 +27,7 @@ class ReplicationOperator(ResultOperator):
     def __init__(
         self,
         *,
-        policy: ReplicationPolicy | Mapping[str, Any],
+        policy: ReplicationPolicy | Mapping[str, object],
         source_conn_id: str,
         target_conn_id: str,
         **kwargs: Any,

@@ -8,7 +8,7 @@ from typing import Any
 from airflow_hive_federation.errors import ConfigurationError
 
 
-def dump_uri(dump: Any) -> str:
+def dump_uri(dump: object) -> str:
     """Return the URI of the dump in the result of a replication operator, or the URI itself.
 
     :raises ConfigurationError: ``dump`` is neither.
@@ -21,7 +21,7 @@ def dump_uri(dump: Any) -> str:
     return uri
 
 
-def latest_dump(dump: Any) -> Any:
+def latest_dump(dump: object) -> Any:
     """Return the summary of the latest event among several dumps; a skipped task returned none."""
     if isinstance(dump, str | Mapping) or not isinstance(dump, Iterable):
         return dump
@@ -30,10 +30,10 @@ def latest_dump(dump: Any) -> Any:
     return max(reversed(summaries), key=_event_id) if summaries else None
 
 
-def is_idle(dump: Any) -> bool:
+def is_idle(dump: object) -> bool:
     """Return whether nothing has changed, by a dump's summary."""
     return isinstance(dump, Mapping) and bool(dump.get("idle"))
 
 
-def _event_id(dump: Any) -> int:
+def _event_id(dump: object) -> int:
     return int(dump.get("event_id", 0)) if isinstance(dump, Mapping) else 0

@@ -52,7 +52,7 @@ class _GroupOperator(ResultOperator):
     def __init__(
         self,
         *,
-        group: ReplicationGroup | Mapping[str, Any],
+        group: ReplicationGroup | Mapping[str, object],
         source_conn_id: str,
         target_conn_id: str,
         spark_conn_id: str = "spark_default",
@@ -90,7 +90,7 @@ class _GroupOperator(ResultOperator):
 class _GroupLoadingOperator(LineageOperator, _GroupOperator):
     """Base of the operators that load: they update the assets of the tables that they have changed."""
 
-    def __init__(self, *, outlets: Sequence[Any] | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, outlets: Sequence[object] | None = None, **kwargs: Any) -> None:
         super().__init__(outlets=[*(outlets or ()), REPLICATED], **kwargs)
 
     def note(
@@ -200,7 +200,7 @@ class GroupLoadOperator(_GroupLoadingOperator):
     template_fields_renderers = {**_GroupOperator.template_fields_renderers, "dump": "json"}
     ui_color = "#d8e8f0"
 
-    def __init__(self, *, dump: Any, **kwargs: Any) -> None:
+    def __init__(self, *, dump: object, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.dump = dump
 
@@ -275,7 +275,7 @@ class GroupVerifyOperator(_GroupOperator):
 
 
 def replicate_group(
-    group: ReplicationGroup | Mapping[str, Any],
+    group: ReplicationGroup | Mapping[str, object],
     *,
     source_conn_id: str,
     target_conn_id: str,

@@ -43,7 +43,9 @@ class ReplicationPoliciesOperator(BaseOperator):
     template_fields_renderers = {"policies": "json", "defaults": "json"}
     ui_color = "#e8e8e8"
 
-    def __init__(self, *, policies: Any, defaults: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, policies: object, defaults: Mapping[str, object] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.policies = policies
         self.defaults = dict(defaults or {})
@@ -79,7 +81,7 @@ def replicate_databases(
     The other parameters are those of :func:`~.replication.replicate_database`.
     """
 
-    def replicate(*, problem: Any, **fields: Any) -> None:
+    def replicate(*, problem: object, **fields: Any) -> None:
         cycle_tasks(
             fields,
             problem=problem,
@@ -99,7 +101,7 @@ def replicate_databases(
     return made
 
 
-def read_policies(given: Any) -> list[Any]:
+def read_policies(given: object) -> list[Any]:
     """Return the policies in an operator's argument; see :class:`ReplicationPoliciesOperator`.
 
     :raises ConfigurationError: the argument holds no list of policies.
@@ -121,7 +123,7 @@ def read_policies(given: Any) -> list[Any]:
     return list(policies)
 
 
-def mapped_policies(given: Sequence[Any], defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
+def mapped_policies(given: Sequence[object], defaults: Mapping[str, object]) -> list[dict[str, Any]]:
     """Return all fields of each policy, and the ``problem`` of each invalid policy."""
     policies = [_judged_policy(policy, defaults) for policy in given]
     valid = [policy for policy in policies if not policy[_PROBLEM]]
@@ -136,7 +138,7 @@ def mapped_policies(given: Sequence[Any], defaults: Mapping[str, Any]) -> list[d
     return policies
 
 
-def _judged_policy(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _judged_policy(given: object, defaults: Mapping[str, object]) -> dict[str, Any]:
     try:
         return {**complete_policy(given, defaults), _PROBLEM: None}
     except ConfigurationError as error:
@@ -147,7 +149,7 @@ def _judged_policy(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
         return {**dict.fromkeys(sorted(NAMES)), **names, _PROBLEM: error_text(error)}
 
 
-def complete_policy(given: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+def complete_policy(given: object, defaults: Mapping[str, object]) -> dict[str, Any]:
     """Return all fields of a policy; ``None`` means that a field's default applies.
 
     :raises ConfigurationError: a field is unknown or missing, or a value is impossible.

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 from pyarrow import dataset, fs
@@ -27,6 +27,10 @@ from airflow_hive_federation.orc.nested import with_leaves
 from airflow_hive_federation.orc.protobuf import fields_of, number_of
 from airflow_hive_federation.orc.tail import INSTANT_KIND, OrcTail, end_with_types
 from airflow_hive_federation.orc.wide_timestamps import WideTimestamps, types_as_numbers, wide_columns
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 
 # Arrow decodes up to 32 batches ahead (kDefaultBackgroundMaxQ), so batches are small.
 _BATCH_ROWS = 16_384
@@ -193,15 +197,16 @@ class Head(io.RawIOBase):
         self._at = max(0, start + offset)
         return self._at
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         """Fill the buffer from the head, at most to its end, or from the bytes that follow it."""
+        room = memoryview(buffer)
         if self._at >= self._length:
             at = self._at - self._length
-            content = self._end[at : at + len(buffer)]
+            content = self._end[at : at + len(room)]
         else:
             with self._lock:
                 self._file.seek(self._at)
-                content = self._file.read(min(len(buffer), self._length - self._at))
-        buffer[: len(content)] = content
+                content = self._file.read(min(len(room), self._length - self._at))
+        room[: len(content)] = content
         self._at += len(content)
         return len(content)

@@ -6,13 +6,12 @@ the same date.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_Numbers = np.ndarray[Any, np.dtype[np.int64]]
+_Numbers = npt.NDArray[np.int64]
 _GREGORIAN_START_DAY = -141_427  # 15 October 1582, as days since 1970
 
 

@@ -166,7 +166,7 @@ def _values(part: Sequence[Field], number: int) -> list[Any]:
     return [value for field, _, value in part if field == number]
 
 
-def _comparable(values: Sequence[Any]) -> bool:
+def _comparable(values: Sequence[object]) -> bool:
     return not any(isinstance(value, float) and math.isnan(value) for value in values)
 
 

@@ -8,9 +8,10 @@ sign in the last bit, in seven bits per byte; the other holds their scale, which
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_hive_federation.orc.integers import RUN, exact_sum, steps
@@ -21,7 +22,7 @@ from airflow_hive_federation.orc.streams import DATA, SECONDARY, Stream
 _DECIMALS = 6  # field of ColumnStatistics
 _MAX_DIGITS = 18
 
-_Numbers = np.ndarray[Any, np.dtype[np.int64]]
+_Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_hive_federation.errors import AcidFormatError
@@ -36,7 +36,7 @@ from airflow_hive_federation.orc.protobuf import (
 from airflow_hive_federation.orc.streams import ROW_INDEX, SECONDARY, Stream, Streams
 from airflow_hive_federation.orc.timestamps import has_unstorable_timestamp
 
-Nanoseconds = np.ndarray[Any, np.dtype[np.int64]]
+Nanoseconds = npt.NDArray[np.int64]
 # Up to this many nanoseconds, seconds are rounded down instead of towards zero (TimestampTreeReader,
 # TimestampColumnWriter).
 _ROUNDED_NANOSECONDS = 999_999

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_hive_federation.orc.protobuf import FIXED64
@@ -20,7 +21,7 @@ _DOUBLES = 3  # field of ColumnStatistics
 _KINDS = {pa.float32(): 5, pa.float64(): 6}
 _DIRECT = b"\x08\x00"
 
-_Values = np.ndarray[Any, np.dtype[np.floating[Any]]]
+_Values = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from airflow_hive_federation.orc.protobuf import BYTES, VARINT, message_of, varint, zigzag
 
 #: Number of values of a run.
 RUN = 512
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
+Numbers = npt.NDArray[Any]
 # Fields of ColumnStatistics.
 _COUNT, _INTEGERS, _HAS_NULL = 1, 2, 10
 _DIRECT_RUN, _DELTA_RUN = 0x40, 0xC0

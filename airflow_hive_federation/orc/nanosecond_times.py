@@ -7,9 +7,8 @@ column: the moment, to the nanosecond, and 9999-12-31.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +17,7 @@ from airflow_hive_federation.orc.calendars import proleptic_days
 #: The Arrow type of such timestamps: two numbers of 64 bits. No Hive type is mapped to it.
 NANOSECOND_TIME = pa.binary(16)
 #: Type of the numbers of an array.
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Numbers = npt.NDArray[np.int64]
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_S = 86_400

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_hive_federation.orc.integers import RUN, integer_statistics, steps
@@ -95,6 +96,6 @@ class RepeatedNumbers:
         return integer_statistics(min(values), max(values), total, end - start)
 
 
-def _changes(numbers: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    is_change: np.ndarray[Any, np.dtype[np.bool_]] = numbers[1:] != numbers[:-1]
+def _changes(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    is_change: npt.NDArray[np.bool_] = numbers[1:] != numbers[:-1]
     return is_change

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_hive_federation.orc.protobuf import BYTES, VARINT, Field, message_of, varint
@@ -64,7 +65,7 @@ class Presence:
     """
 
     rows: int
-    valid: np.ndarray[Any, np.dtype[np.bool_]] | None = None
+    valid: npt.NDArray[np.bool_] | None = None
 
     @classmethod
     def of(cls, column: pa.Array | pa.ChunkedArray) -> Presence:

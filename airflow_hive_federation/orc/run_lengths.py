@@ -5,13 +5,12 @@ Source: ORC Specification v1, "Integer Run Length Encoding, version 2".
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from airflow_hive_federation.orc.protobuf import read_varint, unzigzag
 
-_Numbers = np.ndarray[Any, np.dtype[np.int64]]
+_Numbers = npt.NDArray[np.int64]
 # Widths in bits, by their encoded number.
 _WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 _REPEAT, _DIRECT, _PATCHED = 0, 1, 2

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -52,13 +53,13 @@ class Texts:
         return None if is_long else texts
 
     @cached_property
-    def bounds(self) -> np.ndarray[Any, np.dtype[np.int32]]:
+    def bounds(self) -> npt.NDArray[np.int32]:
         """Return the offset of each text in Arrow's buffer, followed by the end of the last text."""
         start = self.values.offset
         return np.frombuffer(self.values.buffers()[1], np.int32)[start : start + len(self.values) + 1]
 
     @cached_property
-    def sizes(self) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    def sizes(self) -> npt.NDArray[np.uint32]:
         """Return the length of each text in bytes."""
         return np.diff(self.bounds).astype(np.uint32)
 

@@ -471,7 +471,7 @@ class RecordsIngested(Event):
         return self.committed / max(self.seconds, 1e-3)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, tuple):
         return list(value)
     return value.value if isinstance(value, Enum) else value

@@ -14,7 +14,7 @@ def event_classes() -> Mapping[str, type[Event]]:
     return {kind.__name__: kind for kind in Event.__subclasses__()}
 
 
-def event_of(values: Any) -> Event:
+def event_of(values: object) -> Event:
     """Return the event that :meth:`.Event.to_json` wrote.
 
     :raises ValueError: the values are those of no event.
@@ -30,7 +30,7 @@ def event_of(values: Any) -> Event:
         raise ValueError(f"{values!r} lacks a field of {kind.__name__}, or has a wrong one.") from error
 
 
-def _value(hint: Any, value: Any) -> Any:
+def _value(hint: object, value: object) -> Any:
     if get_origin(hint) is tuple and isinstance(value, list):
         return tuple(_value(get_args(hint)[0], item) for item in value)
     if isinstance(hint, type) and issubclass(hint, Enum):

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError, GroupMembershipError
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.storage.options import StorageOptions
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.storage.options import StorageOptions
+
 
 #: A policy of a group may have these fields in its own entry only.
 _OWN = frozenset({"name", "source_database", "target_database", "group"})
@@ -74,7 +77,7 @@ class ReplicationGroup:
         return [by_name[name] for name in names] if names else list(self.policies)
 
 
-def members_of(group: str, given: object, defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
+def members_of(group: str, given: object, defaults: Mapping[str, object]) -> list[dict[str, Any]]:
     """Return the fields of a group's policies, completed by the group's own fields.
 
     :param group: name of the group.

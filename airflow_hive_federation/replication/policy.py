@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.runtime.durations import duration_s
-from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy
 
 if TYPE_CHECKING:
+    from airflow_hive_federation.storage.options import StorageOptions
     from airflow_hive_federation.storage.sources import SourceRoots
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
@@ -303,14 +303,14 @@ def _option(name: str, value: str) -> Any:
     return duration_s(value) if name.endswith("_s") else value
 
 
-def _check_count(policy: str, which: str, value: Any) -> None:
+def _check_count(policy: str, which: str, value: object) -> None:
     if value is not None and (not isinstance(value, int) or value < 1):
         raise ConfigurationError(
             f"Policy {policy!r}: {which} is {value!r}.", remedy="Give a whole number, one at least."
         )
 
 
-def _check_bound(policy: str, which: str, value: Any, highest: int | None) -> None:
+def _check_bound(policy: str, which: str, value: object, highest: int | None) -> None:
     if not isinstance(value, int) or value < 0 or (highest is not None and value > highest):
         raise ConfigurationError(
             f"Policy {policy!r}: {which} is {value!r}.",

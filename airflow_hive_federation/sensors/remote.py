@@ -35,7 +35,7 @@ class _RemoteSensor(ProbeSensor):
         remote: str,
         metastore_conn_id: str = HiveMetastoreHook.default_conn_name,
         database: str = "default",
-        poke_interval: Any = 30.0,
+        poke_interval: object = 30.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(poke_interval=poke_interval, **kwargs)

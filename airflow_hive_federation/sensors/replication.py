@@ -45,13 +45,13 @@ class ReplicationLagSensor(ProbeSensor):
     def __init__(
         self,
         *,
-        policy: ReplicationPolicy | Mapping[str, Any],
+        policy: ReplicationPolicy | Mapping[str, object],
         source_conn_id: str,
         target_conn_id: str,
         max_lag: float | str = "15m",
         max_lag_events: int | None = None,
-        poke_interval: Any = 10.0,
-        timeout: Any = "1h",
+        poke_interval: object = 10.0,
+        timeout: object = "1h",
         **kwargs: Any,
     ) -> None:
         super().__init__(timeout=timeout, poke_interval=poke_interval, **kwargs)

@@ -48,8 +48,8 @@ class OpenTransactionsDrainSensor(ProbeSensor):
         *,
         source_conn_id: str,
         database: str,
-        timeout: Any = _TIMEOUT,
-        poke_interval: Any = DRAIN_POLL.longest_s,
+        timeout: object = _TIMEOUT,
+        poke_interval: object = DRAIN_POLL.longest_s,
         **kwargs: Any,
     ) -> None:
         # Airflow's class takes None for its own default, which is a week.

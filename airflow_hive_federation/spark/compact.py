@@ -98,7 +98,7 @@ class MergeTask:
 
 
 def by_spark(
-    submit: Callable[[str, Sequence[str], str], Any],
+    submit: Callable[[str, Sequence[str], str], object],
     *,
     options: StorageOptions | None = None,
     compression: str | None = None,

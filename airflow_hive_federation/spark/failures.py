@@ -49,7 +49,7 @@ def error_from_json(values: Mapping[str, Any]) -> HiveFederationError:
     return kind(str(values.get("message", "")), remedy=str(values.get("remedy", "")), **facts)
 
 
-def result_report(result: Mapping[str, Any]) -> str:
+def result_report(result: Mapping[str, object]) -> str:
     """Return the report of a job's result."""
     return json.dumps({"result": result}, sort_keys=True)
 

@@ -116,7 +116,7 @@ class GroupTask:
         for group in groups:
             yield self._run(group, attempt_id, number)
 
-    def _run(self, group: Sequence[Any], attempt_id: int, attempt_number: int) -> GroupResult:
+    def _run(self, group: Sequence[object], attempt_id: int, attempt_number: int) -> GroupResult:
         uri = join(self.records_uri, f"{self.run_id}-{group_digest(group)}-{attempt_id:08}.jsonl")
         records: list[Any] = []
         failures: list[HiveFederationError] = []
@@ -130,12 +130,12 @@ class GroupTask:
             write_records(uri, records, options=self.options)
         return _group_result(records, failures, attempt_number)
 
-    def _work_through(self, group: Sequence[Any], failures: list[HiveFederationError]) -> Iterator[Any]:
+    def _work_through(self, group: Sequence[object], failures: list[HiveFederationError]) -> Iterator[Any]:
         """Yield records; add errors to ``failures`` and go on with other items, except on a full disk."""
         bandwidth = TokenBucket(self.bytes_per_s) if self.bytes_per_s is not None else None
         disk_full = threading.Event()
 
-        def attempt(item: Any) -> Any:
+        def attempt(item: object) -> Any:
             return None if disk_full.is_set() else _patiently(lambda: self.work(item, bandwidth))
 
         for outcome in _outcomes(attempt, group, self.threads):
@@ -187,12 +187,12 @@ def new_run_id() -> str:
     return f"{time.time_ns():016x}"
 
 
-def group_digest(group: Sequence[Any]) -> str:
+def group_digest(group: Sequence[object]) -> str:
     """Return a digest of a group's items, 16 hexadecimal digits."""
     return hashlib.sha256("\n".join(map(repr, group)).encode()).hexdigest()[:16]
 
 
-def _outcomes(attempt: Callable[[Any], Any], group: Sequence[Any], threads: int) -> Iterator[Any]:
+def _outcomes(attempt: Callable[[Any], Any], group: Sequence[object], threads: int) -> Iterator[Any]:
     if threads == 1:
         yield from map(attempt, group)
         return
@@ -205,7 +205,7 @@ def _outcomes(attempt: Callable[[Any], Any], group: Sequence[Any], threads: int)
             workers.shutdown(wait=True, cancel_futures=True)
 
 
-def _patiently(work: Callable[[], Any]) -> Any:
+def _patiently(work: Callable[[], object]) -> Any:
     """Return the record, or the error of the last try; retry failures of unknown cause."""
     for pause_s in _RETRY_PAUSES_S:
         try:

@@ -60,14 +60,14 @@ class JobModule(Protocol):
         ...
 
     def run(
-        self, spark: Any, args: argparse.Namespace, options: StorageOptions | None = None
+        self, spark: object, args: argparse.Namespace, options: StorageOptions | None = None
     ) -> dict[str, Any]:
         """Run the job and return its result as JSON values."""
         ...
 
 
 def run_job(
-    spark: Any, job: str, arguments: Sequence[str], *, options: StorageOptions | None = None
+    spark: object, job: str, arguments: Sequence[str], *, options: StorageOptions | None = None
 ) -> dict[str, Any]:
     """Run a job in a Spark session of this process.
 

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-rows", type=int, default=0, help="rows of a query that are returned at most")
 
 
-def run(_spark: Any, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
+def run(_spark: object, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
     """Run the job with parsed arguments; return columns, and rows as strings.
 
     :raises ConfigurationError: the file holds no statement.

@@ -58,7 +58,7 @@ class HiveStreamingSink:
         table: str,
         *,
         name: str,
-        partition: Mapping[str, Any] | None = None,
+        partition: Mapping[str, object] | None = None,
         storage_options: StorageOptions | None = None,
     ) -> None:
         self._settings, self._table = settings, table
@@ -122,7 +122,7 @@ def write_frame(
     *,
     key: str,
     advance: Callable[[str | None], str | None],
-    partition: Mapping[str, Any] | None = None,
+    partition: Mapping[str, object] | None = None,
     storage_options: StorageOptions | None = None,
 ) -> WriteResult | None:
     """Append rows and move a position in one transaction.

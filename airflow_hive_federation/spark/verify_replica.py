@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", required=True, help="URI of the directory for rows.jsonl and digests/")
 
 
-def run(spark: Any, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
+def run(spark: object, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
     """Run the job with parsed arguments; return the numbers of files, bytes and tables as JSON values."""
     from pyspark.sql import SparkSession
 

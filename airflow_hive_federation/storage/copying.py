@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -52,7 +52,7 @@ from airflow_hive_federation.storage.sources import SourceRoots
 
 #: A function that writes the visible rows of a source file, according to a valid write-id list, to a new
 #: file: (source URI, URI to write, the list in Hive's text form, storage options).
-Rewrite = Callable[[str, str, str, Mapping[str, Any] | None], None]
+Rewrite = Callable[[str, str, str, StorageOptions | None], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +120,8 @@ def _copy(
 ) -> CopyOutcome:
     if settings.sources is not None:
         settings.sources.check(item.source, "the file to copy")
+    if item.content is not None:
+        return _write_content(item, item.content.encode(), settings)
     if item.visible_write_ids is not None:
         return _rewrite_file(item, settings)
     identical = _identical_target(item, settings, expected_digest, bandwidth)
@@ -150,6 +152,19 @@ def _copy(
         preserved = _settle(target.at, item, settings)
         settings.fence.check()
     return CopyOutcome(target=item.target, size_bytes=read, digest=digest, copied=True, preserved=preserved)
+
+
+def _write_content(item: CopyItem, content: bytes, settings: CopySettings) -> CopyOutcome:
+    digest = hashlib.sha256(content).hexdigest()
+    copied = _identical_target(item, settings, digest, None) is None
+    if copied:
+        # The file gets the mode of the directory that it represents, without the right to execute.
+        with _target(replace(item, source=item.source.rpartition("/")[0]), settings) as target:
+            target.write(memoryview(content))
+            settings.fence.check()
+    else:
+        _keep(item, settings)
+    return CopyOutcome(target=item.target, size_bytes=len(content), digest=digest, copied=copied)
 
 
 def survey_targets(
@@ -326,7 +341,7 @@ class _LocalFile:
 class _RemoteFile:
     """A file of an fsspec store whose errors have the target's URI."""
 
-    def __init__(self, file: Any, uri: str, at: str) -> None:
+    def __init__(self, file: IO[bytes], uri: str, at: str) -> None:
         self._file = file
         self._uri = uri
         self.at = at
@@ -345,8 +360,8 @@ def _target(item: CopyItem, settings: CopySettings) -> Iterator[_LocalFile | _Re
     hidden = temporary_uri(uri, settings.run_id)
     mode = creation_mode([item.source], settings.options)
     if path is None:
-        with publishing(uri, settings.options, mode=mode, temporary=hidden, private=False) as file:
-            yield _RemoteFile(file, uri, hidden)
+        with publishing(uri, settings.options, mode=mode, temporary=hidden, private=False) as stream:
+            yield _RemoteFile(stream, uri, hidden)
         return
     temporary = local_path(hidden) or ""
     file = _LocalFile(temporary, uri, mode)

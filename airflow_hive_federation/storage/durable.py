@@ -14,7 +14,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 from airflow_hive_federation.storage.filesystem import local_path, storage_errors
 
@@ -22,7 +22,7 @@ from airflow_hive_federation.storage.filesystem import local_path, storage_error
 _NO_DIRECTORIES = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
-def sync_open_file(file: Any) -> None:
+def sync_open_file(file: BinaryIO) -> None:
     """Wait until a local file that is open for writing is on the disk, including Python's buffer.
 
     :param file: file object with a descriptor.

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, BinaryIO
 
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -29,6 +29,10 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.model.files import hidden_name
 from airflow_hive_federation.storage.object_store_errors import driver_errors, object_store_error
 from airflow_hive_federation.storage.options import StorageOptions, StorageValue
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
 
 #: Hadoop's and fsspec's schemes, and the ones that this package uses for the same stores.
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "local": "file"}
@@ -200,7 +204,7 @@ def options_by_prefix(options: StorageOptions | None) -> dict[str, StorageOption
     return by_prefix if len(by_prefix) == len(options) else {"": options}
 
 
-def open_filesystem(uri: str, options: StorageOptions | None = None) -> tuple[Any, str]:
+def open_filesystem(uri: str, options: StorageOptions | None = None) -> tuple[AbstractFileSystem, str]:
     """Return the fsspec file system of a URI, and the URI's path in that file system.
 
     :param uri: URI or bare local path.
@@ -229,7 +233,7 @@ def open_filesystem(uri: str, options: StorageOptions | None = None) -> tuple[An
 
 
 @contextmanager
-def reading(uri: str, options: StorageOptions | None = None) -> Iterator[Any]:
+def reading(uri: str, options: StorageOptions | None = None) -> Iterator[BinaryIO]:
     """Open a file for buffered reading of bytes.
 
     :raises FileVanishedError: if it does not exist.
@@ -238,7 +242,7 @@ def reading(uri: str, options: StorageOptions | None = None) -> Iterator[Any]:
     path = local_path(uri)
     with storage_errors(uri):
         if path is not None:
-            file: Any = open(path, "rb")  # noqa: SIM115, PTH123
+            file: BinaryIO = open(path, "rb")  # noqa: SIM115, PTH123
         else:
             filesystem, known_as = open_filesystem(uri, options)
             file = filesystem.open(known_as, "rb")
@@ -273,13 +277,13 @@ def storage_errors(path: str) -> Iterator[None]:
         ) from error
 
 
-def protocols(filesystem: Any) -> tuple[str, ...]:
+def protocols(filesystem: AbstractFileSystem) -> tuple[str, ...]:
     """Return the schemes of an fsspec file system."""
     protocol = filesystem.protocol
     return (protocol,) if isinstance(protocol, str) else tuple(protocol)
 
 
-def _driver(location: Location, options: dict[str, StorageValue]) -> Any:
+def _driver(location: Location, options: dict[str, StorageValue]) -> AbstractFileSystem:
     if location.scheme == "hdfs":
         from airflow_hive_federation.storage.hdfs import HdfsFileSystem
 

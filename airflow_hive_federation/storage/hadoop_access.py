@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.storage.filesystem import canonical, options_by_prefix, parse_location
@@ -115,16 +115,16 @@ class HadoopAccess:
         return login
 
 
-def _settings(values: Mapping[str, Any]) -> dict[str, str]:
+def _settings(values: Mapping[str, object]) -> dict[str, str]:
     # Hadoop's settings have dots in their names; the options of drivers have none.
     return {name: str(value) for name, value in values.items() if "." in name}
 
 
-def _login(values: Mapping[str, Any]) -> KerberosLogin:
+def _login(values: Mapping[str, object]) -> KerberosLogin:
     return KerberosLogin(
         **{name: str(values.get(f"kerberos_{name}") or "") for name in ("principal", "keytab", "cache")}
     )
 
 
-def _asks_for_kerberos(values: Mapping[str, Any], settings: Mapping[str, str]) -> bool:
+def _asks_for_kerberos(values: Mapping[str, object], settings: Mapping[str, str]) -> bool:
     return settings.get(AUTHENTICATION, "").lower() == KERBEROS or _login(values) != KerberosLogin()

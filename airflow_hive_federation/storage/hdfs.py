@@ -32,13 +32,17 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fsspec import AbstractFileSystem
 
 from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.storage.hdfs_errors import USER_VARIABLE, native_errors
 from airflow_hive_federation.storage.options import StorageValue
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
 
 _UMASK = "fs.permissions.umask-mode"
 _BUFFER_BYTES = 1 << 20
@@ -110,7 +114,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     # -- reading metadata --------------------------------------------------------------------------------
 
-    def info(self, path: str, **_: Any) -> dict[str, Any]:
+    def info(self, path: str, **_: object) -> dict[str, Any]:
         """Return the metadata of a file or directory.
 
         :raises FileNotFoundError: if it does not exist.
@@ -118,7 +122,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         with self._errors(path):
             return _details(self._client.get_file_info(path))
 
-    def exists(self, path: str, **_: Any) -> bool:
+    def exists(self, path: str, **_: object) -> bool:
         """Return whether a file or directory exists; raise an error if HDFS does not answer."""
         try:
             self.info(path)
@@ -126,7 +130,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
             return False
         return True
 
-    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+    def ls(self, path: str, detail: bool = True, **_: object) -> list[Any]:
         """List a directory, or return the metadata of a file."""
         with self._errors(path):
             entries = [_details(status) for status in self._client.list_status(path, False)]
@@ -163,7 +167,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     # -- changing ----------------------------------------------------------------------------------------
 
-    def mkdir(self, path: str, create_parents: bool = True, *, mode: int = 0o777, **_: Any) -> None:
+    def mkdir(self, path: str, create_parents: bool = True, *, mode: int = 0o777, **_: object) -> None:
         """Create a directory; an existing one is unchanged.
 
         :param mode: mode before the umask.
@@ -177,7 +181,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         self.mkdir(path, mode=mode)
 
-    def mv(self, path1: str, path2: str, *, overwrite: bool = False, **_: Any) -> None:
+    def mv(self, path1: str, path2: str, *, overwrite: bool = False, **_: object) -> None:
         """Rename a file or directory.
 
         :param overwrite: replace, in one step, an existing file or empty directory of the new name.
@@ -197,7 +201,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Remove an empty directory."""
         self._remove(path, recursive=False)
 
-    def rm(self, path: str | Iterable[str], recursive: bool = False, **_: Any) -> None:
+    def rm(self, path: str | Iterable[str], recursive: bool = False, **_: object) -> None:
         """Remove files and directories."""
         for each in [path] if isinstance(path, str) else path:
             self._remove(self._strip_protocol(each), recursive=recursive)
@@ -239,7 +243,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         mode: str = "rb",
         *,
         permission: int = 0o666,
-        **_: Any,
+        **_: object,
     ) -> Any:
         with self._errors(path):
             if mode == "rb":
@@ -280,7 +284,7 @@ class _Writer(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data: Any) -> int:
+    def write(self, data: ReadableBuffer) -> int:
         with self._filesystem._errors(self._path):  # noqa: SLF001 - of the same module
             return int(self._inner.write(bytes(data)))
 
@@ -320,9 +324,9 @@ class _Reader(io.RawIOBase):
         self._at = base + offset
         return self._at
 
-    def readinto(self, buffer: Any) -> int:
-        data = self._read(len(buffer))
-        buffer[: len(data)] = data
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        data = self._read(memoryview(buffer).nbytes)
+        memoryview(buffer)[: len(data)] = data
         return len(data)
 
     def readall(self) -> bytes:

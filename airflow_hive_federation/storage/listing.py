@@ -291,7 +291,7 @@ def _above(paths: Iterable[str]) -> set[str]:
     return above
 
 
-def _version_ns(info: Mapping[str, Any]) -> int:
+def _version_ns(info: Mapping[str, object]) -> int:
     """Return the time of an object, with a digest of its ETag as the fraction of the second.
 
     Stores give whole seconds, within which another object of the same length may replace it.

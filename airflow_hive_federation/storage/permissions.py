@@ -29,6 +29,8 @@ from airflow_hive_federation.storage.filesystem import (
 from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
     from airflow_hive_federation.storage.hdfs import HdfsAccess
 
 #: Letters of the attributes that a copy may keep of its source: owner (u), group (g), permissions (p) and
@@ -220,7 +222,7 @@ class _LocalPlace:
 class _HdfsPlace:
     """A file or directory in HDFS."""
 
-    filesystem: Any = field(repr=False)
+    filesystem: AbstractFileSystem = field(repr=False)
     path: str
 
     def exists(self) -> bool:
@@ -237,10 +239,10 @@ class _HdfsPlace:
     def set_mode(self, mode: int) -> None:
         self.filesystem.set_mode(self.path, mode)
 
-    def set_group(self, group: Any) -> None:
+    def set_group(self, group: object) -> None:
         self.filesystem.set_owner(self.path, group=group)
 
-    def set_owner(self, owner: Any) -> None:
+    def set_owner(self, owner: object) -> None:
         self.filesystem.set_owner(self.path, owner=owner)
 
     def set_listed(self, listed: HdfsAccess) -> None:

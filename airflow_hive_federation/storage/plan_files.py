@@ -94,7 +94,7 @@ def read_outcomes(uri: str, *, options: StorageOptions | None = None) -> dict[st
     return {outcome.target: outcome for outcome in read_record_parts(uri, CopyOutcome, options=options)}
 
 
-def write_records(uri: str, records: Iterable[Any], *, options: StorageOptions | None = None) -> int:
+def write_records(uri: str, records: Iterable[object], *, options: StorageOptions | None = None) -> int:
     """Write dataclass instances, one JSON object per line; return their number.
 
     If the store has modes, only the owner may read the file, because it has names of other users' data.
@@ -203,7 +203,7 @@ def _read_parts(
 
 
 def _checked(
-    values: Any, known: Mapping[str, tuple[type, ...]], needed: Collection[str]
+    values: object, known: Mapping[str, tuple[type, ...]], needed: Collection[str]
 ) -> Mapping[str, Any]:
     """Check the fields of a record and their types, and return them.
 

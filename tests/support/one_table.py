@@ -45,9 +45,12 @@ class OneTable:
         assert (database, name) == (self.table.dbName, self.table.tableName)
         yield from copy.deepcopy(self.partitions)
 
+    def list_databases(self) -> list[str]:
+        return ["other", str(self.table.dbName)]
+
     def iter_tables(self, database: str) -> Iterator[types.Table]:
-        assert database == self.table.dbName
-        yield from copy.deepcopy(self.others)
+        assert database in self.list_databases()
+        yield from copy.deepcopy([item for item in self.others if item.dbName == database])
 
     def iter_table_events(
         self, database: str, table: str, event_type: str

@@ -53,12 +53,14 @@ class Written:
 
     :param inputs: the tables that it reads, with the days of the partitions.
     :param outputs: the tables that it writes, with the day of a static partition.
+    :param views: the text and the columns of each view, by name.
     """
 
     partitioned: frozenset[str]
     inputs: tuple[tuple[str, Days], ...]
     outputs: tuple[tuple[str, str | None], ...]
     sql: str
+    views: dict[str, tuple[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,27 @@ class _Chance:
 
 
 class Statements(_Chance):
-    """A random statement from one seed."""
+    """A random statement from one seed.
+
+    It is built from the places that it reads, so what each of them reads is known without reading the text: a
+    place behind a view, a common table expression or a subquery reads the days that all filters leave.
+    """
 
     def statement(self) -> Written:
         self._partitioned = frozenset(name for name in TABLES if self._chance(0.5))
+        self._views: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._common: list[str] = []
+        self._unreferred: list[tuple[str, Days]] = []
+        self._aliases = 0
         names = self._random.choices(TABLES, k=self._random.randint(0, 4))
-        inputs = tuple((name, self._days(name)) for name in names)
+        places = [place for name in names for place in self._places(name)]
+        if self._chance(0.15):
+            self._unreferred.append(self._common_expression(self._random.choice(TABLES)))
+        below, condition = self._nested() if self._chance(0.3) else ([], "")
+        inputs = (*self._unreferred, *(read for read, _ in places), *below)
         outputs = tuple(self._outputs())
-        return Written(self._partitioned, inputs, outputs, self._sql(inputs, outputs))
+        sql = self._sql([source for _, source in places], outputs, condition)
+        return Written(self._partitioned, inputs, outputs, sql, self._views)
 
     def _days(self, name: str) -> Days:
         if name not in self._partitioned or self._chance(0.4):
@@ -107,21 +122,93 @@ class Statements(_Chance):
             static = name in self._partitioned and self._chance(0.5)
             yield name, str(self._random.randint(0, 5)) if static else None
 
-    def _sql(self, inputs: Sequence[tuple[str, Days]], outputs: Sequence[tuple[str, str | None]]) -> str:
-        sources = [self._source(number, *source) for number, source in enumerate(inputs)]
-        clause = " CROSS JOIN ".join(sources) or "(SELECT 1 AS x) AS nothing"
-        if not outputs:
-            return f"SELECT * FROM {clause}"
-        heads = [f"{name} PARTITION (ds = '{day}')" if day is not None else name for name, day in outputs]
-        inserts = " ".join(f"INSERT INTO TABLE {head} SELECT *" for head in heads)
-        return f"FROM {clause} {inserts}"
+    # -- places --------------------------------------------------------------------------------------------
 
-    def _source(self, number: int, name: str, days: Days) -> str:
+    def _places(self, name: str) -> Iterator[tuple[tuple[str, Days], str]]:
+        """Yield what one or two entries of a FROM clause read of a table, and their text."""
+        kind = self._random.choice(["table", "table", "view", "views", "common", "twice", "derived"])
+        if kind == "table":
+            days = self._days(name)
+            yield (name, days), self._entry(name, days)
+            return
+        if kind == "derived":
+            inside, outside = self._days(name), self._days(name)
+            yield (name, both(inside, outside)), self._entry(f"({self._query(name, inside)}) AS d", outside)
+            return
+        if kind in {"view", "views"}:
+            inner, days = self._view(name, name, self._days(name))
+            if kind == "views":
+                again = self._days(name)
+                inner, days = self._view(name, inner, again, within=days)
+        else:
+            _, days = self._common_expression(name)
+            inner = f"c{len(self._common)}"
+        for _ in range(2 if kind == "twice" else 1):
+            outside = self._days(name)
+            yield (name, both(days, outside)), self._entry(inner, outside)
+
+    def _view(self, table: str, below: str, days: Days, within: Days = None) -> tuple[str, Days]:
+        name = f"v{len(self._views) + 1}"
+        columns = ("k", "ds") if table in self._partitioned else ("k",)
+        # A metastore has the text with the names of all columns.
+        self._views[name] = self._query(below, days, ", ".join(columns)), columns
+        return name, both(within, days)
+
+    def _common_expression(self, name: str) -> tuple[str, Days]:
+        days = self._days(name)
+        self._common.append(f"c{len(self._common) + 1} AS ({self._query(name, days)})")
+        return name, days
+
+    def _nested(self) -> tuple[list[tuple[str, Days]], str]:
+        """Return what a subquery of a condition reads, and the condition."""
+        name = self._random.choice(TABLES)
+        days = self._days(name)
+        query = self._query(name, days, columns="k")
+        test = self._random.choice(
+            ["EXISTS ({})", "NOT EXISTS ({})", "1 IN ({})", "1 = (SELECT max(k) FROM ({}) AS m)"]
+        )
+        return [(name, days)], f" WHERE {test.format(query)}"
+
+    # -- texts ---------------------------------------------------------------------------------------------
+
+    def _query(self, source: str, days: Days, columns: str = "*") -> str:
         if days is None:
-            return f"{name} AS a{number}"
+            return f"SELECT {columns} FROM {source}"
         in_list = ", ".join(f"'{day}'" for day in days)
         wanted = [f"ds IN ({in_list})", " OR ".join(f"ds = '{day}'" for day in days)]
-        return f"(SELECT * FROM {name} WHERE {self._random.choice(wanted)}) AS a{number}"
+        return f"SELECT {columns} FROM {source} WHERE {self._random.choice(wanted)}"
+
+    def _entry(self, source: str, days: Days) -> str:
+        self._aliases += 1
+        alias = f"a{self._aliases}"
+        if days is None and not source.startswith("("):
+            return f"{source} AS {alias}"
+        return f"({self._query(source, days)}) AS {alias}"
+
+    def _sql(self, sources: Sequence[str], outputs: Sequence[tuple[str, str | None]], condition: str) -> str:
+        clause = " CROSS JOIN ".join(sources) or "(SELECT 1 AS x) AS nothing"
+        common = f"WITH {', '.join(self._common)} " if self._common else ""
+        heads = [f"INSERT INTO TABLE {name}{self._partition(name, day)}" for name, day in outputs]
+        if not heads:
+            return f"{common}SELECT * FROM {clause}{condition}"
+        if len(heads) == 1 and self._chance(0.5):
+            return f"{common}{heads[0]} SELECT * FROM {clause}{condition}"
+        first, *others = heads
+        inserts = " ".join([f"{first} SELECT *{condition}", *(f"{head} SELECT *" for head in others)])
+        return f"{common}FROM {clause} {inserts}"
+
+    def _partition(self, name: str, day: str | None) -> str:
+        if day is not None:
+            return f" PARTITION (ds = '{day}')"
+        # Dynamic, with and without the clause.
+        return " PARTITION (ds)" if name in self._partitioned and self._chance(0.5) else ""
+
+
+def both(first: Days, second: Days) -> Days:
+    """Return the days that two filters leave."""
+    if first is None or second is None:
+        return second if first is None else first
+    return tuple(day for day in first if day in second)
 
 
 class Catalogs(_Chance):
@@ -224,6 +311,8 @@ def cheapest(case: Case, candidates: Sequence[str]) -> int:
 
 def catalog_of(case: Case) -> Catalog:
     made = Catalog()
+    for view, (text, columns) in case.statement.views.items():
+        made.add_view(view, text, *columns)
     for table in case.tables.values():
         own = table.own.placement() if table.own else None
         if table.parts is None:

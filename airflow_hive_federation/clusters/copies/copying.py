@@ -337,8 +337,16 @@ def _carry_out(
     ]
     if not items:
         return
-    for target in targets.values():
-        take_note(cluster, Note.of(table, Kind.COPY, target), options)
+    for item in objects:
+        note = Note.of(table, Kind.COPY, targets[item.partition])
+        if item.write_ids is None:
+            note = replace(
+                note,
+                primary=item.location,
+                primary_listing=item.mark.listing,
+                content=item.mark.content,
+            )
+        take_note(cluster, note, options)
     run = hashlib.sha256("\0".join(sorted(targets.values())).encode()).hexdigest()[:24]
     state = join(state_of(cluster), run)
     take_note(cluster, Note.of(table, Kind.PLAN, state), options)

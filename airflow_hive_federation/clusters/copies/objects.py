@@ -18,7 +18,7 @@ from airflow_hive_federation.clusters.altering import (
     partitions_by_name,
     requested_table,
 )
-from airflow_hive_federation.clusters.assignment import reason_to_skip
+from airflow_hive_federation.clusters.assignment import reason_to_stay
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
@@ -114,8 +114,8 @@ def _reason_to_refuse(table: types.Table, primary: str, cluster: str) -> tuple[s
     """Return the reason why a table cannot be copied, and the remedy; ``None`` if it can."""
     if primary == cluster:
         return f"{cluster} is its primary cluster", "Choose another cluster."
-    if clause := reason_to_skip(table):
-        return clause, "Copy the tables that hold the data."
+    if refusal := reason_to_stay(table):
+        return refusal
     parameters = {key.lower(): value.lower() for key, value in (table.parameters or {}).items()}
     provider = parameters.get("spark.sql.sources.provider", "")
     reasons = {

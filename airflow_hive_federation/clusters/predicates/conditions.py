@@ -173,21 +173,28 @@ def conjuncts(condition: Condition) -> Iterator[Condition]:
         yield condition
 
 
+def columns_of(condition: Condition | Value) -> set[Key]:
+    """Return the columns that a condition or value uses."""
+    columns: set[Key] = set()
+    parts: list[Condition | Value] = [condition]
+    while parts:
+        match part := parts.pop():
+            case Key():
+                columns.add(part)
+            case Compare(_, left, right):
+                parts += (left, right)
+            case Call(_, inner) | And(inner) | Or(inner):
+                parts += inner
+            case Not(only) | IsNull(only) | Like(only, _):
+                parts.append(only)
+            case In(value, options):
+                parts += (value, *options)
+    return columns
+
+
 def keys_of(condition: Condition | Value) -> frozenset[str]:
     """Return the names of the keys that a bound condition or value uses."""
-    match condition:
-        case Key(name):
-            return frozenset({name})
-        case Call(_, parts) | And(parts) | Or(parts):
-            return frozenset().union(*map(keys_of, parts))
-        case Not(inner) | IsNull(inner) | Like(inner, _):
-            return keys_of(inner)
-        case Compare(_, left, right):
-            return keys_of(left) | keys_of(right)
-        case In(value, options):
-            return keys_of(value).union(*map(keys_of, options))
-        case _:
-            return frozenset()
+    return frozenset(key.name for key in columns_of(condition))
 
 
 def rejects_nulls(condition: Condition) -> bool:
@@ -247,9 +254,11 @@ class _Columns:
     def _combined(
         self, table: NDArray[np.uint8], conditions: Sequence[Condition], first: int, day: date
     ) -> NDArray[np.uint8]:
-        combined = self._all(first)
-        for condition in conditions:
-            combined = table[combined, self.outcomes(condition, day)]
+        if not conditions:
+            return self._all(first)
+        combined, *others = (self.outcomes(condition, day) for condition in conditions)
+        for other in others:
+            combined = table[combined, other]
         return combined
 
     def _leaf(self, leaf: _Leaf, day: date) -> NDArray[np.uint8]:
@@ -346,8 +355,9 @@ def _of_texts(leaf: _Leaf, column: Column, day: date | None) -> NDArray[np.uint8
     # NumPy ignores zero bytes at the end of a string.
     if not isinstance(right, str) or right == DEFAULT_PARTITION or "\0" in right:
         return None
-    outcomes = np.where(_VECTORS[leaf.operator](column.texts, right), TRUE, FALSE).astype(np.uint8)
-    outcomes[column.texts == DEFAULT_PARTITION] = NULL
+    outcomes = _FLAGS[_VECTORS[leaf.operator](column.texts, right).view(np.uint8)]
+    if column.default is not None:
+        outcomes[column.default] = NULL
     return outcomes
 
 
@@ -417,6 +427,8 @@ _VECTORS: dict[str, Callable[..., NDArray[np.bool_]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+#: The outcomes of a comparison that is false or true.
+_FLAGS = np.array([FALSE, TRUE], dtype=np.uint8)
 _AND = _table(lambda a, b: FALSE if FALSE in {a, b} else NULL if NULL in {a, b} else TRUE)
 _OR = _table(lambda a, b: TRUE if TRUE in {a, b} else NULL if NULL in {a, b} else FALSE)
 _NOT = np.array([(m & NULL) | (m & TRUE) << 1 | (m & FALSE) >> 1 for m in range(8)], dtype=np.uint8)

@@ -29,7 +29,7 @@ def keeps_filters(node: Any) -> bool:
     return not any(expression.find(exp.Window, exp.QueryTransform) for expression in node.expressions)
 
 
-def output_names(node: Any) -> tuple[str, ...]:
+def output_names(node: object) -> tuple[str, ...]:
     """Return the names of the result's columns; an empty tuple if a star or a script hides them."""
     while isinstance(node, exp.Subquery | exp.Paren | exp.SetOperation):
         node = node.left if isinstance(node, exp.SetOperation) else node.this
@@ -69,7 +69,7 @@ def _column(node: Any, name: str, columns: tuple[str, ...]) -> Any:
     return _behind_star(node, name)
 
 
-def _plain(node: Any) -> Any:
+def _plain(node: object) -> Any:
     while isinstance(node, exp.Alias | exp.Paren):
         node = node.this
     return node if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) else None

@@ -31,7 +31,7 @@ _STATEMENTS = (exp.Query, exp.Values, exp.Delete, exp.Update, exp.Merge)
 
 
 class _Parser(Hive.Parser):  # type: ignore[misc, valid-type]
-    def validate_expression(self, expression: Any, args: Any = None) -> Any:
+    def validate_expression(self, expression: object, args: object = None) -> Any:
         """Accept any number of function arguments, because trees of queries are only searched for tables."""
         if isinstance(expression, exp.Func):
             return expression
@@ -96,7 +96,7 @@ def _parsed(text: str, tokens: list[Token]) -> Any:
     return trees[0]
 
 
-def _bare(tree: Any) -> Any:
+def _bare(tree: object) -> Any:
     while isinstance(tree, exp.Paren):
         tree = tree.this
     return tree

@@ -20,6 +20,7 @@ from airflow_hive_federation.clusters.predicates.conditions import (
     Condition,
     Key,
     bound,
+    columns_of,
     conjuncts,
     may_exclude,
     rejects_nulls,
@@ -145,10 +146,11 @@ class _From:
 
     def _put(self, sources: Sequence[_Source], within: Sequence[_Source], on: Conjuncts) -> None:
         for condition in on:
-            keys = _columns_of(condition)
+            qualifiers = {key.qualifier for key in columns_of(condition)}
+            anywhere = not qualifiers or None in qualifiers
             for source in sources:
                 # Most conditions of a join concern other tables.
-                if keys and all(key.qualifier not in {None, source.alias} for key in keys):
+                if not anywhere and source.alias not in qualifiers:
                     continue
                 usable = _bound_to(source, within, condition)
                 if may_exclude(usable):
@@ -196,7 +198,7 @@ class _Walk:
         if read.facts is None or not read.facts.is_view:
             self.found.append(replace(read, rows=False))
 
-    def whole(self, tree: Any, home: _Home, pushed: Conjuncts = (), columns: tuple[str, ...] = ()) -> None:
+    def whole(self, tree: object, home: _Home, pushed: Conjuncts = (), columns: tuple[str, ...] = ()) -> None:
         """Walk the tree of a text, and check that the walk has reached every table in it."""
         if isinstance(tree, exp.Delete | exp.Update | exp.Merge):
             self._changed(tree, home)
@@ -219,7 +221,12 @@ class _Walk:
     # -- queries -------------------------------------------------------------------------------------------
 
     def _query(
-        self, node: Any, scope: Mapping[str, Any], home: _Home, pushed: Conjuncts, columns: tuple[str, ...]
+        self,
+        node: object,
+        scope: Mapping[str, object],
+        home: _Home,
+        pushed: Conjuncts,
+        columns: tuple[str, ...],
     ) -> None:
         self._walks += 1
         if self._walks > MAX_WALKS:
@@ -293,7 +300,7 @@ class _Walk:
 
     # -- sources -------------------------------------------------------------------------------------------
 
-    def _sources(self, node: Any, scope: Mapping[str, Any], home: _Home) -> Iterator[_Source]:
+    def _sources(self, node: object, scope: Mapping[str, object], home: _Home) -> Iterator[_Source]:
         """Yield the entries of a FROM clause that a node represents; the caller handles its joins."""
         if isinstance(node, exp.Table):
             yield self._table(node, scope, home)
@@ -396,7 +403,7 @@ class _Walk:
         useful = (
             ()
             if many or source.opaque
-            else tuple(condition for condition in conditions if _columns_of(condition))
+            else tuple(condition for condition in conditions if columns_of(condition))
         )
         view = home.views[-1] if home.views else None
         if not useful:
@@ -450,26 +457,15 @@ def _names_a_table(function: Any) -> bool:
     )
 
 
-def _is_parenthesised(node: Any) -> bool:
+def _is_parenthesised(node: object) -> bool:
     return isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table | exp.Subquery)
 
 
-def _renamed(node: Any, pushed: Conjuncts, columns: tuple[str, ...]) -> Conjuncts:
+def _renamed(node: object, pushed: Conjuncts, columns: tuple[str, ...]) -> Conjuncts:
     """Return conditions on a query's result as conditions on its sources."""
     if not pushed or not keeps_filters(node):
         return ()
     return tuple(bound(condition, lambda key: column_behind(node, key.name, columns)) for condition in pushed)
-
-
-def _columns_of(condition: Condition) -> set[Key]:
-    keys: set[Key] = set()
-
-    def bind(key: Key) -> Key:
-        keys.add(key)
-        return key
-
-    bound(condition, bind)
-    return keys
 
 
 def _is_referred_to(node: Any, name: str) -> bool:

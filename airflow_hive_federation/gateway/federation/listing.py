@@ -40,7 +40,7 @@ class Listing:
     key: Callable[[Any], tuple[str, str]]
 
 
-def listing_of(method: str, success: Any) -> Listing:
+def listing_of(method: str, success: object) -> Listing:
     """Return the functions that merge the list of a method.
 
     :param success: the primary metastore's return value.
@@ -74,7 +74,7 @@ def listing_of(method: str, success: Any) -> Listing:
     return Listing(list, list, lambda table: (table, ""))
 
 
-def merged(listing: Listing, owners: Owners, success: Any, others: Iterable[Any]) -> Any:
+def merged(listing: Listing, owners: Owners, success: object, others: Iterable[object]) -> Any:
     """Merge the elements of all metastores into one answer.
 
     A database of the primary metastore is left out if a remote has the same local name, since calls with this
@@ -131,7 +131,7 @@ def part_of_all(method: str, arguments: Any, owners: Owners, owner: str) -> Part
 
 
 def parts_of_database(
-    method: str, arguments: Any, database: str, owners: Owners, owner: str
+    method: str, arguments: object, database: str, owners: Owners, owner: str
 ) -> Iterator[Part]:
     """Yield another metastore's parts of a list of a local database: its single tables with a name in it.
 
@@ -270,7 +270,7 @@ def _databases(success: Any, pattern: str | None, owners: Owners, owner: str) ->
                 yield _with(database, name=local)
 
 
-def _with(struct: Any, **fields: Any) -> Any:
+def _with(struct: object, **fields: Any) -> Any:
     changed = copy.copy(struct)
     for name, value in fields.items():
         setattr(changed, name, value)

@@ -73,7 +73,7 @@ def result(method: str, answer: bytes) -> Any:
     return from_bytes(message_types(method)[1], answer[head.body :]).success  # type: ignore[attr-defined]
 
 
-def answer_of(method: str, sequence_id: int, success: Any) -> bytes:
+def answer_of(method: str, sequence_id: int, success: object) -> bytes:
     """Write an answer that returns a value."""
     return head_bytes(method, REPLY, sequence_id) + encode(message_types(method)[1](success=success))
 

@@ -85,7 +85,7 @@ def _has_text(table: types.Table) -> bool:
     return bool(table.viewExpandedText or table.viewOriginalText)
 
 
-def _tables(value: Any) -> Iterator[Any]:
+def _tables(value: object) -> Iterator[Any]:
     if isinstance(value, types.Table):
         yield value
     elif isinstance(value, Struct):

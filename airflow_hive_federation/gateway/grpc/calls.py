@@ -38,6 +38,7 @@ from airflow_hive_federation.metastore.grpc_wire import (
     Question,
 )
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
+from airflow_hive_federation.metastore.trace_context import trace_of
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +185,7 @@ class Calls:
             return _refusal(_too_many())
         try:
             question = Question.from_bytes(data)
-            caller = self._caller(evidence)
+            caller = replace(self._caller(evidence), trace=question.trace)
             limit = self.settings.call_timeout_s
             seconds = min(question.timeout_ms / 1000, limit) if question.timeout_ms else limit
             call = Call(caller=caller, deadline=Deadline(seconds), cancellation=cancellation)
@@ -220,7 +221,8 @@ class Calls:
         caller = self._authenticator.authenticate(evidence)
         # A plug-in may return the same caller again, whose memory would pass from one client to another.
         cluster = evidence.metadata.get(CLUSTER_KEY, "").strip()
-        return replace(caller, cluster=cluster, session=Session(lasting=False))
+        trace = trace_of(evidence.metadata)
+        return replace(caller, cluster=cluster, trace=trace, session=Session(lasting=False))
 
 
 class _Slot:
@@ -257,7 +259,7 @@ _END = object()
 def _produce(
     pieces: queue.Queue[Any], call: Call, work: Callable[[Call, Callable[[Any], None]], None]
 ) -> None:
-    def emit(piece: Any) -> None:
+    def emit(piece: object) -> None:
         while not call.cancellation.cancelled:
             try:
                 pieces.put(piece, timeout=min(_LOOK_S, call.deadline.remaining_s()))

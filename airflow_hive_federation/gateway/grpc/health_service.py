@@ -25,7 +25,7 @@ class HealthService(health.HealthServicer):  # type: ignore[misc]
         self._draining = False
         self._changing = threading.Lock()
 
-    def Watch(self, request: Any, context: grpc.ServicerContext, _: Any = None) -> Any:  # noqa: N802
+    def Watch(self, request: object, context: grpc.ServicerContext, _: object = None) -> Any:  # noqa: N802
         """Return the states of a service, the present one first; a drain ends them with ``NOT_SERVING``."""
         watch = super().Watch(request, context)
         with self._changing:

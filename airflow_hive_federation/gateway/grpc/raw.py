@@ -55,6 +55,8 @@ _QUESTION = DescriptorProto(
     field=[
         _Field(name="message", number=1, type=_Field.TYPE_BYTES, label=_Field.LABEL_OPTIONAL),
         _Field(name="timeout_ms", number=2, type=_Field.TYPE_UINT64, label=_Field.LABEL_OPTIONAL),
+        _Field(name="traceparent", number=3, type=_Field.TYPE_STRING, label=_Field.LABEL_OPTIONAL),
+        _Field(name="tracestate", number=4, type=_Field.TYPE_STRING, label=_Field.LABEL_OPTIONAL),
     ],
 )
 _ANSWER = DescriptorProto(

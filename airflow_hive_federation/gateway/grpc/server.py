@@ -189,8 +189,9 @@ def _options(settings: GrpcFrontSettings) -> list[tuple[str, int]]:
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
         ("grpc.max_concurrent_streams", settings.max_concurrent_calls),
         # With it, the limit counts streams that have ended and whose memory is not free yet: grpcio refuses
-        # calls of a busy client that keeps to the limit (RST_STREAM, UNAVAILABLE).
-        # Without it, a client that resets its calls without a pause can fill the queue before the threads.
+        # calls of a busy client that keeps to the limit (RST_STREAM, UNAVAILABLE). With more streams than
+        # calls, it refuses none, but protects no other client from one that resets its calls without a pause
+        # (docs/grpc.md has the measurement).
         ("grpc.http.overload_protection", 0),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_s * 1000)),
         ("grpc.max_connection_idle_ms", int(settings.idle_timeout_s * 1000)),

@@ -152,7 +152,7 @@ class BearerTokens:
         except jwt.PyJWTError as error:
             raise unauthenticated(f"the token is not valid ({type(error).__name__})") from None
 
-    def _is_account(self, claims: Mapping[str, Any]) -> bool:
+    def _is_account(self, claims: Mapping[str, object]) -> bool:
         return claims.get("iss") != self._issuer or not self._issuer
 
     def _current(self) -> _Keys:
@@ -243,7 +243,7 @@ def _of_pem(data: bytes) -> _Key:
     return _key(load_pem_public_key(data), "")
 
 
-def _key(key: Any, key_id: str) -> _Key:
+def _key(key: object, key_id: str) -> _Key:
     if isinstance(key, RSAPublicKey):
         return _Key(key_id, "RS256", key)
     if isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1):

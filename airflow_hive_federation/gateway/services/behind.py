@@ -49,7 +49,7 @@ class Behind(PartitionCalls, TransactionCalls):
         except Fault as fault:
             raise translate(fault, method, "the metastore") from fault
 
-    def _asked(self, method: str, args: tuple[Any, ...]) -> Any:
+    def _asked(self, method: str, args: tuple[object, ...]) -> Any:
         try:
             return ask(self._handler, self.under_way, method, *args)
         except Fault as fault:

@@ -148,7 +148,7 @@ def put_of(descriptor: Any, ttype: int, inner: Any) -> Put:
             below = _only_field(descriptor)
             put_below = put_of(below, ttype, inner)
 
-            def put_wrapped(message: Any, name: str, item: Any) -> None:
+            def put_wrapped(message: object, name: str, item: object) -> None:
                 holder = getattr(message, name)
                 holder.SetInParent()
                 put_below(holder, below.name, item)
@@ -179,7 +179,7 @@ def _take_one(descriptor: Any, ttype: int, inner: Any) -> Take:
     return lambda item, _bounds: item
 
 
-def _take_list(descriptor: Any, inner: Any) -> Take:
+def _take_list(descriptor: object, inner: object) -> Take:
     ttype, deeper = pair(inner)
     if ttype in CONTAINERS:
         below = _only_field(descriptor)
@@ -254,7 +254,7 @@ def _only_field(descriptor: Any) -> Any:
     return below
 
 
-def _default(ttype: int, inner: Any) -> Callable[[], Any] | None:
+def _default(ttype: int, inner: object) -> Callable[[], Any] | None:
     if ttype == STRUCT or (ttype in _WHOLE and inner is not None):
         return None
     if ttype in CONTAINERS:
@@ -316,7 +316,7 @@ def _give(descriptor: Any, inner: Any) -> Callable[[Any], Any]:
     return lambda item: item
 
 
-def _text(item: Any) -> str:
+def _text(item: object) -> str:
     if isinstance(item, bytes):
         raise ValueError(
             f"it is not UTF-8: {item[:40]!r}. Use the raw encoding, or the project's own service."

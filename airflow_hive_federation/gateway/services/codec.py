@@ -60,7 +60,7 @@ class Codec:
         message = parsed(ours().kind(self.name), data)
         return self.read(message, Bounds(len(data)))
 
-    def fill(self, message: Any, value: Struct) -> None:
+    def fill(self, message: object, value: Struct) -> None:
         """Write a struct's set fields into a message."""
         puts = self._puts
         for name, item in value.__dict__.items():
@@ -151,7 +151,7 @@ def _guarded(field: Field, kind: type[Struct]) -> Put:
 
     if field.ttype in layout.CONTAINERS:
 
-        def put_container(message: Any, item: Any) -> None:
+        def put_container(message: object, item: object) -> None:
             if not item:
                 getattr(message, layout.EMPTY).append(number)
                 return
@@ -163,7 +163,7 @@ def _guarded(field: Field, kind: type[Struct]) -> Put:
     if not field.holds_text:
         return writes
 
-    def put_text(message: Any, item: Any) -> None:
+    def put_text(message: object, item: object) -> None:
         try:
             writes(message, item)
         except (ValueError, TypeError):
@@ -173,7 +173,7 @@ def _guarded(field: Field, kind: type[Struct]) -> Put:
     return put_text
 
 
-def _put(ttype: int, inner: Any, name: str) -> Put:
+def _put(ttype: int, inner: object, name: str) -> Put:
     """Return the function that writes a value into the field ``name`` of a message."""
     if ttype == layout.STRUCT:
         return _put_struct(inner, name)
@@ -182,10 +182,10 @@ def _put(ttype: int, inner: Any, name: str) -> Put:
     if ttype == layout.MAP:
         return _put_map(inner, name)
 
-    def put(message: Any, item: Any) -> None:
+    def put(message: object, item: object) -> None:
         setattr(message, name, item)
 
-    def put_text(message: Any, item: Any) -> None:
+    def put_text(message: object, item: object) -> None:
         _check_text((item,))
         setattr(message, name, item)
 
@@ -229,10 +229,10 @@ def _put_list(inner: Any, name: str) -> Put:
 
         return put_containers
 
-    def put_scalars(message: Any, items: Any) -> None:
+    def put_scalars(message: object, items: object) -> None:
         getattr(message, name).extend(items)
 
-    def put_texts(message: Any, items: Any) -> None:
+    def put_texts(message: object, items: object) -> None:
         _check_text(items)
         getattr(message, name).extend(items)
 
@@ -242,7 +242,7 @@ def _put_list(inner: Any, name: str) -> Put:
 def _put_map(inner: Any, name: str) -> Put:
     put_key, put_value = (_put_part(part, place) for part, place in zip(inner, ("key", "value"), strict=True))
 
-    def put(message: Any, items: Mapping[Any, Any]) -> None:
+    def put(message: object, items: Mapping[object, object]) -> None:
         add = getattr(message, name).add
         for key, value in items.items():
             entry = add()
@@ -252,13 +252,13 @@ def _put_map(inner: Any, name: str) -> Put:
     return put
 
 
-def _put_part(part: Any, place: str) -> Put:
+def _put_part(part: object, place: str) -> Put:
     ttype, inner = pair(part)
     if ttype not in layout.CONTAINERS:
         return _put(ttype, inner, place)
     put_values = _put(ttype, inner, layout.VALUES)
 
-    def put(entry: Any, item: Any) -> None:
+    def put(entry: object, item: object) -> None:
         below = getattr(entry, place)
         below.SetInParent()
         put_values(below, item)
@@ -269,18 +269,18 @@ def _put_part(part: Any, place: str) -> Put:
 def _into(name: str, take: Take | None) -> Callable[[Any, dict[str, Any], Bounds], None]:
     if take is None:
 
-        def as_it_is(item: Any, have: dict[str, Any], _bounds: Bounds) -> None:
+        def as_it_is(item: object, have: dict[str, Any], _bounds: Bounds) -> None:
             have[name] = item
 
         return as_it_is
 
-    def taken(item: Any, have: dict[str, Any], bounds: Bounds) -> None:
+    def taken(item: object, have: dict[str, Any], bounds: Bounds) -> None:
         have[name] = take(item, bounds)
 
     return taken
 
 
-def _take(ttype: int, inner: Any, strict: bool) -> Take | None:
+def _take(ttype: int, inner: object, strict: bool) -> Take | None:
     """Return the function that reads a field's value; ``None`` if the value needs no translation."""
     if ttype == layout.STRUCT:
         return lambda item, bounds: codec(inner, strict=strict).read(item, bounds)
@@ -293,7 +293,7 @@ def _take(ttype: int, inner: Any, strict: bool) -> Take | None:
     return _take_small(_RANGES[ttype]) if ttype in _RANGES else None
 
 
-def _take_part(part: Any, strict: bool) -> Take | None:
+def _take_part(part: object, strict: bool) -> Take | None:
     """Return the function that reads a container's element; an inner container has a message of its own."""
     ttype, inner = pair(part)
     take = _take(ttype, inner, strict)
@@ -302,7 +302,7 @@ def _take_part(part: Any, strict: bool) -> Take | None:
     return lambda item, bounds: take(getattr(item, layout.VALUES), bounds)
 
 
-def _take_list(inner: Any, strict: bool) -> Take:
+def _take_list(inner: object, strict: bool) -> Take:
     take = _take_part(inner, strict)
     if take is None:
         return lambda items, _bounds: list(items)

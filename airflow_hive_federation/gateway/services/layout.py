@@ -87,7 +87,7 @@ def answer_spec(result: Spec) -> Spec:
     return {field_id: field for field_id, field in result.items() if field_id == 0}
 
 
-def pair(part: Any) -> tuple[int, Any]:
+def pair(part: object) -> tuple[int, Any]:
     """Return the type, and the inner type, of a container's values."""
     return part if isinstance(part, tuple) else (part, None)
 

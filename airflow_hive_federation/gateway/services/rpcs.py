@@ -170,7 +170,7 @@ def _fill(described: Any, answer: Spec) -> Callable[[Any, Any], None] | None:
         return None
     name, put = only.name, put_of(only, field[0], field[2] if len(field) == 4 else None)
 
-    def fill(message: Any, success: Any) -> None:
+    def fill(message: object, success: object) -> None:
         if success not in ([], {}):
             put(message, name, success)
 

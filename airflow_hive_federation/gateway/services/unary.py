@@ -67,7 +67,7 @@ class Paths(grpc.GenericRpcHandler):  # type: ignore[misc]
     :param make: makes the rpc handler of a method; returns ``None`` if the service has no such method.
     """
 
-    def __init__(self, name: str, make: Callable[[str], Any]) -> None:
+    def __init__(self, name: str, make: Callable[[str], object]) -> None:
         self._prefix = f"/{name}/"
         self._make = cache(make)
 

@@ -40,7 +40,7 @@ class BadRecord:
 
 
 def column_of(
-    texts: pa.Array, column: Column, read: Callable[[str, HiveType], Any], null_text: str | None = None
+    texts: pa.Array, column: Column, read: Callable[[str, HiveType], object], null_text: str | None = None
 ) -> tuple[pa.Array, list[BadRecord]]:
     """Convert texts to a column of a Hive type.
 
@@ -62,7 +62,7 @@ def column_of(
 
 
 def values_column(
-    values: Sequence[Any], column: Column, convert: Callable[[Any], Any]
+    values: Sequence[object], column: Column, convert: Callable[[Any], Any]
 ) -> tuple[pa.Array, list[BadRecord]]:
     """Convert Python values to a column of a Hive type; ``None`` becomes null.
 

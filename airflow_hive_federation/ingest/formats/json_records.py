@@ -152,7 +152,7 @@ def _converter(hive_type: HiveType) -> Callable[[Any], Any]:
     return lambda value: _value(value, hive_type)
 
 
-def _value(value: Any, hive_type: HiveType) -> Any:
+def _value(value: object, hive_type: HiveType) -> Any:
     if value is None:
         return None
     if hive_type.name in _NESTED:
@@ -170,13 +170,13 @@ def _value(value: Any, hive_type: HiveType) -> Any:
     return value_of(_integer_text(value) if hive_type.name in INTEGER_BITS else str(value), hive_type)
 
 
-def _integer_text(value: Any) -> str:
+def _integer_text(value: object) -> str:
     """Cut off blanks, and the fraction of a number with an exponent (``NumberInput.parseAsInt``)."""
     text = str(value).strip()
     return str(int(Decimal(text))) if _EXPONENT.match(text) else text
 
 
-def _text(value: Any, hive_type: HiveType) -> str:
+def _text(value: object, hive_type: HiveType) -> str:
     if isinstance(value, dict | list) and hive_type.name != "string":
         raise ValueError(f"an object or array is no {hive_type}")
     try:
@@ -187,7 +187,7 @@ def _text(value: Any, hive_type: HiveType) -> str:
         raise ValueError("it holds a number with an exponent that is too large") from error
 
 
-def _json_text(value: Any) -> str:
+def _json_text(value: object) -> str:
     """Write JSON as Jackson does, without trailing zeros of numbers (``BigDecimal``)."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_json_text(key)}:{_json_text(item)}" for key, item in value.items()) + "}"
@@ -201,7 +201,7 @@ def _json_text(value: Any) -> str:
     return "null" if value is None else str(value).lower()
 
 
-def _binary(value: Any) -> bytes:
+def _binary(value: object) -> bytes:
     """Decode Base64 with its padding; return the bytes of any other text."""
     if not isinstance(value, str):
         return _json_text(value).encode()
@@ -211,20 +211,20 @@ def _binary(value: Any) -> bytes:
         return value.encode()
 
 
-def _array(value: Any, hive_type: HiveType) -> list[Any]:
+def _array(value: object, hive_type: HiveType) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError("it is not an array")
     return [_value(item, hive_type.children[0]) for item in value]
 
 
-def _map(value: Any, hive_type: HiveType) -> list[tuple[Any, Any]]:
+def _map(value: object, hive_type: HiveType) -> list[tuple[Any, Any]]:
     if not isinstance(value, dict):
         raise ValueError("it is not an object")
     key_type, item_type = hive_type.children
     return [(_value(key, key_type), _value(item, item_type)) for key, item in value.items()]
 
 
-def _struct(value: Any, hive_type: HiveType) -> dict[str, Any]:
+def _struct(value: object, hive_type: HiveType) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("it is not an object")
     by_name = {key.lower(): item for key, item in value.items()}

@@ -62,7 +62,7 @@ def _column(values: list[Any], column: Column) -> tuple[pa.Array, list[BadRecord
     return values_column(values, column, lambda value: _converted(value, column.type))
 
 
-def _converted(value: Any, hive_type: HiveType) -> Any:
+def _converted(value: object, hive_type: HiveType) -> Any:
     kind = hive_type.name
     if isinstance(value, memoryview | bytearray):
         value = bytes(value)
@@ -77,57 +77,57 @@ def _converted(value: Any, hive_type: HiveType) -> Any:
     return converted
 
 
-def _integer(value: Any) -> int:
+def _integer(value: object) -> int:
     if isinstance(value, bool | int | float | Decimal) and math.isfinite(value) and value == int(value):
         return int(value)
     raise ValueError(f"{_described(value)} is not a whole number")
 
 
-def _boolean(value: Any) -> bool | None:
+def _boolean(value: object) -> bool | None:
     return bool(value) if isinstance(value, bool | int | Decimal) and value in {0, 1} else None
 
 
-def _floating(value: Any) -> float | None:
+def _floating(value: object) -> float | None:
     return float(value) if isinstance(value, int | float | Decimal) else None
 
 
-def _decimal(value: Any) -> Decimal | None:
+def _decimal(value: object) -> Decimal | None:
     if isinstance(value, float):
         return Decimal(repr(value)) if math.isfinite(value) else None
     return Decimal(value) if isinstance(value, int | Decimal) else None
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if isinstance(value, Decimal):
         return f"{value:f}"
     return str(value) if isinstance(value, str | int | UUID) and not isinstance(value, bool) else None
 
 
-def _binary(value: Any) -> bytes | None:
+def _binary(value: object) -> bytes | None:
     if isinstance(value, str):
         return value.encode()
     return value if isinstance(value, bytes) else None
 
 
-def _date(value: Any) -> date | None:
+def _date(value: object) -> date | None:
     if isinstance(value, datetime):
         # Oracle's DATE has a time of day.
         return value.date() if value.time() == time.min else None
     return value if isinstance(value, date) else None
 
 
-def _timestamp(value: Any) -> datetime | None:
+def _timestamp(value: object) -> datetime | None:
     if isinstance(value, datetime):
         return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
     return datetime.combine(value, time.min) if isinstance(value, date) else None
 
 
-def _instant(value: Any) -> datetime | None:
+def _instant(value: object) -> datetime | None:
     wall_clock = _timestamp(value)
     return None if wall_clock is None else wall_clock.replace(tzinfo=UTC)
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     return f"{str(value)[:50]!r} ({type(value).__name__})"
 
 

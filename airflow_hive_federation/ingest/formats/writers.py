@@ -101,7 +101,7 @@ class AbstractRecordWriter(ABC):
         self,
         texts: Sequence[pa.Array],
         bad: Sequence[BadRecord],
-        read: Callable[[str, HiveType], Any],
+        read: Callable[[str, HiveType], object],
         null_text: str | None = None,
     ) -> Parsed:
         """Convert columns of texts to rows.

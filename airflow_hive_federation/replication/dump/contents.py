@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 
 from airflow_hive_federation.acid.markers import chosen
+from airflow_hive_federation.acid.names import ACID_VERSION, VERSION_FILE
 from airflow_hive_federation.acid.side_files import read_flushed_length
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError
@@ -175,8 +177,10 @@ def _acid_files(
                 path=f"{place.location}/{directory.path}",
             )
         if directory is state.base and not directory.files:
-            # The base of a truncated table holds only its marker, and hides all earlier files.
+            # A base without rows holds at most markers, and hides all earlier files.
             yield from (_visible(place, entry, target_file_path(entry.path)) for entry in directory.markers)
+            if not directory.markers:
+                yield _version_file(place, directory)
         for entry in directory.files:
             filtered = mixed or entry.path in being_written
             side_file = being_written.get(entry.path, "")
@@ -190,6 +194,12 @@ def _flushed_length(file: VisibleFile, options: StorageOptions | None) -> int | 
 def _holds_invisible_rows(directory: AcidDirectory) -> bool:
     # A compactor omits the rows of aborted write ids, so its directories hold none of them.
     return directory.mixed and not directory.name.visibility_txn_id
+
+
+def _version_file(place: DataLocation, base: AcidDirectory) -> VisibleFile:
+    """Return the file in place of an empty directory, which an object store would not keep."""
+    entry = FileEntry(path=f"{base.path}/{VERSION_FILE}", size_bytes=len(ACID_VERSION))
+    return replace(_visible(place, entry, target_file_path(entry.path)), empty_base=True)
 
 
 def _visible(

@@ -11,7 +11,7 @@ from airflow_hive_federation.storage.filesystem import join
 
 _FIELDS = frozenset(
     {"directory", "partition", "path", "target_path", "size_bytes", "modified_ns"}
-    | {"filtered", "side_file", "kept"}
+    | {"filtered", "side_file", "kept", "empty_base"}
 )
 
 
@@ -40,6 +40,8 @@ class VisibleFile:
     :param filtered: the file also holds rows of write ids that are not committed; these must not be copied.
     :param side_file: path of the ``_flush_length`` file with the length that may be read.
     :param kept: URI in the change manager's root where the source keeps the file if it is removed.
+    :param empty_base: the source has only the file's directory, a base without files that hides all earlier
+        rows. The load makes the file.
     """
 
     directory: str
@@ -51,6 +53,7 @@ class VisibleFile:
     filtered: bool = False
     side_file: str = ""
     kept: str = ""
+    empty_base: bool = False
 
     @property
     def uri(self) -> str:
@@ -74,6 +77,7 @@ class VisibleFile:
             filtered=fields.optional("filtered", values.flag, default=False),
             side_file=fields.optional("side_file", values.path_or_none, default=""),
             kept=fields.optional("kept", values.location_or_none, default=""),
+            empty_base=fields.optional("empty_base", values.flag, default=False),
         )
         fields.refuse_others(_FIELDS)
         if file.path != file.target_path and target_file_path(file.path) != file.target_path:
@@ -91,6 +95,7 @@ class VisibleFile:
             "filtered": self.filtered,
             "side_file": self.side_file,
             "kept": self.kept,
+            **({"empty_base": True} if self.empty_base else {}),
         }
 
 

@@ -194,7 +194,7 @@ class _NamedClient:
             self._rename(described.colStats.statsDesc, "tableName", described.dbName)
         return described
 
-    def _rename(self, described: Any, field: str, database: str | None) -> None:
+    def _rename(self, described: object, field: str, database: str | None) -> None:
         name = getattr(described, field, None)
         if name and (database or "").lower() == self._policy.source_database:
             setattr(described, field, self._policy.target_table(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from airflow_hive_federation.acid.names import ACID_VERSION
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
@@ -77,6 +78,7 @@ class TargetLayout:
             kept=file.kept or None,
             source_levels=levels,
             target_levels=levels + bool(target),
+            content=ACID_VERSION if file.empty_base else None,
         )
 
     def table(self, document: TableDocument, parameters: Mapping[str, str]) -> types.Table:

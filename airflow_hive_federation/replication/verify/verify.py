@@ -16,11 +16,13 @@ table are gone, the digests that they had when they were copied are compared, an
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from airflow_hive_federation.acid.names import ACID_VERSION
 from airflow_hive_federation.errors import (
     CycleRunningError,
     NoSuchObjectError,
@@ -65,6 +67,8 @@ from airflow_hive_federation.transactions.lease import files_kept
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 
+#: The digest of a version file, which a load writes for a base without files.
+_VERSION_DIGEST = hashlib.sha256(ACID_VERSION.encode()).hexdigest()
 #: Carries out a verification job, given the URIs of the directory with the plan and of the one for its
 #: results.
 VerifyRunner = Callable[[str, str], None]
@@ -247,7 +251,7 @@ class _Verification:
                 yield FileToDigest(uri=file.uri, size_bytes=file.size_bytes)
             for file in contents.source if not contents.note else ():
                 target = canonical(self._layout.file(contents.document, file))
-                if target not in known and not file.filtered:
+                if target not in known and not (file.filtered or file.empty_base):
                     contents.unrecorded[target] = canonical(file.uri)
                     yield FileToDigest(uri=file.uri, size_bytes=file.size_bytes)
 
@@ -302,7 +306,7 @@ class _Verification:
             size_bytes, modified_ns = present.get(canonical(file.uri), (-1, 0))
             return size_bytes == file.size_bytes and (immutable or modified_ns == file.modified_ns)
 
-        gone = [file for file in source if not lasts(file)]
+        gone = [file for file in source if not file.empty_base and not lasts(file)]
         if not gone:
             return ""
         note = f"{len(gone)} of {len(source)} files of the source no longer exist, or were changed"
@@ -314,7 +318,12 @@ class _Verification:
         for name, contents in self._contents.items():
             recorded = self.homes.digests(name)
             read = {uri: self._digests.get(of, "unread") for uri, of in contents.unrecorded.items()}
-            digests = {**recorded, **read}
+            made = {
+                canonical(self._layout.file(contents.document, file)): _VERSION_DIGEST
+                for file in contents.source
+                if file.empty_base
+            }
+            digests = {**recorded, **read, **made}
             compacted = contents.compacted_partitions()
             expected = {
                 canonical(self._layout.file(contents.document, file))

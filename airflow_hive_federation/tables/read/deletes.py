@@ -14,9 +14,9 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import orc
 from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ from airflow_hive_federation.tables.read import footers, scan
 from airflow_hive_federation.tables.read.partition_scans import PartitionScan
 from airflow_hive_federation.tables.spark_internals import longs_column
 
-Longs = np.ndarray[Any, np.dtype[np.int64]]
+Longs = npt.NDArray[np.int64]
 _COLUMNS = ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
 _DELETE = 2
 # A bucket property (BucketCodec.V1) holds the version, the bucket and the statement, with zero bits between.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from airflow_hive_federation.acid.history import check_history
 from airflow_hive_federation.acid.markers import chosen, read_marker
@@ -70,7 +69,7 @@ def directories_to_read(
 
 def _places(
     client: MetastoreClient, table: types.Table, partitions: Sequence[str] | None, predicate: Predicate | None
-) -> list[tuple[Any, tuple[str, ...]]]:
+) -> list[tuple[types.StorageDescriptor, tuple[str, ...]]]:
     name = f"{table.dbName}.{table.tableName}"
     if not table.partitionKeys:
         if partitions is not None:
@@ -85,7 +84,7 @@ def _places(
         names = [names[index] for index in predicate.partitions(keys, values)]
         if not names:
             return []
-    described: list[Any] = list(client.iter_partitions(table.dbName, table.tableName, names=names))
+    described = list(client.iter_partitions(table.dbName, table.tableName, names=names))
     if partitions is not None and names is not None and len(described) != len(set(names)):
         raise NoSuchObjectError(
             f"{name} has {len(described)} of the {len(set(names))} partitions named.",

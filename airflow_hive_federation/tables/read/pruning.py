@@ -162,7 +162,7 @@ class Bucketing:
     version: int
 
     @classmethod
-    def of(cls, storage: Any, columns: Iterable[Column], version: str) -> Bucketing | None:
+    def of(cls, storage: object, columns: Iterable[Column], version: str) -> Bucketing | None:
         """Return the bucketing of a storage descriptor; ``None`` if rows may lie in any bucket."""
         count = getattr(storage, "numBuckets", None) or 0
         names = [name.lower() for name in getattr(storage, "bucketCols", None) or ()]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -95,7 +96,7 @@ class DeletedRows:
     def __init__(self, writing: Writing, _bucket: int) -> None:
         self._writing = writing
         self._row = pa.struct([(column.name, arrow_type(column.type)) for column in writing.columns])
-        self._keys: list[np.ndarray[Any, np.dtype[np.int64]]] = []
+        self._keys: list[npt.NDArray[np.int64]] = []
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         keys = np.stack(

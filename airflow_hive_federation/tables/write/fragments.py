@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row, SparkSession
@@ -167,7 +168,7 @@ class _Fragments:
             if end > start:
                 self._add(bucket, values, rows.slice(start, end - start))
 
-    def _buckets(self, block: pa.Table) -> np.ndarray[Any, np.dtype[np.uint16]]:
+    def _buckets(self, block: pa.Table) -> npt.NDArray[np.uint16]:
         kinds = list(self._by.columns.values())
         columns = [
             stored(pa.concat_arrays(block.column(place).chunks), kind, self._writing.zone)

@@ -32,7 +32,7 @@ _ROUNDING = Context(prec=80, rounding=ROUND_HALF_UP)
 """A context with more digits than any Hive decimal has."""
 
 
-def value_text(value: Any, hive_type: HiveType) -> str:
+def value_text(value: object, hive_type: HiveType) -> str:
     """Return the text of a partition value; null and an empty text mean the default partition.
 
     :raises ValueError: if the value does not fit the key's type.
@@ -67,7 +67,7 @@ def timestamp_text(value: datetime) -> str:
     return text + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
 
 
-def _as_given(value: Any) -> str:
+def _as_given(value: object) -> str:
     """Return the text of a value by its Python type; a text stays unchanged."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -80,21 +80,21 @@ def _as_given(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _number(value: Any) -> Decimal:
+def _number(value: object) -> Decimal:
     text = str(value).strip()
     if isinstance(value, bool) or not _NUMBER.fullmatch(text):
         raise ValueError("it is not a number")
     return Decimal(text)
 
 
-def _integer(value: Any, hive_type: HiveType) -> str:
+def _integer(value: object, hive_type: HiveType) -> str:
     number, most = _number(value), 2 ** (_BITS[hive_type.name] - 1)
     if not -most <= number < most or number != number.to_integral_value():
         raise ValueError(f"it is not a whole number from {-most} to {most - 1}")
     return str(int(number))
 
 
-def _decimal(value: Any, hive_type: HiveType) -> str:
+def _decimal(value: object, hive_type: HiveType) -> str:
     precision, scale = hive_type.arguments
     number = _number(value)
     if number.adjusted() <= precision - scale:
@@ -105,7 +105,7 @@ def _decimal(value: Any, hive_type: HiveType) -> str:
     return decimal_text(number)
 
 
-def _floating(value: Any, hive_type: HiveType) -> str:
+def _floating(value: object, hive_type: HiveType) -> str:
     text = str(value).strip()
     if isinstance(value, bool) or not (_NUMBER.fullmatch(text) or text.lower() in _SPECIAL):
         raise ValueError("it is not a number")
@@ -116,14 +116,14 @@ def _floating(value: Any, hive_type: HiveType) -> str:
     return double_text(float(text))
 
 
-def _boolean(value: Any, _: HiveType) -> str:
+def _boolean(value: object, _: HiveType) -> str:
     text = str(value).strip().lower()
     if text not in _TRUTH:
         raise ValueError("it is neither true nor false")
     return _TRUTH[text]
 
 
-def _moment(value: Any) -> datetime:
+def _moment(value: object) -> datetime:
     match = _MOMENT.fullmatch(str(value).strip())
     if match is None:
         raise ValueError(
@@ -134,19 +134,19 @@ def _moment(value: Any) -> datetime:
     return datetime(year, month, day, hour, minute, second, int(fraction.ljust(6, "0")))  # noqa: DTZ001
 
 
-def _date(value: Any, _: HiveType) -> str:
+def _date(value: object, _: HiveType) -> str:
     return date.isoformat(_moment(value).date())
 
 
-def _timestamp(value: Any, _: HiveType) -> str:
+def _timestamp(value: object, _: HiveType) -> str:
     return timestamp_text(_moment(value))
 
 
-def _char(value: Any, hive_type: HiveType) -> str:
+def _char(value: object, hive_type: HiveType) -> str:
     return _varchar(value, hive_type).rstrip(" ")
 
 
-def _varchar(value: Any, hive_type: HiveType) -> str:
+def _varchar(value: object, hive_type: HiveType) -> str:
     return _as_given(value)[: hive_type.arguments[0]]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
@@ -12,7 +11,7 @@ from airflow_hive_federation.tables.read.formats.text import text_form
 from airflow_hive_federation.tables.write.plan import TableLayout, partition_names
 
 
-def new_partition(table: types.Table, values: Sequence[str], location: str, write_id: int) -> Any:
+def new_partition(table: types.Table, values: Sequence[str], location: str, write_id: int) -> types.Partition:
     """Return a new partition with the table's storage and a location of its own."""
     storage = copy.deepcopy(table.sd)
     storage.location = location

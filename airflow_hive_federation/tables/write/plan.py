@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_hive_federation.acid.names import DirectoryKind, DirectoryName, bucket_file
 from airflow_hive_federation.errors import ConfigurationError
@@ -191,7 +190,7 @@ class ColumnMatch:
 
 
 def match_columns(
-    layout: TableLayout, given: Sequence[str], partition: Mapping[str, Any] | None
+    layout: TableLayout, given: Sequence[str], partition: Mapping[str, object] | None
 ) -> ColumnMatch:
     """Match a frame's columns with the table's by name, without regard to case.
 
@@ -224,7 +223,7 @@ def match_columns(
     )
 
 
-def static_values(layout: TableLayout, partition: Mapping[str, Any] | None) -> dict[str, str]:
+def static_values(layout: TableLayout, partition: Mapping[str, object] | None) -> dict[str, str]:
     """Return the value texts of the given partition keys.
 
     :raises ConfigurationError: if the table does not have a key, or a value does not fit the key's type.
@@ -240,7 +239,7 @@ def static_values(layout: TableLayout, partition: Mapping[str, Any] | None) -> d
     return {key: _static_value(layout, key, types[key], value) for key, value in given.items()}
 
 
-def _static_value(layout: TableLayout, key: str, hive_type: HiveType, value: Any) -> str:
+def _static_value(layout: TableLayout, key: str, hive_type: HiveType, value: object) -> str:
     try:
         return value_text(value, hive_type)
     except ValueError as error:

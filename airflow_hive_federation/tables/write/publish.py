@@ -11,12 +11,13 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.acid.names import VERSION_FILE
+from airflow_hive_federation.acid.names import ACID_VERSION, VERSION_FILE
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.objects import Described
 from airflow_hive_federation.storage.filesystem import (
     canonical,
     join,
@@ -38,6 +39,10 @@ from airflow_hive_federation.tables.write.plan import (
 )
 from airflow_hive_federation.transactions.locks import WriteKind, operation_type
 from airflow_hive_federation.transactions.transaction import Transaction
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
 
 _ACCURATE = "COLUMN_STATS_ACCURATE"
 _NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
@@ -130,7 +135,7 @@ def remove_trees(uris: Sequence[str], storage_options: StorageOptions | None) ->
             _remove_tree(filesystem, path)
 
 
-def _remove_tree(filesystem: Any, path: str) -> None:
+def _remove_tree(filesystem: AbstractFileSystem, path: str) -> None:
     """Remove a directory that another process may remove at the same time, by repeated attempts."""
     for attempt in range(_REMOVALS):
         # The file system may have cached a listing of the store from before the removal.
@@ -213,7 +218,7 @@ def _make_directory(statement: Statement, uri: str) -> None:
     make_directory(uri, statement.storage_options)
     # An object store keeps no directory without a file. Hive ignores the version file in insert-only tables.
     if statement.layout.is_full_acid or statement.overwrites:
-        write_atomically(join(uri, VERSION_FILE), [b"2"], statement.storage_options)
+        write_atomically(join(uri, VERSION_FILE), [ACID_VERSION.encode()], statement.storage_options)
 
 
 def _publish_file(source: str, target: str, storage_options: StorageOptions | None) -> None:
@@ -304,7 +309,7 @@ def _mark_stale(statement: Statement, described: Sequence[Any]) -> None:
     withdraw_accuracy(statement.client, layout, stale, write_id=statement.write_id, seen=seen)
 
 
-def claiming_accuracy(described: Sequence[Any]) -> list[Any]:
+def claiming_accuracy(described: Sequence[Described]) -> list[Described]:
     """Return the tables or partitions whose statistics are marked as accurate."""
     return [entity for entity in described if _ACCURATE in (entity.parameters or {})]
 

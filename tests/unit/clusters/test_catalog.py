@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +25,7 @@ from airflow_hive_federation.clusters.metadata import (
     write_metadata,
 )
 from airflow_hive_federation.clusters.placement import Placement, TableFacts
-from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_files
@@ -119,6 +121,76 @@ def test_nothing_is_read_again_without_a_change(metastore: Metastore, facts: Met
     facts.refresh()
     assert seen(facts) == before
     assert metastore.read == ["parted", "parted/*"]
+
+
+class Waiting:
+    """A pool of two clients of a metastore, each of which waits until the other one reads partitions, too."""
+
+    size = 2
+
+    def __init__(self, metastore: Metastore) -> None:
+        self.metastore = metastore
+        self.barrier = threading.Barrier(2)
+        self.open = 0
+
+    def __enter__(self) -> Waiting:
+        self.open += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.open -= 1
+
+    @contextmanager
+    def client(self) -> Iterator[Waiting]:
+        yield self
+
+    def iter_partitions(self, database: str, name: str) -> Iterator[types.Partition]:
+        self.barrier.wait(timeout=60)
+        return self.metastore.iter_partitions(database, name)
+
+
+def test_the_partitions_of_all_tables_of_a_statement_are_read_at_the_same_time(metastore: Metastore) -> None:
+    """Four of them, by two clients; a view, a table without partitions, and one that is known are not."""
+    copied = {"transactional": "true"}
+    for name in ("third", "fourth"):
+        metastore.add(name, "1", "2", parameters=copied)
+    metastore.add("known", "1")
+    metastore.add("whole")
+    metastore.add("unused", "1")
+    pool = Waiting(metastore)
+    facts = MetastoreFacts(
+        cast("MetastoreClient", metastore), REGISTRY, pool=lambda: cast("MetastorePool", pool)
+    )
+    facts.refresh()
+    assert seen(facts, "known")[1] == ["1"]
+    assert seen(facts, "unused")[1] == ["1"]
+    facts.refresh()
+    facts.prefetch(("D", name) for name in ("parted", "OTHER", "third", "fourth", "known", "whole", "none"))
+    metastore.read.clear()
+    assert seen(facts)[1] == ["1", "2"]
+    # A pool serves one batch.
+    assert (pool.open, sorted(metastore.read)) == (0, ["fourth/*", "other/*", "parted/*", "third/*"])
+    assert [seen(facts, name)[1] for name in ("other", "third", "fourth")] == [["1"], ["1", "2"], ["1", "2"]]
+    assert len(metastore.read) == 4
+    # The next statement reads transactional tables again, and only those that it names.
+    facts.refresh()
+    facts.prefetch([("d", "third"), ("d", "other")])
+    metastore.read.clear()
+    assert seen(facts, "third")[1] == ["1", "2"]
+    assert metastore.read == ["third/*"]
+
+
+def test_an_error_of_one_table_ends_the_reading_of_all(metastore: Metastore) -> None:
+    del metastore.partitions["other"]
+    pool = Waiting(metastore)
+    facts = MetastoreFacts(
+        cast("MetastoreClient", metastore), REGISTRY, pool=lambda: cast("MetastorePool", pool)
+    )
+    facts.refresh()
+    facts.prefetch([("d", "parted"), ("d", "other")])
+    with pytest.raises(KeyError, match="other"):
+        seen(facts)
+    assert pool.open == 0
 
 
 def test_a_change_of_partitions_gives_a_new_version(metastore: Metastore, facts: MetastoreFacts) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from copy import deepcopy
 from dataclasses import replace
@@ -524,7 +525,7 @@ WITHOUT_PARAMETERS = json.dumps(
         (dropping(at_s=20), True),
         (dropping(at_s=20, **MANAGED), True),
         (dropping(at_s=20, keys="p", purge="TRUE"), True),
-        # A partition of an external table may lie where its copy was; Hive leaves its files.
+        # A partition of an external table may lie where its copy was, whose note names no primary.
         (dropping(at_s=20, keys="p"), False),
         (dropping(at_s=20, location="COPY"), False),
         (dropping(at_s=20, location="COPY/inner"), False),
@@ -666,10 +667,43 @@ def test_a_table_that_a_backup_has_brought_back_does_not_count_as_dropped(
     table.parameters = write_metadata(table.parameters, ClusterMetadata().with_secondary("C1", copied))
     assert sweep_cluster(OneTable(table).client, registry, "C1").used == 1
     assert notes_of(cluster) == [note]
-    # The table is renamed, and still names its copy.
+    # The table is renamed, and names its copy as before.
     report = sweep_cluster(store_after_drop(monkeypatch, later=False).client, registry, "C1")
     assert (report.removed, list(report.left)) == ([], [f"file:{copy}"])
     assert copy.is_dir()
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("database", ["d", "other"])
+def test_a_table_that_a_backup_has_brought_back_between_two_sweeps_keeps_its_copy(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, later: bool, database: str
+) -> None:
+    """It was renamed at once, so that no sweep has seen it under the name of its note."""
+    cluster = registry.cluster("C1")
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    table = described("C2")
+    take_note(cluster, replace(Note.of(table, Kind.COPY, f"file:{copy}"), taken_s=10.0))
+    store = store_after_drop(monkeypatch, later=later)
+    store.events = [dropping(at_s=int(time.time()))]
+    assert sweep_cluster(store.client, registry, "C1").removed == []
+    assert [note.dropped_s > 0 for note in notes_of(cluster)] == [True]
+    # The backup, and the new name.
+    store.events = []
+    table.dbName, table.tableName = database, "renamed"
+    store.others = [table]
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert (report.removed, list(report.left)) == ([], [f"file:{copy}"])
+    reason = f"d.t was dropped, and is back as {database}.renamed, which may use it"
+    assert report.left[f"file:{copy}"].startswith(reason)
+    # Its next copy takes the note, under its present name; once it has gone for good, its copy goes.
+    store.others = [replace_id(table, 8)]
+    assert sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0).removed == [f"file:{copy}"]
+
+
+def replace_id(table: types.Table, number: int) -> types.Table:
+    table.id = number
+    return table
 
 
 @pytest.mark.parametrize("error", [MetastoreServerError, UnsupportedMethodError])
@@ -714,3 +748,77 @@ def test_the_event_of_a_drop_lets_no_files_of_a_primary_be_removed(
     store.events = [dropping(at_s=20, table_id=change.get("table_id", 7))]
     assert sweep_cluster(store.client, registry, "C1").removed == []
     assert copy.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "reason"),
+    [
+        ("nothing", ""),
+        ("hidden", ""),
+        # The owner keeps the files of an external table; a partition may have been moved into the copy since.
+        ("removed", "of which it is a copy, have changed or are gone; if nobody needs it"),
+        ("rewritten", "of which it is a copy, have changed or are gone; if nobody needs it"),
+        ("added", "of which it is a copy, have changed or are gone; if nobody needs it"),
+        ("written to the copy", "and others have written files there; if nobody needs it"),
+        ("unreadable", "its files cannot be compared with those in"),
+    ],
+)
+def test_copies_of_a_dropped_external_table_go_only_while_its_files_are_kept(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, meanwhile: str, reason: str
+) -> None:
+    """Hive leaves them, and the event does not name the locations of partitions."""
+    cluster = registry.cluster("C1")
+    primary, copy = tmp_path / "kept" / "p=a", tmp_path / "C1" / "d.db" / "t.copies" / "p=a" / "copy-1"
+    for place in (primary, copy):
+        place.mkdir(parents=True)
+        (place / "data").write_text("rows", encoding="utf-8")
+    mark = source_mark(described("C2"), list_files(f"file:{primary}"))
+    note = replace(
+        Note.of(described("C2"), Kind.COPY, f"file:{copy}"),
+        primary=f"file:{primary}",
+        primary_listing=mark.listing,
+        content=mark.content,
+    )
+    take_note(cluster, note)
+    store = store_after_drop(monkeypatch, later=False)
+    store.events = [dropping(at_s=20, keys="p")]
+    # The metastore forgets the event; the note keeps its time, and the condition.
+    assert sweep_cluster(store.client, registry, "C1").removed == []
+    store.events = []
+    if meanwhile == "removed":
+        (primary / "data").unlink()
+    elif meanwhile == "rewritten":
+        os.utime(primary / "data", ns=(1, 1))
+    elif meanwhile == "added":
+        (primary / "more").touch()
+    elif meanwhile == "hidden":
+        (primary / "_temporary").touch()
+    elif meanwhile == "written to the copy":
+        (copy / "more").touch()
+    elif meanwhile == "unreadable":
+        note = replace(note, primary="file:/a/../b", taken_s=10.0, dropped_s=20.0, only_beside_primary=True)
+        take_note(cluster, note)
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert report.removed == ([] if reason else [f"file:{copy}"])
+    assert reason in "".join(report.left.values())
+    assert copy.is_dir() == bool(reason)
+    assert primary.is_dir()
+
+
+@pytest.mark.parametrize("place", ["", "/..", "/inner"])
+def test_a_copy_is_not_compared_with_itself(
+    tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
+    copy.mkdir(parents=True)
+    note = Note.of(described("C2"), Kind.COPY, f"file:{copy}")
+    mark = source_mark(described("C2"), [])
+    primary = {"": f"file:{copy}", "/..": f"file:{copy.parent}", "/inner": f"file:{copy}/inner"}[place]
+    take_note(
+        registry.cluster("C1"),
+        replace(note, primary=primary, primary_listing=mark.listing, content=mark.content),
+    )
+    store = store_after_drop(monkeypatch, later=False)
+    store.events = [dropping(at_s=20, keys="p")]
+    report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
+    assert (report.removed, list(report.left)) == ([], [f"file:{copy}"])

@@ -319,8 +319,9 @@ def _kinds() -> tuple[Any, Any]:
 @given(st.binary(min_size=1), st.integers(1, 2**40), st.integers(1, 16), st.text(min_size=1))
 def test_messages_of_a_stream_are_protobufs(message: bytes, timeout_ms: int, code: int, text: str) -> None:
     question, answer = _kinds()
-    ours = Question(message, timeout_ms)
-    theirs = question(message=message, timeout_ms=timeout_ms)
+    parent, state = f"00-{timeout_ms:032x}-{code:016x}-01", "a=1"
+    ours = Question(message, timeout_ms, (("traceparent", parent), ("tracestate", state)))
+    theirs = question(message=message, timeout_ms=timeout_ms, traceparent=parent, tracestate=state)
     assert question.FromString(ours.to_bytes()) == theirs
     assert Question.from_bytes(theirs.SerializeToString()) == ours
     for made in (Answer(message), Answer(code=code, status="denied", text=text)):
@@ -329,7 +330,7 @@ def test_messages_of_a_stream_are_protobufs(message: bytes, timeout_ms: int, cod
         assert Answer.from_bytes(answer(**fields).SerializeToString()) == made
 
 
-@pytest.mark.parametrize("data", [b"\x1a\x01a", b"\x0a\x05a", b"\x0b", b"\x10", b"\x80" * 12])
+@pytest.mark.parametrize("data", [b"\x2a\x01a", b"\x0a\x05a", b"\x0b", b"\x10", b"\x80" * 12])
 def test_what_is_no_question_or_answer_is_refused(data: bytes) -> None:
     for kind in (Question, Answer):
         with pytest.raises(MalformedMessage):

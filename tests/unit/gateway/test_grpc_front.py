@@ -306,6 +306,20 @@ def test_malformed_calls_are_refused_and_the_next_one_works(name: str, peer: Pee
         assert ask(channel, "get_all_databases") == {"success": ["a", "b"]}
 
 
+def test_a_call_that_the_gateway_refuses_has_its_reason(
+    peer: Peers, fronted: Fronts, client: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = fronted(peer(Thrift(names)).uri)
+    for asking, method in ((client(run.uri), "get_all_databases"), (client(run.uri), "get_database")):
+        monkeypatch.setattr("airflow_hive_federation.gateway.upstream.HIVES_REQUEST_BYTES", 1)
+        with pytest.raises(
+            MetastoreServerError, match=r"does not accept the call: .* Hive reads no more"
+        ) as met:
+            asking.call(method, *(["d"] if method == "get_database" else []))
+        assert met.value.remedy.startswith("Divide the call")
+        assert "is not a Hive metastore" not in str(met.value)
+
+
 def test_unknown_paths_and_methods(peer: Peers, fronted: Fronts) -> None:
     run = fronted(peer(Thrift(names)).uri)
     with run.channel() as channel:

@@ -151,3 +151,19 @@ def test_no_access_log_means_no_lines(stack: ExitStack) -> None:
     access_log.setLevel(logging.INFO)
     started(stack)
     assert not access_log.isEnabledFor(logging.INFO)
+
+
+def test_the_lines_of_an_access_log_go_nowhere_else(
+    stack: ExitStack, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_log, "propagate", True)
+    monkeypatch.setattr(access_log.parent, "handlers", [caplog.handler])
+    before = set(access_log.handlers)
+    file = tmp_path / "log"
+    started(stack, log={"access": str(file)})
+    (handler,) = set(access_log.handlers) - before
+    stack.callback(handler.close)
+    stack.callback(access_log.removeHandler, handler)
+    access_log.info("a call")
+    assert file.read_text(encoding="utf-8").endswith("a call\n")
+    assert "a call" not in caplog.messages

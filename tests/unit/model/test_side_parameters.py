@@ -32,6 +32,11 @@ PLANTED = {
     "Hive.Repl.anything": "x",
     "ReadOnly": "true",
     "hive.cluster.read.only.in": "C2",
+    "hive.cluster.primary": "C1",
+    "hive.cluster.primary.next": "C2",
+    "Hive.Cluster.Secondary.C2.location": "s3://c2/t",
+    "hive.cluster.secondary.C2.source": "1:a:1:1:b:c",
+    "hive.cluster.kept.C2": "9",
 }
 
 
@@ -108,7 +113,9 @@ def test_how_a_view_shows_a_table_stays_in_the_view(modes: str | None, shown: st
     assert made(seen) == made(source)
 
 
-@pytest.mark.parametrize("name", ["replication", "report.last.id", "hive.federated", "read.only"])
+@pytest.mark.parametrize(
+    "name", ["replication", "report.last.id", "hive.federated", "read.only", "hive.clustered"]
+)
 def test_others_are_not(name: str) -> None:
     assert not is_side_parameter(name)
 

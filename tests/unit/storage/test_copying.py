@@ -77,6 +77,31 @@ def test_copies_between_stores(source: str, target: str, size_bytes: int, tmp_pa
     assert len(filesystem.ls(folder)) == 1
 
 
+def test_a_text_is_written_in_place_of_a_directory_without_files(tmp_path: Path) -> None:
+    source, target = tmp_path / "s" / "base_5", tmp_path / "t" / "base_5" / "_orc_acid_version"
+    source.mkdir(parents=True)
+    source.chmod(0o750)
+    item = CopyItem(
+        source=f"file:{source}/_orc_acid_version",
+        target=f"file:{target}",
+        size_bytes=1,
+        content="2",
+        source_levels=1,
+        target_levels=1,
+    )
+    for copied in (True, False):
+        outcome = copy_file(item)
+        assert (outcome.copied, outcome.size_bytes) == (copied, 1)
+        assert outcome.digest == hashlib.sha256(b"2").hexdigest()
+        assert target.read_text(encoding="ascii") == "2"
+    assert (target.parent.stat().st_mode & 0o777, target.stat().st_mode & 0o137) == (0o750, 0)
+    target.write_text("3", encoding="ascii")
+    # The source has removed the directory meanwhile.
+    source.rmdir()
+    assert copy_file(item).copied
+    assert target.read_text(encoding="ascii") == "2"
+
+
 def test_identical_target_is_left_alone(tmp_path: Path) -> None:
     item = make_item(f"{tmp_path}/s", f"{tmp_path}/t")
     copy_file(item)

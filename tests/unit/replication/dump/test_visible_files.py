@@ -41,10 +41,16 @@ def test_an_empty_base_hides_what_was_before(tmp_path: Path, elsewhere: bool) ->
             (place / directory).mkdir(parents=True)
         for number in (1, 3):
             (place / f"delta_{number:07}_{number:07}_0000" / "000000_0").touch()
+    # The file in its place does not exist: without one, the target would go on showing the earlier rows.
     assert visible(root, [inside, other], "") == [
+        "p=p%3D1|base_0000002/_orc_acid_version",
         "p=p%3D1|delta_0000003_0000003_0000/000000_0",
+        "p=p%3D2|base_0000002/_orc_acid_version",
         "p=p%3D2|delta_0000003_0000003_0000/000000_0",
     ]
+    truncated = '{"thisFileVersion": "0", "dataFormat": "truncated"}'
+    (inside / "base_0000002" / "_metadata_acid").write_text(truncated, encoding="utf-8")
+    assert visible(root, [inside], "")[0] == "p=p%3D1|base_0000002/_metadata_acid"
 
 
 def test_insert_only_files_that_mix_aborted_with_committed_rows_are_refused(tmp_path: Path) -> None:

@@ -197,6 +197,7 @@ def files(draw: st.DrawFn) -> VisibleFile:
         filtered=draw(st.booleans()),
         side_file=draw(st.sampled_from(["", "delta_0000001_0000001/bucket_00000_flush_length"])),
         kept=draw(st.just("") | locations),
+        empty_base=draw(st.booleans()),
     )
 
 

@@ -1,0 +1,82 @@
+"""Decides where the demo keeps tables and metadata: on the local disk, or in HDFS and PostgreSQL."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_hive_federation.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
+
+LOCAL = "local"
+HADOOP = "hadoop"
+KINDS = (LOCAL, HADOOP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """The store of the demo's tables and dumps, and the database of its metastores.
+
+    :param base: URI of the directory that holds a directory per metastore, and the dumps.
+    :param database: a PostgreSQL server; ``None`` for Derby, inside of each metastore.
+    """
+
+    base: str
+    database: EmbeddedPostgresql | None = None
+
+    def settings(self, name: str) -> dict[str, str]:
+        """Return Hive's settings for a metastore and its SQL engine."""
+        from airflow_hive_federation.embedded.configuration import settings_on_hdfs
+
+        return settings_on_hdfs(f"{self.base}/{name}") if self.base.startswith("hdfs:") else {}
+
+    def warehouse(self, name: str) -> str:
+        """Return the URI of a metastore's directory of managed tables."""
+        return f"{self.base}/{name}/warehouse"
+
+    def external(self, name: str) -> str:
+        """Return the URI of a metastore's directory of external tables."""
+        return f"{self.base}/{name}/external"
+
+    @property
+    def dumps(self) -> str:
+        """Return the URI of the directory of dumps."""
+        return f"{self.base}/dumps"
+
+
+def start_site(kind: str, stack: ExitStack, directory: Path) -> Site:
+    """Start the servers of a site, which stop at the end of ``stack``.
+
+    :param kind: one of :data:`KINDS`.
+    :param directory: the demo's directory, for the files of a local site and of HDFS.
+    :raises ConfigurationError: the client of HDFS is not installed, or PostgreSQL cannot run here.
+    :raises MetastoreStartError: a server does not start.
+    """
+    if kind == LOCAL:
+        return Site(base=f"file:{directory}")
+    check_client()
+    from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
+    from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
+
+    # The server chooses its directory and removes it: that of the demo is closed to the user nobody, as
+    # which a server of root's runs.
+    database = stack.enter_context(EmbeddedPostgresql.start())
+    hdfs = stack.enter_context(EmbeddedHdfs.start(directory=directory / "hdfs"))
+    return Site(base=f"{hdfs.uri}/demo", database=database)
+
+
+def check_client() -> None:
+    """Check that the client of HDFS is installed.
+
+    :raises ConfigurationError: it is not.
+    """
+    if find_spec("hdfs_native") is None:
+        raise ConfigurationError(
+            "The client of HDFS is not installed, and the demo's site is hadoop.",
+            remedy="pip install 'airflow-hive-federation[demo,hdfs]'",
+        )
