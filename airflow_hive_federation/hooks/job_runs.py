@@ -16,28 +16,38 @@ logger = logging.getLogger(__name__)
 POLL = PollPolicy(patience_s=PATIENCE_S)
 
 
-def wait_for_run(files: RunFiles, run: JobRun, *, alive: Callable[[str], bool] = lambda _: False) -> None:
+def wait_for_run(
+    files: RunFiles,
+    run: JobRun,
+    *,
+    alive: Callable[[str], bool] = lambda _: False,
+    stopped: Callable[[], bool] = lambda: False,
+) -> None:
     """Wait until the job of a submission does nothing more.
 
     :param files: the files of the run.
     :param run: the submission.
     :param alive: returns whether the cluster still has an application, by its id, to run or running; it is
         asked while the job has not begun.
+    :param stopped: returns true once the job was asked to end: one that has not begun is not waited for then.
     :raises StorageError: the store cannot be read.
     """
     watch = RunWatch(files, run.attempt)
-    named = [run.application] if run.application else []
+    application = run.application
+    lives: set[Life] = set()
 
     def over() -> bool:
         life = watch.look()
-        if life is Life.UNCLAIMED and named and alive(named[0]):
-            life = Life.WORKING
-        if life is Life.WORKING:
+        if life is Life.UNCLAIMED and (not application or stopped() or not alive(application)):
+            life = Life.ENDED
+        if life is not Life.ENDED and life not in lives:
+            lives.add(life)
             logger.info(
-                "An earlier try has started %s, which works on: waiting for it",
-                f"application {run.application}" if run.application else "this job",
+                "An earlier try has started %s; %s. This try waits for it",
+                f"application {application}" if application else "this job",
+                life.value,
             )
-        return life is not Life.WORKING
+        return life is Life.ENDED
 
     wait_until(over, POLL)
 

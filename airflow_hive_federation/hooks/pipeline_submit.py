@@ -39,6 +39,7 @@ class PipelineSubmitHook(SparkSubmitHook):
     ) -> None:
         super().__init__(**settings)
         self._on_application = on_application
+        self._announced = ""
         self._observer = observer or task_observer(self.log)
         #: The last lines of the log.
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
@@ -106,13 +107,13 @@ class PipelineSubmitHook(SparkSubmitHook):
         super()._process_spark_submit_log(self._without_events(itr))
 
     def _without_events(self, lines: Iterator[Any]) -> Iterator[object]:
-        known = ""
         for line in lines:
-            if self.application != known:
-                known = self.application
-                self._on_application(known)
             if event := event_in(line):
                 self._observer(event)
             else:
                 self.tail.append(line.rstrip())
                 yield line
+                # The provider has read the line now.
+                if self.application != self._announced:
+                    self._announced = self.application
+                    self._on_application(self._announced)

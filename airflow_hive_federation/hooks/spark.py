@@ -115,7 +115,7 @@ class SparkPipelineHook(BaseHook):
         :raises SparkJobError: the job failed otherwise, was killed, or reported no result.
         :raises SparkRunTakenError: another call has begun the same job meanwhile.
         :raises ConfigurationError: spark-submit is missing, or the deploy mode is ``cluster`` with storage
-            options.
+            options, or on a standalone cluster.
         :raises JavaNotFoundError: the master is local, and no Java that Spark runs on was found.
         """
         from airflow_hive_federation.spark.runs import RunFiles, new_run, run_key
@@ -129,7 +129,7 @@ class SparkPipelineHook(BaseHook):
             conf={**self._conf, **(conf or {})},
             on_application=lambda known: files.write_application(run, known),
         )
-        result = self._settle(submit_hook, files, run.key)
+        result = self._settle(files, run.key)
         if result is not None:
             return result
         self._begin(files, run)
@@ -152,7 +152,7 @@ class SparkPipelineHook(BaseHook):
         from airflow_hive_federation.spark.runs import RunFiles
 
         report_uri = _report_of_copy(f"{dump}/load/outcomes")
-        self._settle(self._provider_hook(), RunFiles(report_uri, self._storage_options), "")
+        self._settle(RunFiles(report_uri, self._storage_options), "")
 
     def copy_runner(self, policy: ReplicationPolicy | None = None) -> Callable[[str, str], None]:
         """Return a function of (URI of a copy plan, URI for the outcomes) that runs the copy job.
@@ -197,7 +197,7 @@ class SparkPipelineHook(BaseHook):
             except HiveFederationError as error:
                 self.log.warning("The Spark job was not asked to end: %s", error)
 
-    def _settle(self, submit_hook: PipelineSubmitHook, files: RunFiles, key: str) -> dict[str, object] | None:
+    def _settle(self, files: RunFiles, key: str) -> dict[str, object] | None:
         """Wait for the application of an earlier try; return its result if it did the same job."""
         from airflow_hive_federation.hooks.job_runs import result_of_run, wait_for_run
 
@@ -206,7 +206,7 @@ class SparkPipelineHook(BaseHook):
             return None
         self._followed = (files, run.attempt)
         try:
-            wait_for_run(files, run, alive=submit_hook.has)
+            wait_for_run(files, run, alive=self._cluster_has, stopped=lambda: self._killed)
         finally:
             self._followed = None
         if self._killed:
@@ -243,10 +243,13 @@ class SparkPipelineHook(BaseHook):
             application_args=list(application_args),
             **settings,
         )
-        self._check_deploy_mode(submit_hook.deploy_mode)
+        self._check_deploy_mode(submit_hook.master, submit_hook.deploy_mode)
         local = submit_hook.master.startswith("local")
         environment = spark_environment(os.environ, self._env, self._storage_options, local=local)
         return submit_hook, environment | java_kerberos(environment, access)
+
+    def _cluster_has(self, application: str) -> bool:
+        return self._provider_hook().has(application)
 
     def _provider_hook(self) -> PipelineSubmitHook:
         # The provider's module takes long to import, and every DAG imports this module.
@@ -271,13 +274,20 @@ class SparkPipelineHook(BaseHook):
             conn_id=self.conn_id, observer=self._observer, conf={**defaults, **conf}, **settings
         )
 
-    def _check_deploy_mode(self, deploy_mode: str | None) -> None:
+    def _check_deploy_mode(self, master: str, deploy_mode: str | None) -> None:
         if deploy_mode == "cluster" and self._storage_options:
             raise ConfigurationError(
                 f"Connection {self.conn_id} has deploy mode cluster, where storage options cannot be handed "
                 f"to the driver in secret.",
                 remedy="Give the cluster's machines the right to the store and remove the storage options, "
                 "or use deploy mode client.",
+                conn_id=self.conn_id,
+            )
+        if deploy_mode == "cluster" and master.startswith("spark://"):
+            raise ConfigurationError(
+                f"Connection {self.conn_id} has deploy mode cluster, in which a standalone cluster of Spark "
+                f"runs no Python applications; {master} is one.",
+                remedy="Use deploy mode client.",
                 conn_id=self.conn_id,
             )
 

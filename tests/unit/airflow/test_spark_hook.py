@@ -13,8 +13,14 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import SparkEnvironmentError, SparkJobError, SparkRunTakenError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    SparkEnvironmentError,
+    SparkJobError,
+    SparkRunTakenError,
+)
 from airflow_hive_federation.hooks import spark
+from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 from airflow_hive_federation.runtime import installed_spark
 from airflow_hive_federation.runtime.installed_spark import InstalledSpark
 from airflow_hive_federation.spark.failures import error_report, of_attempt, result_report
@@ -159,7 +165,9 @@ class Worker:
         with ThreadPoolExecutor(1) as pool:
             job = pool.submit(self.submit)
             try:
+                deadline = time.monotonic() + 120
                 while self.hook._followed is None and not job.done():
+                    assert time.monotonic() < deadline, "the hook does not wait"
                     time.sleep(0.01)
                 then()
             finally:
@@ -213,3 +221,54 @@ def test_submission_before_the_first_claim_is_given_up(worker: Worker) -> None:
     assert worker.submit() == {"copied": 2}
     with pytest.raises(SparkRunTakenError):
         RunClaim(worker.files, "earlier").take()
+
+
+def test_submission_that_waits_for_room_on_the_cluster(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry leaves it its place, until the cluster has it no more or the task is killed."""
+    key = run_key("copy-files", ["--plan", "p"])
+    answers = [True, False]
+    asked: list[str] = []
+
+    def has(_: Any, application: str) -> bool:
+        asked.append(application)
+        return answers.pop(0)
+
+    monkeypatch.setattr(PipelineSubmitHook, "has", has)
+    worker.files.write_run(JobRun(attempt="earlier", key=key, application="application_1_1"))
+    assert worker.submit() == {"copied": 2}
+    assert asked == ["application_1_1"] * 2
+
+    def killed_meanwhile(_: Any, application: str) -> bool:
+        worker.hook.on_kill()
+        return True
+
+    monkeypatch.setattr(PipelineSubmitHook, "has", killed_meanwhile)
+    worker.files.write_run(JobRun(attempt="earlier", key=key, application="application_1_1"))
+    with pytest.raises(SparkJobError, match="was killed"):
+        worker.submit()
+    run = worker.files.run()
+    assert run is not None
+    assert run.stopped
+
+
+@pytest.mark.parametrize("lines", [["Submitting application_1_7 to ResourceManager\n"], ["a\n", "b\n"]])
+def test_application_id_is_kept_when_spark_submit_shows_it(
+    lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    seen: list[str] = []
+    submit = PipelineSubmitHook(conn_id="yarn", deploy_mode="cluster", on_application=seen.append)
+    submit._process_spark_submit_log(iter(lines))
+    assert seen == (["application_1_7"] if "application_1_7" in lines[0] else [])
+    # The connection has no address of a ResourceManager: the files of the run decide.
+    assert not submit.has("application_1_7")
+
+
+def test_cluster_mode_that_runs_no_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    far = {"conn_type": "spark", "host": "spark://far:7077", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_FAR", json.dumps(far))
+    with pytest.raises(ConfigurationError, match=r"spark_far has deploy mode cluster.* no Python") as caught:
+        spark.SparkPipelineHook("spark_far").submit("copy-files", [], report_uri="file:/nowhere")
+    assert caught.value.remedy == "Use deploy mode client."
