@@ -25,7 +25,6 @@ from airflow_hive_federation.errors import (
     SparkJobError,
 )
 from airflow_hive_federation.hooks.compat import AirflowException
-from airflow_hive_federation.spark.runs import killed, taken
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
@@ -200,6 +199,7 @@ class SparkPipelineHook(BaseHook):
     def _settle(self, files: RunFiles, key: str) -> dict[str, object] | None:
         """Wait for the application of an earlier try; return its result if it did the same job."""
         from airflow_hive_federation.hooks.job_runs import result_of_run, wait_for_run
+        from airflow_hive_federation.spark.runs import killed
 
         run = files.run()
         if run is None:
@@ -318,6 +318,7 @@ class SparkPipelineHook(BaseHook):
         attempt: str,
     ) -> dict[str, object]:
         from airflow_hive_federation.spark.failures import read_report
+        from airflow_hive_federation.spark.runs import killed
 
         report = files.report_of(attempt)
         # A Python driver outlives its killed JVM for a moment, and may report the lost connection to it.
@@ -334,6 +335,8 @@ class SparkPipelineHook(BaseHook):
         files: RunFiles,
         attempt: str,
     ) -> SparkJobError:
+        from airflow_hive_federation.spark.runs import taken
+
         run = files.run()
         if run is not None and run.attempt != attempt:
             return taken(files.report, attempt)
