@@ -56,6 +56,7 @@ from airflow_hive_federation.replication.replica.position import (
     refuse_later_writes,
 )
 from airflow_hive_federation.replication.replica.table_index import TableIndex
+from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import write_bound_plan
 
 if TYPE_CHECKING:
@@ -148,8 +149,10 @@ class TargetLoad:
 
         That load may have changed tables of which the increment knows only the state before.
         """
-        since = set(position.begun) - {*self._manifest.begun, self._directory.uri}
-        for uri in sorted(since):
+        # A dump's URI, as a user gives it, may be written otherwise than that of the policy's directory.
+        known = {*map(canonical, self._manifest.begun), canonical(self._directory.uri)}
+        since = [uri for uri in position.begun if canonical(uri) not in known]
+        for uri in since:
             other = DumpDirectory(uri, self._policy.storage_options)
             if other.manifest().previous == self._manifest.previous:
                 raise CycleRunningError(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection
 
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.verify.report import found_equal
+from airflow_hive_federation.replication.verify.report import (
+    VerificationReport,
+    found_equal,
+    write_report,
+)
+from airflow_hive_federation.storage.options import StorageOptions
 
 
 def tables_to_compare(
-    dump: str, options: Mapping[str, Any] | None = None, *, idle: bool = False
+    dump: str, options: StorageOptions | None = None, *, idle: bool = False
 ) -> set[str] | None:
     """Return the tables to compare after a cycle; ``None`` stands for all.
 
@@ -25,13 +29,28 @@ def tables_to_compare(
     names: set[str] = set()
     if idle and found_equal(directory):
         return names
+    seen: set[str] = set()
     while True:
         manifest = directory.manifest()
         names.update(entry.name for entry in manifest.changed_tables)
-        if not manifest.is_increment:
+        seen.add(directory.uri)
+        if not manifest.is_increment or manifest.previous in seen:
             return None
         directory = DumpDirectory(manifest.previous, options)
         if found_equal(directory):
             return names
         if not directory.dump_finished:
             return None  # Old dumps are removed.
+
+
+def keep_report(directory: DumpDirectory, report: VerificationReport, tables: Collection[str] | None) -> None:
+    """Write a report beside its dump, unless it would pass tables that no verification has compared.
+
+    :param tables: the tables that were compared; ``None`` stands for all. A repair compares those that its
+        report names, and its cycles bring changes of others.
+    """
+    if tables is not None and not (report.differences or report.failures):
+        needed = tables_to_compare(directory.uri, directory.options)
+        if needed is None or not needed <= set(tables):
+            return
+    write_report(directory, report)

@@ -55,9 +55,9 @@ from airflow_hive_federation.replication.verify.report import (
     ReadFailure,
     TableReport,
     VerificationReport,
-    write_report,
 )
 from airflow_hive_federation.replication.verify.table_contents import TableContents, dumped_formats
+from airflow_hive_federation.replication.verify.unverified import keep_report
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
 from airflow_hive_federation.storage.filesystem import canonical, join
 from airflow_hive_federation.storage.listing import list_many
@@ -132,7 +132,7 @@ def verify_replica(
     for name, why in sorted(report.not_compared.items()):
         observer(TableNotCompared(table=f"{policy.target_database}.{name}", reason=why))
     if report.tables:
-        write_report(directory, report)
+        keep_report(directory, report, tables)
     observer(
         ReplicaCompared(
             database=policy.target_database,

@@ -10,8 +10,13 @@ import pytest
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
-from airflow_hive_federation.replication.verify.report import ReadFailure, VerificationReport, write_report
-from airflow_hive_federation.replication.verify.unverified import tables_to_compare
+from airflow_hive_federation.replication.verify.report import (
+    ReadFailure,
+    VerificationReport,
+    found_equal,
+    write_report,
+)
+from airflow_hive_federation.replication.verify.unverified import keep_report, tables_to_compare
 from tests.support.dumps import manifest
 
 EQUAL = VerificationReport(database="d", event_id=1, tables=[])
@@ -84,3 +89,28 @@ def test_all_tables_are_compared_after_a_bootstrap(cycles: Cycles) -> None:
     assert tables_to_compare(cycles.dumps[0].uri) is None
     write_report(cycles.dumps[0], EQUAL)
     assert tables_to_compare(cycles.dumps[0].uri, idle=True) == set()
+
+
+def test_a_repair_passes_no_table_that_it_has_not_compared(cycles: Cycles) -> None:
+    bootstrap, first, second, third = cycles.dumps
+    write_report(bootstrap, EQUAL)
+    for compared in (["third"], ["second", "third"]):
+        keep_report(third, EQUAL, compared)
+        assert not found_equal(third)
+    keep_report(third, UNREAD, ["third"])
+    keep_report(third, EQUAL, ["third"])
+    assert cycles.to_compare(idle=True) == {"first", "second", "third"}
+    keep_report(third, EQUAL, ["first", "second", "third", "same"])
+    assert found_equal(third)
+    # Where the dumps do not reach back, only a verification of all tables counts.
+    shutil.rmtree(cycles.root / "bootstrap")
+    keep_report(first, EQUAL, ["first", "same"])
+    assert not found_equal(first)
+    keep_report(second, EQUAL, None)
+    assert found_equal(second)
+
+
+def test_a_dump_that_continues_from_itself(tmp_path: Path) -> None:
+    directory = DumpDirectory((tmp_path / "round").as_uri())
+    directory.finish_dump(manifest(kind=DumpKind.INCREMENT, previous=directory.uri))
+    assert tables_to_compare(directory.uri) is None
