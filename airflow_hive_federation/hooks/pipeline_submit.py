@@ -96,9 +96,11 @@ class PipelineSubmitHook(SparkSubmitHook):
 
     def has(self, application: str) -> bool:
         """Return whether the cluster has an application to run, or runs it; false if it cannot be asked."""
+        # Earlier versions of the provider have no such call.
+        ask = getattr(self, "query_yarn_application_status", None)
         try:
-            if application.startswith("application_"):
-                return self.query_yarn_application_status(application) not in {"SUCCEEDED", "FAILED"}
+            if ask and application.startswith("application_"):
+                return ask(application) not in {"SUCCEEDED", "FAILED"}
         except (ValueError, RuntimeError) as error:
             self.log.warning("The cluster does not say how application %s is: %s", application, error)
         return False

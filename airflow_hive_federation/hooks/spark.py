@@ -99,17 +99,19 @@ class SparkPipelineHook(BaseHook):
         report_uri: str,
         name: str | None = None,
         conf: Mapping[str, str] | None = None,
+        holds: Callable[[], bool] = lambda: True,
     ) -> dict[str, Any]:
         """Run a job with spark-submit, write its log to the task's log, and return its result.
 
         If an earlier call with the same job, arguments and report was killed, and its application works on,
-        the call waits for that application and returns its result; it starts none.
+        the call waits for that application and returns its result; it starts none if the result holds.
 
         :param job: a name of :data:`airflow_hive_federation.spark.job.JOBS`.
         :param arguments: the job's command line; no secrets, because process lists show it.
         :param report_uri: the URI of a file for the job's result or error, on storage that the driver shares.
         :param name: the name of the application.
         :param conf: Spark properties for this job; they take precedence over the hook's.
+        :param holds: returns whether the result of an earlier application still holds: it may be days old.
         :raises HiveFederationError: the job raised this error, which keeps its class and facts.
         :raises SparkJobError: the job failed otherwise, was killed, or reported no result.
         :raises SparkRunTakenError: another call has begun the same job meanwhile.
@@ -126,9 +128,9 @@ class SparkPipelineHook(BaseHook):
             ["--report", report_uri, "--attempt", run.attempt, job, *arguments],
             name=name or f"hive-federation {job}",
             conf={**self._conf, **(conf or {})},
-            on_application=lambda known: files.write_application(run, known),
+            on_application=lambda known: self._note_application(files, run, known),
         )
-        result = self._settle(files, run.key)
+        result = self._settle(files, run.key, holds)
         if result is not None:
             return result
         self._begin(files, run)
@@ -162,10 +164,13 @@ class SparkPipelineHook(BaseHook):
         bounds = _copy_bounds(policy) if policy else []
 
         def run_copy(plan_uri: str, outcomes_uri: str) -> None:
+            from airflow_hive_federation.spark.copy_files import is_carried_out
+
             self.submit(
                 "copy-files",
                 ["--plan", plan_uri, "--outcomes", outcomes_uri, *bounds],
                 report_uri=_report_of_copy(outcomes_uri),
+                holds=lambda: is_carried_out(plan_uri, outcomes_uri, self._storage_options),
             )
 
         return run_copy
@@ -196,8 +201,20 @@ class SparkPipelineHook(BaseHook):
             except HiveFederationError as error:
                 self.log.warning("The Spark job was not asked to end: %s", error)
 
-    def _settle(self, files: RunFiles, key: str) -> dict[str, object] | None:
-        """Wait for the application of an earlier try; return its result if it did the same job."""
+    def _note_application(self, files: RunFiles, run: JobRun, application: str) -> None:
+        """Write down the cluster's id of the application; without it, a retry asks the files of the run only.
+
+        An error here would leave spark-submit without a reader of its log.
+        """
+        try:
+            files.write_application(run, application)
+        except HiveFederationError as error:
+            self.log.warning("The id of application %s is not written down: %s", application, error)
+
+    def _settle(
+        self, files: RunFiles, key: str, holds: Callable[[], bool] = lambda: False
+    ) -> dict[str, object] | None:
+        """Wait for the application of an earlier try; return its result if it did the same job and holds."""
         from airflow_hive_federation.hooks.job_runs import result_of_run, wait_for_run
         from airflow_hive_federation.spark.runs import killed
 
@@ -212,8 +229,9 @@ class SparkPipelineHook(BaseHook):
         if self._killed:
             raise killed()
         result = result_of_run(files, run) if run.key == key else None
-        if result is not None:
-            files.forget(run.attempt)
+        if result is None or not holds():
+            return None
+        files.forget(run.attempt)
         return result
 
     def _begin(self, files: RunFiles, run: JobRun) -> None:
@@ -338,7 +356,7 @@ class SparkPipelineHook(BaseHook):
         from airflow_hive_federation.spark.runs import taken
 
         run = files.run()
-        if run is not None and run.attempt != attempt:
+        if (run is not None and run.attempt != attempt) or files.overwritten(attempt):
             return taken(files.report, attempt)
         return SparkJobError(
             "spark-submit failed: " + "\n".join(submit_hook.tail)

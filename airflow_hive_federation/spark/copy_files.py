@@ -237,6 +237,18 @@ def copy_plan(
     return summary
 
 
+def is_carried_out(plan_uri: str, outcomes_uri: str, options: StorageOptions | None = None) -> bool:
+    """Return whether all files of a plan are recorded as copied, and still have the recorded lengths.
+
+    :raises DumpCorruptError: the plan or an outcome is damaged.
+    :raises StorageError: the store cannot be read.
+    """
+    items = list(read_plan(plan_uri, options=options))
+    outcomes = read_outcomes(outcomes_uri, options=options)
+    directories = sorted({item.target.rpartition("/")[0] for item in items})
+    return not pending_items(items, outcomes, survey_targets(directories, options=options))
+
+
 def distinct(items: Iterable[CopyItem]) -> list[CopyItem]:
     """Return the items without repetitions.
 

@@ -130,6 +130,14 @@ class RunFiles:
         # Every report with an id is complete, because it was published by a rename.
         return text if text is not None and f'"attempt": "{attempt}"'.encode() in text else None
 
+    def overwritten(self, attempt: str) -> bool:
+        """Return whether the report is that of another submission, which was suspended before it reported.
+
+        :raises StorageError: the store cannot be read.
+        """
+        text = self._text("")
+        return text is not None and b'"attempt": "' in text and self.report_of(attempt) is None
+
     def write_run(self, run: JobRun) -> None:
         """Write the present submission.
 
@@ -142,8 +150,10 @@ class RunFiles:
 
         :raises StorageError: the store cannot be read or written.
         """
-        if self._has(run.attempt):
-            self.write_run(replace(run, application=application))
+        present = self.run()
+        if present is not None and present.attempt == run.attempt:
+            # The present one may have been asked to stop.
+            self.write_run(replace(present, application=application))
 
     def write_claim(self, claim: JobClaim) -> None:
         """Write the claim of a job.
@@ -215,6 +225,8 @@ class RunWatch:
 
         :raises StorageError: the store cannot be read.
         """
+        # The time before the read: this process may be suspended, or the store slow, until the claim is here.
+        asked_s = self._clock()
         claim = self._files.claim(self._attempt)
         if claim is None:
             return Life.UNCLAIMED
@@ -222,7 +234,7 @@ class RunWatch:
             return Life.ENDED
         if claim.beats != self._beats:
             self._beats, self._since_s = claim.beats, self._clock()
-        return Life.ENDED if self._clock() - self._since_s > SILENT_S else Life.WORKING
+        return Life.ENDED if asked_s - self._since_s > SILENT_S else Life.WORKING
 
 
 class RunClaim:
@@ -334,23 +346,29 @@ def taken(report: str, attempt: str) -> SparkRunTakenError:
 
 def _made(kind: Any, values: Mapping[str, Any]) -> Any:
     try:
-        return kind(**values)
+        made = kind(**values)
     except TypeError:
         # Another version of the package wrote it.
         return None
+    # Each field has a value of its type; of those without a default, all are texts.
+    defaults = (getattr(kind, name, "") for name in values)
+    same = all(type(value) is type(default) for value, default in zip(values.values(), defaults, strict=True))
+    return made if same else None
 
 
 def _gone(claim: JobClaim) -> bool:
     """Return whether the driver ran on this machine, and its process has ended."""
-    if not claim.process or claim.machine != _machine():
+    number = claim.process.partition("@")[0]
+    if not number.isdecimal() or not claim.machine or claim.machine != _machine():
         return False
-    return _process(int(claim.process.partition("@")[0])) != claim.process
+    return _process(int(number)) != claim.process
 
 
 def _machine() -> str:
-    # Containers of one host may share its name, but see different processes.
+    # Containers of one host may share its name, but see different processes; two hosts may share a name.
     try:
-        return f"{os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - no path
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{os.uname().nodename} {boot} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - no path
     except OSError:
         return ""
 

@@ -12,20 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_hive_federation.errors import (
     ConfigurationError,
     SparkEnvironmentError,
     SparkJobError,
     SparkRunTakenError,
+    StorageFullError,
 )
 from airflow_hive_federation.hooks import spark
 from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
+from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.runtime import installed_spark
 from airflow_hive_federation.runtime.installed_spark import InstalledSpark
 from airflow_hive_federation.spark.failures import error_report, of_attempt, result_report
 from airflow_hive_federation.spark.runs import JobRun, RunClaim, RunFiles, run_key
 from airflow_hive_federation.storage.hadoop_access import HadoopAccess
+from airflow_hive_federation.storage.plan_files import write_outcomes, write_plan
 from airflow_hive_federation.storage.publishing import write_atomically
 
 
@@ -264,6 +268,9 @@ def test_application_id_is_kept_when_spark_submit_shows_it(
     assert seen == (["application_1_7"] if "application_1_7" in lines[0] else [])
     # The connection has no address of a ResourceManager: the files of the run decide.
     assert not submit.has("application_1_7")
+    # Earlier versions of the provider do not ask at all.
+    monkeypatch.delattr(SparkSubmitHook, "query_yarn_application_status", raising=False)
+    assert not submit.has("application_1_7")
 
 
 def test_cluster_mode_that_runs_no_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,3 +279,49 @@ def test_cluster_mode_that_runs_no_python(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ConfigurationError, match=r"spark_far has deploy mode cluster.* no Python") as caught:
         spark.SparkPipelineHook("spark_far").submit("copy-files", [], report_uri="file:/nowhere")
     assert caught.value.remedy == "Use deploy mode client."
+
+
+def test_old_result_that_holds_no_more(worker: Worker) -> None:
+    """Somebody has removed the copied files between the end of the application and the retry."""
+    folder = Path(worker.files.report.removeprefix("file://")).parent
+    plan, outcomes = (folder / "copy_plan.jsonl").as_uri(), (folder / "outcomes").as_uri()
+    files = RunFiles(f"{outcomes}/_report.json")
+    target = folder / "target"
+    write_plan(plan, [CopyItem(source="file:/nowhere", target=target.as_uri(), size_bytes=3)])
+    write_outcomes(
+        f"{outcomes}/1-a-0.jsonl",
+        [CopyOutcome(target=target.as_uri(), size_bytes=3, digest="d", copied=True)],
+    )
+    key = run_key("copy-files", ["--plan", plan, "--outcomes", outcomes])
+    for content, calls in ((b"abc", 0), (b"ab", 1), (None, 2)):
+        target.unlink(missing_ok=True)
+        if content is not None:
+            target.write_bytes(content)
+        files.write_run(JobRun(attempt="earlier", key=key))
+        write_atomically(files.report, [of_attempt(result_report({"copied": 1}), "earlier").encode()])
+        worker.hook.copy_runner()(plan, outcomes)
+        assert worker.calls == calls
+        assert files.run() is None
+
+
+def test_report_that_a_suspended_job_has_overwritten(worker: Worker) -> None:
+    """The earlier job was suspended after it had made sure of its run, and before it wrote its report."""
+    late = of_attempt(result_report({"copied": 1}), "earlier")
+    submit = Path(worker.files.report.removeprefix("file://")).parent / "spark-submit"
+    submit.write_text(f"{submit.read_text()}\nPath(report.removeprefix('file://')).write_text({late!r})\n")
+    with pytest.raises(SparkRunTakenError) as caught:
+        worker.submit()
+    assert caught.value.retryable
+
+
+def test_application_id_that_cannot_be_written_down(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task reads on what spark-submit writes, so that it still ends with it."""
+
+    def full(*_: object) -> None:
+        raise StorageFullError("full", path=worker.files.report)
+
+    monkeypatch.setattr(RunFiles, "write_application", full)
+    monkeypatch.setattr(PipelineSubmitHook, "application", "application_1_1")
+    submit = Path(worker.files.report.removeprefix("file://")).parent / "spark-submit"
+    submit.write_text(f"{submit.read_text()}\nprint('Application report', flush=True)\n")
+    assert worker.submit() == {"copied": 2}

@@ -77,6 +77,10 @@ def test_only_the_present_submission_changes_its_run(files: RunFiles) -> None:
     assert files.run() == replace(RUN, attempt="two")
     files.write_application(replace(RUN, attempt="two"), "application_1_2")
     assert files.run() == replace(RUN, attempt="two", application="application_1_2")
+    # The id may be shown while the task is killed.
+    files.stop("two")
+    files.write_application(replace(RUN, attempt="two"), "application_1_3")
+    assert files.run() == JobRun(attempt="two", key="k", application="application_1_3", stopped=True)
 
 
 def test_life_of_a_job(files: RunFiles) -> None:
@@ -100,13 +104,34 @@ def test_life_of_a_job(files: RunFiles) -> None:
     assert RunWatch(files, "two").look() is Life.UNCLAIMED
 
 
+def test_watcher_that_was_suspended_while_it_read_the_claim(files: RunFiles) -> None:
+    """The job may have gone on since; only the time until the read counts as its silence."""
+    now = [0.0]
+
+    class Suspended(RunFiles):
+        def claim(self, attempt: str) -> JobClaim | None:
+            claim = super().claim(attempt)
+            now[0] += 600
+            return claim
+
+    files.write_claim(JobClaim(attempt="one", machine="far", process="1@1"))
+    watch = RunWatch(Suspended(files.report), "one", clock=lambda: now[0])
+    assert watch.look() is Life.WORKING
+    assert watch.look() is Life.WORKING
+
+
 def test_process_of_this_machine_that_is_gone(files: RunFiles) -> None:
     own = JobClaim(attempt="one", machine=runs._machine(), process=runs._process(os.getpid()))
     files.write_claim(own)
     assert RunWatch(files, "one").look() is Life.WORKING
     # Another process has the number now.
-    files.write_claim(replace(own, process=f"{os.getpid()}@1"))
+    gone = replace(own, process=f"{os.getpid()}@1")
+    files.write_claim(gone)
     assert RunWatch(files, "one").look() is Life.ENDED
+    # A machine that shares the name with this one was booted at another time.
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    files.write_claim(replace(gone, machine=own.machine.replace(boot, "another")))
+    assert RunWatch(files, "one").look() is Life.WORKING
 
 
 def test_report_of_a_job_that_lost_its_run(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +161,17 @@ def test_report_of_a_job_that_lost_its_run(files: RunFiles, monkeypatch: pytest.
 
 def test_damaged_files_name_no_run(files: RunFiles) -> None:
     path = Path(files.report.removeprefix("file:"))
-    for text in ("{", "[]", json.dumps({"attempt": "one", "of": "a later version"})):
+    for text in (
+        "{",
+        "[]",
+        json.dumps({"attempt": "one", "of": "a later version"}),
+        json.dumps({"attempt": "one", "key": "k", "application": 1}),
+        json.dumps({"attempt": "one", "key": "k", "stopped": "no"}),
+    ):
         Path(f"{path}.run").write_text(text)
         assert files.run() is None
+    for fields in ({"process": 1}, {"beats": "1"}):
+        Path(f"{path}.claim").write_text(json.dumps({"attempt": "one", **fields}))
+        assert files.claim("one") is None
+    files.write_claim(JobClaim(attempt="one", machine=runs._machine(), process="damaged"))
+    assert RunWatch(files, "one").look() is Life.WORKING
