@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,11 +135,10 @@ class SparkPipelineHook(BaseHook):
         if result is not None:
             return result
         self._begin(files, run)
-        self._running, self._followed = submit_hook, (files, run.attempt)
         try:
-            return self._run(submit_hook, environment, files, run.attempt)
+            with self._following(files, run.attempt, submit_hook):
+                return self._run(submit_hook, environment, files, run.attempt)
         finally:
-            self._running = self._followed = None
             files.forget(run.attempt)
 
     def wait_for_copy(self, dump: str) -> None:
@@ -201,14 +201,32 @@ class SparkPipelineHook(BaseHook):
             except HiveFederationError as error:
                 self.log.warning("The Spark job was not asked to end: %s", error)
 
-    def _note_application(self, files: RunFiles, run: JobRun, application: str) -> None:
-        """Write down the cluster's id of the application; without it, a retry asks the files of the run only.
+    @contextmanager
+    def _following(
+        self, files: RunFiles, attempt: str, running: PipelineSubmitHook | None = None
+    ) -> Iterator[None]:
+        """Let a kill reach the job of a submission while the block waits for it.
 
-        An error here would leave spark-submit without a reader of its log.
+        A timeout of the task is a kill, too. It passes through the block before Airflow calls ``on_kill``.
+
+        :param running: the hook that has started the job, if this process has.
         """
+        self._running, self._followed = running, (files, attempt)
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self.on_kill()
+            raise
+        finally:
+            self._running = self._followed = None
+
+    def _note_application(self, files: RunFiles, run: JobRun, application: str) -> None:
+        """Write down the cluster's id of the application; without it, the files of the run decide."""
         try:
             files.write_application(run, application)
         except HiveFederationError as error:
+            # If this raised an error, nobody would read on what spark-submit writes.
             self.log.warning("The id of application %s is not written down: %s", application, error)
 
     def _settle(
@@ -221,11 +239,8 @@ class SparkPipelineHook(BaseHook):
         run = files.run()
         if run is None:
             return None
-        self._followed = (files, run.attempt)
-        try:
+        with self._following(files, run.attempt):
             wait_for_run(files, run, alive=self._cluster_has, stopped=lambda: self._killed)
-        finally:
-            self._followed = None
         if self._killed:
             raise killed()
         result = result_of_run(files, run) if run.key == key else None

@@ -21,7 +21,7 @@ from airflow_hive_federation.errors import (
     SparkRunTakenError,
     StorageFullError,
 )
-from airflow_hive_federation.hooks import spark
+from airflow_hive_federation.hooks import job_runs, spark
 from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.runtime import installed_spark
@@ -325,3 +325,28 @@ def test_application_id_that_cannot_be_written_down(worker: Worker, monkeypatch:
     submit = Path(worker.files.report.removeprefix("file://")).parent / "spark-submit"
     submit.write_text(f"{submit.read_text()}\nprint('Application report', flush=True)\n")
     assert worker.submit() == {"copied": 2}
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_timeout_of_the_task_ends_the_job(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """Airflow calls ``on_kill`` after its timeout, no ``Exception``, has passed through the hook."""
+
+    class TaskTimeout(BaseException):
+        pass
+
+    def timeout(*_: object, **__: object) -> None:
+        raise TaskTimeout
+
+    killed: list[str] = []
+    monkeypatch.setattr(PipelineSubmitHook, "on_kill", lambda _: killed.append("spark-submit"))
+    monkeypatch.setattr(job_runs, "wait_until", timeout)
+    monkeypatch.setattr(PipelineSubmitHook, "submit", timeout)
+    if waits:
+        worker.files.write_run(JobRun(attempt="earlier", key=""))
+    with pytest.raises(TaskTimeout):
+        worker.submit()
+    run = worker.files.run()
+    assert (run is not None and run.stopped) is waits
+    assert killed == ([] if waits else ["spark-submit"])

@@ -1,0 +1,57 @@
+"""An increment is not loaded if another load has begun since it was dumped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from airflow_hive_federation.errors import CycleRunningError
+from airflow_hive_federation.progress.observers import LOGGED, Steps
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.kinds import DumpKind
+from airflow_hive_federation.replication.load.target_load import TargetLoad
+from airflow_hive_federation.replication.replica.position import TargetPosition
+from tests.support.dumps import POLICY, manifest
+
+BEFORE = "file:/dumps/p/1-0"
+
+
+def dump(root: Path, name: str, **fields: object) -> DumpDirectory:
+    directory = DumpDirectory((root / name).as_uri())
+    values: dict[str, Any] = {"kind": DumpKind.INCREMENT, "previous": BEFORE, **fields}
+    directory.finish_dump(manifest(**values))
+    return directory
+
+
+def refuse(directory: DumpDirectory, *begun: str) -> None:
+    nobody = cast("Any", None)
+    load = TargetLoad(
+        nobody,
+        POLICY,
+        directory,
+        pool=nobody,
+        threads=1,
+        observer=LOGGED,
+        step=Steps(LOGGED, "d", lambda: None),
+        check=lambda: None,
+        opened=None,
+    )
+    load._refuse_loads_since(TargetPosition(last_id=1, dump=BEFORE, begun=begun))
+
+
+def test_load_that_has_begun_since_the_dump(tmp_path: Path) -> None:
+    own, other = dump(tmp_path, "own"), dump(tmp_path, "other")
+    later = dump(tmp_path, "later", previous="file:/dumps/p/2-0")
+    refuse(own, own.uri, later.uri)
+    with pytest.raises(CycleRunningError) as caught:
+        refuse(own, own.uri, other.uri)
+    assert caught.value.holder == other.uri
+
+
+def test_uris_of_dumps_that_are_written_otherwise(tmp_path: Path) -> None:
+    """The policy, a user and an earlier version of the policy may write the same directory differently."""
+    other = dump(tmp_path, "other")
+    own = dump(tmp_path, "own", begun=(other.uri.replace("file:///", "file:/"),))
+    refuse(own, own.uri.replace("file:///", "file:/"), other.uri)
