@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.spark.failures import read_report
 from airflow_hive_federation.spark.runs import JobRun, Life, RunFiles, RunWatch
+from airflow_hive_federation.storage.options import StorageOptions
+from airflow_hive_federation.transactions.lease import LeaseKeeper
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy, wait_until
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastorePool
 
 logger = logging.getLogger(__name__)
 
@@ -67,3 +74,13 @@ def result_of_run(files: RunFiles, run: JobRun) -> dict[str, object] | None:
     except HiveFederationError as error:
         logger.info("The application of an earlier try failed, and is run again: %s", error)
         return None
+
+
+def lease_of(dump: str, source: MetastorePool, options: StorageOptions | None) -> LeaseKeeper:
+    """Return the keeper of a dump's lease: nobody else keeps it while the process of its load is dead.
+
+    :param source: connections to the source of the dump.
+    :raises DumpIncompleteError: the dump is not finished.
+    :raises StorageError: the store of the dump cannot be read.
+    """
+    return LeaseKeeper(source, DumpDirectory(dump, options).manifest().lease)

@@ -29,6 +29,7 @@ from airflow_hive_federation.hooks.compat import AirflowException
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
+    from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.replication.policy import ReplicationPolicy
     from airflow_hive_federation.spark.runs import JobRun, RunFiles
@@ -141,19 +142,24 @@ class SparkPipelineHook(BaseHook):
         finally:
             files.forget(run.attempt)
 
-    def wait_for_copy(self, dump: str) -> None:
+    def wait_for_copy(self, dump: str, source: MetastorePool) -> None:
         """Wait for the copy job that an earlier, killed load of a dump has started, if it works on.
 
         A load calls it before it takes the lock of its target: the lock's fence would end the job.
 
         :param dump: URI of the dump.
+        :param source: connections to the dump's source, whose cleaner leaves the files meanwhile.
         :raises SparkJobError: :meth:`on_kill` has ended the wait, and the job.
+        :raises DumpIncompleteError: the dump is not finished.
         :raises StorageError: the store of the dump cannot be read.
         """
+        from airflow_hive_federation.hooks.job_runs import lease_of
         from airflow_hive_federation.spark.runs import RunFiles
 
-        report_uri = _report_of_copy(f"{dump}/load/outcomes")
-        self._settle(RunFiles(report_uri, self._storage_options), "")
+        files = RunFiles(f"{dump}/load/outcomes/_report.json", self._storage_options)
+        if files.run() is not None:
+            with lease_of(dump, source, self._storage_options):
+                self._settle(files, "")
 
     def copy_runner(self, policy: ReplicationPolicy | None = None) -> Callable[[str, str], None]:
         """Return a function of (URI of a copy plan, URI for the outcomes) that runs the copy job.
@@ -169,7 +175,7 @@ class SparkPipelineHook(BaseHook):
             self.submit(
                 "copy-files",
                 ["--plan", plan_uri, "--outcomes", outcomes_uri, *bounds],
-                report_uri=_report_of_copy(outcomes_uri),
+                report_uri=f"{outcomes_uri}/_report.json",
                 holds=lambda: is_carried_out(plan_uri, outcomes_uri, self._storage_options),
             )
 
@@ -379,10 +385,6 @@ class SparkPipelineHook(BaseHook):
             else "The Spark job reported no result.",
             remedy="Look further up in the task's log.",
         )
-
-
-def _report_of_copy(outcomes_uri: str) -> str:
-    return f"{outcomes_uri}/_report.json"
 
 
 def spark_environment(

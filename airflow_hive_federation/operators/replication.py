@@ -208,7 +208,8 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             if dump is None and self.dump is not None:
                 raise AirflowSkipException("No task before this one has written a dump: nothing is loaded.")
             if not is_idle(dump):
-                spark.wait_for_copy(dump_uri(dump))
+                with source.pool() as source_pool:
+                    spark.wait_for_copy(dump_uri(dump), source_pool)
             with source.pool() as source_pool, target.pool() as target_pool:
                 if is_idle(dump):
                     event_id = int(dump["event_id"])

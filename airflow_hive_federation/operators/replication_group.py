@@ -212,9 +212,10 @@ class GroupLoadOperator(_GroupLoadingOperator):
             source, target, group = self.ends()
             dumped = GroupDump.from_json(self.dump)
             spark = self.spark(group)
-            for member in dumped.members:
-                if not member.idle:
-                    spark.wait_for_copy(member.dump)
+            with source.pool() as source_pool:
+                for member in dumped.members:
+                    if not member.idle:
+                        spark.wait_for_copy(member.dump, source_pool)
             with source.pool() as source_pool, target.pool() as target_pool:
                 summary = load_group(
                     source_pool,

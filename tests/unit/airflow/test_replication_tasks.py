@@ -296,7 +296,7 @@ def test_load_looks_for_its_earlier_copy_job_before_it_takes_the_lock(
         steps.append("load")
         raise CycleRunningError("busy")
 
-    monkeypatch.setattr(SparkPipelineHook, "wait_for_copy", lambda _, dump: steps.append(dump))
+    monkeypatch.setattr(SparkPipelineHook, "wait_for_copy", lambda _, dump, source: steps.append(dump))
     monkeypatch.setattr(cycle, "load_dump", load)
     conn_id = connection(host="127.0.0.1", port=1)
     ends = {"source_conn_id": conn_id, "target_conn_id": conn_id}

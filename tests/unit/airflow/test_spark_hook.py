@@ -6,8 +6,9 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.hooks import job_runs, spark
 from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.runtime import installed_spark
 from airflow_hive_federation.runtime.installed_spark import InstalledSpark
 from airflow_hive_federation.spark.failures import error_report, of_attempt, result_report
@@ -31,6 +33,7 @@ from airflow_hive_federation.spark.runs import JobRun, RunClaim, RunFiles, run_k
 from airflow_hive_federation.storage.hadoop_access import HadoopAccess
 from airflow_hive_federation.storage.plan_files import write_outcomes, write_plan
 from airflow_hive_federation.storage.publishing import write_atomically
+from tests.support.dumps import manifest
 
 
 def test_two_versions_of_pyspark_in_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,3 +353,30 @@ def test_timeout_of_the_task_ends_the_job(
     run = worker.files.run()
     assert (run is not None and run.stopped) is waits
     assert killed == ([] if waits else ["spark-submit"])
+
+
+def test_source_keeps_its_files_while_a_load_waits(
+    tmp_path: Path, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that kept the dump's lease was killed."""
+    kept: list[str] = []
+    source: Any = "source"
+
+    @contextmanager
+    def keep(pool: Any, lease: int) -> Iterator[None]:
+        kept.append(f"{pool} {lease}")
+        yield
+        kept.append("ended")
+
+    monkeypatch.setattr(job_runs, "LeaseKeeper", keep)
+    monkeypatch.setattr(job_runs, "wait_until", lambda *_: kept.append("waits"))
+    dump = DumpDirectory((tmp_path / "dump").as_uri())
+    dump.finish_dump(manifest(lease=7))
+    worker.hook.wait_for_copy(dump.uri, source)
+    assert kept == []
+    files = RunFiles(f"{dump.uri}/load/outcomes/_report.json")
+    files.write_run(JobRun(attempt="earlier", key="k"))
+    worker.hook.wait_for_copy(dump.uri, source)
+    assert kept == ["source 7", "waits", "ended"]
+    # The load itself asks for the result.
+    assert files.run() is not None
