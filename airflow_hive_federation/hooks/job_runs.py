@@ -7,15 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.spark.failures import read_report
 from airflow_hive_federation.spark.runs import JobRun, Life, RunFiles, RunWatch
 from airflow_hive_federation.storage.options import StorageOptions
-from airflow_hive_federation.transactions.lease import LeaseKeeper
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy, wait_until
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.transactions.lease import LeaseKeeper
 
 logger = logging.getLogger(__name__)
 
@@ -83,4 +82,7 @@ def lease_of(dump: str, source: MetastorePool, options: StorageOptions | None) -
     :raises DumpIncompleteError: the dump is not finished.
     :raises StorageError: the store of the dump cannot be read.
     """
+    from airflow_hive_federation.replication.format.directory import DumpDirectory
+    from airflow_hive_federation.transactions.lease import LeaseKeeper
+
     return LeaseKeeper(source, DumpDirectory(dump, options).manifest().lease)

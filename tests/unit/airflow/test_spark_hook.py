@@ -33,6 +33,7 @@ from airflow_hive_federation.spark.runs import JobRun, RunClaim, RunFiles, run_k
 from airflow_hive_federation.storage.hadoop_access import HadoopAccess
 from airflow_hive_federation.storage.plan_files import write_outcomes, write_plan
 from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.transactions import lease
 from tests.support.dumps import manifest
 
 
@@ -363,12 +364,12 @@ def test_source_keeps_its_files_while_a_load_waits(
     source: Any = "source"
 
     @contextmanager
-    def keep(pool: Any, lease: int) -> Iterator[None]:
-        kept.append(f"{pool} {lease}")
+    def keep(pool: Any, txn_id: int) -> Iterator[None]:
+        kept.append(f"{pool} {txn_id}")
         yield
         kept.append("ended")
 
-    monkeypatch.setattr(job_runs, "LeaseKeeper", keep)
+    monkeypatch.setattr(lease, "LeaseKeeper", keep)
     monkeypatch.setattr(job_runs, "wait_until", lambda *_: kept.append("waits"))
     dump = DumpDirectory((tmp_path / "dump").as_uri())
     dump.finish_dump(manifest(lease=7))

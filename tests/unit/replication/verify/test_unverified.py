@@ -102,6 +102,8 @@ def test_a_repair_passes_no_table_that_it_has_not_compared(cycles: Cycles) -> No
     assert cycles.to_compare(idle=True) == {"first", "second", "third"}
     keep_report(third, EQUAL, ["first", "second", "third", "same"])
     assert found_equal(third)
+    keep_report(third, UNREAD, ["third"])
+    assert not found_equal(third)
     # Where the dumps do not reach back, only a verification of all tables counts.
     shutil.rmtree(cycles.root / "bootstrap")
     keep_report(first, EQUAL, ["first", "same"])
