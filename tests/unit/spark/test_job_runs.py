@@ -1,4 +1,4 @@
-"""A job runs once per run: late jobs and late submitters see each other by the files beside the report."""
+"""A run has one working job: late jobs and submitters see each other by the files beside the report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_job_of_another_submission_does_nothing(files: RunFiles) -> None:
         RunClaim(files, "one").take()
 
 
-def test_submission_that_comes_between_the_two_looks_of_a_job(files: RunFiles) -> None:
+def test_job_does_nothing_if_another_submission_comes_between_its_two_looks(files: RunFiles) -> None:
     class Slow(RunFiles):
         def write_claim(self, claim: JobClaim) -> None:
             super().write_claim(claim)
@@ -49,7 +49,7 @@ def test_submission_that_comes_between_the_two_looks_of_a_job(files: RunFiles) -
 
 
 @pytest.mark.parametrize("change", ["taken", "stopped", "given up"])
-def test_job_at_work_ends_when_its_run_is_gone(files: RunFiles, change: str) -> None:
+def test_running_job_ends_when_its_run_is_gone(files: RunFiles, change: str) -> None:
     files.write_run(RUN)
     claim = RunClaim(files, "one", beat_s=0.01)
     cancelled = runs.threading.Event()
@@ -79,7 +79,7 @@ def test_only_the_present_submission_changes_its_run(files: RunFiles) -> None:
     assert files.run() == replace(RUN, attempt="two", application="application_1_2")
 
 
-def test_life_of_a_job(files: RunFiles) -> None:
+def test_states_of_a_job(files: RunFiles) -> None:
     now = [0.0]
     watch = RunWatch(files, "one", clock=lambda: now[0])
     assert watch.look() is Life.UNCLAIMED
@@ -100,7 +100,7 @@ def test_life_of_a_job(files: RunFiles) -> None:
     assert RunWatch(files, "two").look() is Life.UNCLAIMED
 
 
-def test_process_of_this_machine_that_is_gone(files: RunFiles) -> None:
+def test_job_has_ended_if_its_process_is_gone_from_this_machine(files: RunFiles) -> None:
     own = JobClaim(attempt="one", machine=runs._machine(), process=runs._process(os.getpid()))
     files.write_claim(own)
     assert RunWatch(files, "one").look() is Life.WORKING
@@ -109,7 +109,7 @@ def test_process_of_this_machine_that_is_gone(files: RunFiles) -> None:
     assert RunWatch(files, "one").look() is Life.ENDED
 
 
-def test_report_of_a_job_that_lost_its_run(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_that_lost_its_run_reports_nothing(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*_: object) -> dict[str, int]:
         files.write_run(now)
         return {"copied": 1}
