@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.spark.failures import read_report
-from airflow_hive_federation.spark.runs import JobRun, Life, RunFiles, RunWatch
+from airflow_hive_federation.spark.runs import JobRun, JobState, RunFiles, RunWatch
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy, wait_until
 
 logger = logging.getLogger(__name__)
@@ -34,20 +34,20 @@ def wait_for_run(
     """
     watch = RunWatch(files, run.attempt)
     application = run.application
-    lives: set[Life] = set()
+    states: set[JobState] = set()
 
     def over() -> bool:
-        life = watch.look()
-        if life is Life.UNCLAIMED and (not application or stopped() or not alive(application)):
-            life = Life.ENDED
-        if life is not Life.ENDED and life not in lives:
-            lives.add(life)
+        state = watch.state()
+        if state is JobState.UNCLAIMED and (not application or stopped() or not alive(application)):
+            state = JobState.ENDED
+        if state is not JobState.ENDED and state not in states:
+            states.add(state)
             logger.info(
                 "An earlier try of this task has started %s, which %s; this try waits for its end",
                 f"application {application}" if application else "this job",
-                life.value,
+                state.value,
             )
-        return life is Life.ENDED
+        return state is JobState.ENDED
 
     wait_until(over, POLL)
 

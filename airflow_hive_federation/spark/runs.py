@@ -75,7 +75,7 @@ class JobClaim:
     process: str = ""
 
 
-class Life(Enum):
+class JobState(Enum):
     """The state of a submission's job, as far as its files show it."""
 
     UNCLAIMED = "has not begun"
@@ -210,19 +210,19 @@ class RunWatch:
         self._beats = -1
         self._since_s = clock()
 
-    def look(self) -> Life:
+    def state(self) -> JobState:
         """Return the state of the job.
 
         :raises StorageError: the store cannot be read.
         """
         claim = self._files.claim(self._attempt)
         if claim is None:
-            return Life.UNCLAIMED
+            return JobState.UNCLAIMED
         if claim.ended or _gone(claim):
-            return Life.ENDED
+            return JobState.ENDED
         if claim.beats != self._beats:
             self._beats, self._since_s = claim.beats, self._clock()
-        return Life.ENDED if self._clock() - self._since_s > SILENT_S else Life.WORKING
+        return JobState.ENDED if self._clock() - self._since_s > SILENT_S else JobState.WORKING
 
 
 class RunClaim:
