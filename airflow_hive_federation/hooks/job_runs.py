@@ -12,7 +12,7 @@ from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy, wait_until
 
 logger = logging.getLogger(__name__)
 
-#: How often the files of a run are read.
+#: The pauses between two readings of the files of a run.
 POLL = PollPolicy(patience_s=PATIENCE_S)
 
 
