@@ -145,9 +145,9 @@ class TargetLoad:
         return None
 
     def _refuse_loads_since(self, position: TargetPosition) -> None:
-        """Refuse an increment if another load from the same position has begun since it was dumped.
+        """Refuse an increment if a load of another dump from the same position has begun since the dump.
 
-        That load may have changed tables of which the increment knows only the state before.
+        That load may have changed tables; the increment describes only their earlier state.
         """
         # A dump's URI, as a user gives it, may be written otherwise than that of the policy's directory.
         known = {*map(canonical, self._manifest.begun), canonical(self._directory.uri)}
@@ -158,7 +158,7 @@ class TargetLoad:
                 raise CycleRunningError(
                     f"A load of dump {uri} has begun to change target database {self._database} since dump "
                     f"{self._directory.uri} was made.",
-                    remedy="Begin a new cycle, which continues from there; neither dump is needed.",
+                    remedy="Begin a new cycle; it needs neither dump.",
                     policy=self._policy.name,
                     holder=uri,
                 )
