@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-#: What ``argparse.ArgumentParser.add_subparsers`` returns.
+#: The result of ``argparse.ArgumentParser.add_subparsers``.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
 
 
@@ -19,8 +19,8 @@ class CommandParser(argparse.ArgumentParser):
     _is_intermixed = False
 
     def parse_known_args(  # type: ignore[override] # the overloads of typeshed
-        self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> tuple[Any, list[str]]:
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
         """Parse the arguments as ``ArgumentParser.parse_known_args`` does, in any order.
 
         The parser of commands keeps the order: options after a command belong to the command. So does a line
