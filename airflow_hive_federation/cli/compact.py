@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from airflow_hive_federation.compaction.worker import CompactionReport, MergeRunner
 
 
+#: The files that each kind of compaction needs (``plan_compaction``).
+_ENOUGH = {
+    "major": "A major compaction needs files without write ids, or more than one base or delta.",
+    "minor": "A minor compaction needs more deltas than one insert and one delete delta.",
+}
+
+
 def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser(
@@ -60,14 +67,14 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the command; return 1 if a compaction failed, or TABLE was not compacted as requested."""
+    """Run the command; return 1 if a compaction failed, or was refused although TABLE may need it."""
     serves = args.table == "worker"
     reports = _serve(args) if serves else _compact(args)
     if not args.json:
         nothing = "no request was waiting" if serves else f"{args.table} has no partitions"
         _print_table(reports, nothing=nothing)
     bad_states = {"failed"} if serves else {"failed", "refused"}
-    return int(any(report.state in bad_states for report in reports))
+    return int(any(report.state in bad_states and not report.unneeded for report in reports))
 
 
 def _compact(args: argparse.Namespace) -> list[CompactionReport]:
@@ -138,6 +145,9 @@ def _print_report(args: argparse.Namespace, report: CompactionReport) -> None:
         print(json.dumps(asdict(report)), flush=True)
         return
     name = f"{report.table} {report.partition}".strip()
+    if report.unneeded:
+        print(f"{name}: nothing to compact. {_ENOUGH[report.kind]}", file=sys.stderr, flush=True)
+        return
     text = report.message or f"{report.rows:,} rows, {report.size_bytes:,} bytes, {report.seconds:.1f} s"
     print(f"{name}: {report.state}. {text}", file=sys.stderr, flush=True)
 
@@ -154,7 +164,7 @@ def _print_table(reports: Sequence[CompactionReport], *, nothing: str) -> None:
                 report.table,
                 report.partition,
                 report.kind,
-                report.state,
+                "unneeded" if report.unneeded else report.state,
                 f"{report.rows:,}",
                 f"{report.size_bytes:,}",
                 f"{report.seconds:.1f}",

@@ -12,6 +12,7 @@ from importlib import import_module
 
 from airflow_hive_federation import __version__
 from airflow_hive_federation.cli.connecting import answers_up_to, connections_of_the_database
+from airflow_hive_federation.cli.parsers import CommandParser
 from airflow_hive_federation.errors import HiveFederationError
 
 #: The module of each command, which has ``add_parser(subparsers)`` and ``run(args) -> int``.
@@ -33,7 +34,7 @@ COMMANDS = {
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="hive-federation", description="Federate Hive metastores and replicate Hive databases."
     )
     parser.add_argument("--version", action="version", version=__version__)

@@ -119,9 +119,8 @@ def _start(args: argparse.Namespace) -> int:
 
 def _next_commands(name: str, directory: Path) -> str:
     where = f" --directory {quote(str(directory))}" if directory != default_directory(name) else ""
-    # (argparse takes no statements after an option.)
     return (
-        f"SQL: hive-federation metastore sql {name} 'SHOW DATABASES'{where}\n"
+        f"SQL: hive-federation metastore sql {name}{where} 'SHOW DATABASES'\n"
         f"It runs until: hive-federation metastore stop {name}{where}"
     )
 

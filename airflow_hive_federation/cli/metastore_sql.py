@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sql",
         nargs="?",
         metavar="SQL",
-        help="statements, with semicolons between them, right after NAME (default, or -: standard input)",
+        help="statements, with semicolons between them (default, or -: standard input)",
     )
     parser.add_argument("-f", "--file", type=Path, metavar="FILE", help="file with the statements")
     parser.add_argument(

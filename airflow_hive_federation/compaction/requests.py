@@ -164,7 +164,8 @@ def partitions_of(client: MetastoreClient, table: str, partitions: Sequence[str]
 
     :param partitions: names of partitions; ``None`` means all.
     :raises NoSuchObjectError: the table does not exist.
-    :raises ConfigurationError: the table is not transactional, or partitions are named and it has none.
+    :raises ConfigurationError: the table is not transactional, it has none of named partitions, or a name is
+        empty.
     """
     database, _, name = table.partition(".")
     described = client.get_table(database, name)
@@ -176,6 +177,11 @@ def partitions_of(client: MetastoreClient, table: str, partitions: Sequence[str]
             raise ConfigurationError(f"{table} has no partitions.", remedy="Name none.")
         return [""]
     if partitions is not None:
+        if "" in partitions:
+            raise ConfigurationError(
+                f"A partition of {table} is named by an empty text.",
+                remedy=f"Give names like {keys[0]}=VALUE, or none for all partitions.",
+            )
         return list(partitions)
     return [
         partition_name(keys, partition.values or []) for partition in client.iter_partitions(database, name)

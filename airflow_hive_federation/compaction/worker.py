@@ -85,6 +85,7 @@ class CompactionReport:
     :param state: ``compacted``, ``cleaning`` (no files to merge, only to clean), ``refused`` or
         ``failed``.
     :param message: reason why the request was refused or has failed.
+    :param unneeded: true if the request was refused because there is nothing to compact.
     :param directories: new directories.
     :param rows: number of rows in the new directories.
     :param deleted: number of rows that were left out because they were deleted.
@@ -98,6 +99,7 @@ class CompactionReport:
     kind: str
     state: str
     message: str = ""
+    unneeded: bool = False
     directories: tuple[str, ...] = ()
     rows: int = 0
     deleted: int = 0
@@ -361,7 +363,7 @@ class _Compaction:
         state = chosen(location, listing, write_ids, snapshot.txns, self._options)
         plan = plan_compaction(self._table, state, write_ids, kind, self.txn_id)
         if plan.decision is Decision.REFUSE:
-            self._refuse(plan.reason)
+            self._refuse(plan.reason, unneeded=True)
             return
         remove_directories(location, state.aborted, self._options)
         if plan.decision is Decision.CLEAN:
@@ -417,12 +419,12 @@ class _Compaction:
         self._client.call("update_compactor_state", self.request, self.txn_id)
         self._commit()
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, *, unneeded: bool = False) -> None:
         self.request.errorMessage = reason
         self._client.call("mark_refused", self.request)
         if self.txn_id:
             self._commit()
-        self._decided("refused", reason)
+        self._decided("refused", reason, unneeded=unneeded)
 
     def _commit(self) -> None:
         commit_patiently(
@@ -442,7 +444,7 @@ class _Compaction:
         except HiveFederationError as error:
             log.error("%s compaction %s cannot be undone: %s", self.name, self.request.id, error)
 
-    def _decided(self, state: str, message: str = "") -> None:
+    def _decided(self, state: str, message: str = "", *, unneeded: bool = False) -> None:
         request = self.request
         self.report = CompactionReport(
             id=request.id,
@@ -451,6 +453,7 @@ class _Compaction:
             kind=_kind_name(request.type),
             state=state,
             message=message,
+            unneeded=unneeded,
             directories=self.plan.directories if state == "compacted" else (),
             rows=sum(outcome.rows for outcome in self._outcomes),
             deleted=sum(outcome.deleted for outcome in self._outcomes),

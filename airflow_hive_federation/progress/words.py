@@ -43,8 +43,8 @@ def _partitions_counted(event: ev.PartitionsCounted) -> str:
 @words.register
 def _files_processed(event: ev.FilesProcessed) -> str:
     files = f"{event.files:,} of {several(event.all_files, 'file')}"
-    megabytes = f"{event.size_bytes / 1e6:,.1f} of {event.all_bytes / 1e6:,.1f} MB"
-    return f"{_VERBS[event.job]} {files}, {megabytes}, {event.bytes_per_s / 1e6:,.1f} MB/s"
+    sizes = _size_of(event.size_bytes, event.all_bytes)
+    return f"{_VERBS[event.job]} {files}, {sizes}, {size(round(event.bytes_per_s))}/s"
 
 
 @words.register
@@ -268,10 +268,25 @@ def several(count: int, noun: str) -> str:
 
 def size(size_bytes: int) -> str:
     """Return the size in units of powers of 1000, as the rates."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    unit, factor = _unit(size_bytes)
+    return f"{_amount(size_bytes, factor)} {unit}"
+
+
+def _size_of(done_bytes: int, all_bytes: int) -> str:
+    """Return both sizes in the unit of the second one."""
+    unit, factor = _unit(all_bytes)
+    return f"{_amount(done_bytes, factor)} of {_amount(all_bytes, factor)} {unit}"
+
+
+def _unit(size_bytes: int) -> tuple[str, int]:
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size_bytes >= factor:
-            return f"{size_bytes / factor:,.1f} {unit}"
-    return f"{size_bytes} bytes"
+            return unit, factor
+    return "bytes", 1
+
+
+def _amount(size_bytes: int, factor: int) -> str:
+    return f"{size_bytes / factor:,.1f}" if factor > 1 else f"{size_bytes:,}"
 
 
 def _listed(ids: Sequence[int]) -> str:

@@ -195,3 +195,40 @@ def test_a_table_without_partitions_has_nothing_to_compact(
     assert capsys.readouterr().out == "Nothing was compacted: sales.orders has no partitions.\n"
     assert main(["compact", "worker", "--metastore", "thrift://h:1"]) == 0
     assert capsys.readouterr().out == "Nothing was compacted: no request was waiting.\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["metastore", "sql", "dev", "-- one\nSELECT 1", "--directory", "d"],
+        ["metastore", "sql", "dev", "--directory", "d", "-- one\nSELECT 1"],
+        ["metastore", "sql", "--directory", "d", "dev", "-- one\nSELECT 1"],
+        ["metastore", "sql", "--directory", "d", "dev", "--", "-- one\nSELECT 1"],
+    ],
+)
+def test_options_stand_anywhere(line: list[str]) -> None:
+    args = build_parser().parse_args(line)
+    assert (args.name, str(args.directory), args.sql) == ("dev", "d", "-- one\nSELECT 1")
+
+
+def test_inputs_stand_before_and_after_options() -> None:
+    args = build_parser().parse_args(["ingest", "d.t", "a.csv", "--header", "b.csv", "--name", "n", "c.csv"])
+    assert (args.table, args.inputs, args.header, args.name) == (
+        "d.t",
+        ["a.csv", "b.csv", "c.csv"],
+        True,
+        "n",
+    )
+
+
+def test_wrong_lines_are_refused_as_ever(capsys: pytest.CaptureFixture[str]) -> None:
+    for line, complaint in (
+        (["metastore", "sql", "--directory", "d"], "the following arguments are required: NAME"),
+        (["metastore", "sql", "dev", "--nothing", "SELECT 1"], "unrecognized arguments: --nothing"),
+        (["metastore", "sql", "dev", "SELECT 1", "SELECT 2"], "unrecognized arguments: SELECT 2"),
+        (["ingest", "d.t", "--header"], "the following arguments are required: INPUT"),
+    ):
+        with pytest.raises(SystemExit) as caught:
+            build_parser().parse_args(line)
+        assert caught.value.code == 2
+        assert complaint in capsys.readouterr().err

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from airflow_hive_federation.cli.main import build_parser
+from airflow_hive_federation.cli.main import build_parser, main
+from airflow_hive_federation.compaction import requests
+from airflow_hive_federation.compaction.requests import partitions_of
+from airflow_hive_federation.compaction.worker import CompactionReport
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore import MetastoreClient
 
 
 def test_the_command_line_is_understood() -> None:
@@ -37,3 +45,50 @@ def test_nothing_heavy_is_imported(module: str, heavy: tuple[str, ...]) -> None:
     code = f"import sys, airflow_hive_federation.{module}; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def report(state: str, *, unneeded: bool = False, partition: str = "") -> CompactionReport:
+    return CompactionReport(
+        id=1,
+        table="d.t",
+        partition=partition,
+        kind="major",
+        state=state,
+        message="No partition p=9." if state == "refused" else "",
+        unneeded=unneeded,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reports", "status", "text"),
+    [
+        ([report("compacted")], 0, "d.t: compacted."),
+        ([report("refused", unneeded=True)], 0, "d.t: nothing to compact. A major compaction needs files"),
+        ([report("refused", partition="p=9")], 1, "d.t p=9: refused. No partition p=9."),
+        ([report("refused", unneeded=True), report("failed")], 1, "d.t: failed."),
+    ],
+)
+def test_the_exit_status_is_one_unless_nothing_was_left_to_do(
+    reports: Sequence[CompactionReport],
+    status: int,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def compact_table(*_: object, on_report: Any, **__: object) -> Sequence[CompactionReport]:
+        for each in reports:
+            on_report(each)
+        return reports
+
+    monkeypatch.setattr(requests, "compact_table", compact_table)
+    assert main(["compact", "d.t", "--metastore", "thrift://127.0.0.1:1"]) == status
+    assert text in capsys.readouterr().err
+
+
+def test_an_empty_name_of_a_partition_does_not_mean_all() -> None:
+    keys = [SimpleNamespace(name="day")]
+    table = SimpleNamespace(partitionKeys=keys, parameters={"transactional": "true"})
+    client = cast("MetastoreClient", SimpleNamespace(get_table=lambda _database, _name: table))
+    assert partitions_of(client, "d.t", ["day=1"]) == ["day=1"]
+    with pytest.raises(ConfigurationError, match="empty text"):
+        partitions_of(client, "d.t", ["day=1", ""])

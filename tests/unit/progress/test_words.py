@@ -40,9 +40,9 @@ WORDS: list[tuple[ev.Event, str]] = [
     ),
     (
         ev.FilesProcessed(
-            job=FileJob.DIGEST, files=1, all_files=1, size_bytes=0, all_bytes=0, bytes_per_s=0.0
+            job=FileJob.DIGEST, files=1, all_files=1, size_bytes=700, all_bytes=763, bytes_per_s=95_400.0
         ),
-        "compared 1 of 1 file, 0.0 of 0.0 MB, 0.0 MB/s",
+        "compared 1 of 1 file, 700 of 763 bytes, 95.4 kB/s",
     ),
     (
         ev.DrainStarted(database="shop", event_id=7, transactions=(3,)),
