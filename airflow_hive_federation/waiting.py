@@ -68,10 +68,10 @@ def retry(
     but_not_on: tuple[type[Exception], ...] = (),
     sleep: Callable[[float], None] = time.sleep,
 ) -> Result:
-    """Repeat a call that fails with a passing error, with the pauses of the policy; return its result.
+    """Repeat a call while it fails with a passing error, with the pauses of the policy; return its result.
 
-    :param tries: the most calls; the error of the last one is raised.
-    :param on: errors that pass.
+    :param tries: the maximal number of calls; the error of the last one is raised.
+    :param on: errors after which a repetition may succeed.
     :param but_not_on: subclasses of these errors that a repetition would only raise again.
     :param sleep: waits for a number of seconds.
     """

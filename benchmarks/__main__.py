@@ -40,7 +40,7 @@ IDS = (
     "grpc",
     "routing",
 )
-#: Parts whose metastores, if they have some, do not come from ``contenders.metastores``.
+#: Parts without metastores, or whose metastores do not come from ``contenders.metastores``.
 ON_DERBY_ONLY = (
     "import",
     "compaction",

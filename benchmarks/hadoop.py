@@ -1,7 +1,7 @@
-"""Replication on HDFS with metastores on PostgreSQL: beside Hive's own, which copies by distcp.
+"""Measures replication on HDFS with metastores on PostgreSQL beside Hive's own, which copies by distcp.
 
-The source is a database of ACID tables and one of an external table, both written by Hive. Each round makes a
-new target per contender: a bootstrap, then an increment of changes that Hive makes in between.
+Hive writes the source: a database of ACID tables, and a database with an external table. In each round, both
+contenders make a replica of it by a bootstrap, Hive changes the source, and both load an increment.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DISTCP = Artifact(
     size_bytes=163_067,
 )
 _TIMEOUT_S = 1800.0
-#: The table of each database that is counted.
+#: The table whose rows are counted, by database.
 _FIRST_TABLES = {"acid": "t0", "lake": "files"}
 _PEER = "hive-repl with distcp"
 
@@ -54,6 +54,8 @@ _PEER = "hive-repl with distcp"
 class _Scale:
     """The size of the source.
 
+    :param rows: number of rows per ACID table, over all its partitions.
+    :param files: number of files of the external table.
     :param commits: number of INSERTs, each into one partition of one table, between bootstrap and increment.
     """
 
@@ -62,6 +64,9 @@ class _Scale:
     rows: int
     files: int
     commits: int
+
+    def acid(self) -> str:
+        return f"{self.tables} ACID tables x {self.partitions} partitions"
 
 
 _SCALES = {
@@ -72,7 +77,7 @@ _SCALES = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Site:
-    """An HDFS, and two metastores on it whose data are in one PostgreSQL server, with Hive's SQL on both."""
+    """An HDFS, and two metastores on it with Hive's SQL; one PostgreSQL server holds their data."""
 
     hdfs: EmbeddedHdfs
     source: EmbeddedMetastore
@@ -105,7 +110,9 @@ class _Site:
         rows = _count(self.source_sql, f"{database}.{table}")
         for target in targets:
             if (found := _count(self.target_sql, f"{target}.{table}")) != rows:
-                raise AssertionError(f"{target}.{table} has {found} rows, and the source has {rows}")
+                raise AssertionError(
+                    f"{target}.{table} has {found} rows; {database}.{table} of the source has {rows}"
+                )
 
 
 def _count(sql: HiveSql, table: str) -> int:
@@ -135,7 +142,7 @@ class _Writer:
             )
 
     def commit(self) -> None:
-        """Insert a row into one table after the other."""
+        """Insert rows, each by a statement of its own, into the tables in turn."""
         for _ in range(self._scale.commits):
             self._changes += 1
             table, day = (self._changes % count for count in (self._scale.tables, self._scale.partitions))
@@ -160,7 +167,7 @@ class _Contender(Protocol):
     name: str
 
     def bootstrap(self, database: str, target: str) -> Timing:
-        """Make a replica."""
+        """Make a replica of a database."""
         ...
 
     def increment(self, database: str, target: str) -> Timing:
@@ -178,20 +185,23 @@ def run(setting: Setting, parts: Sequence[str]) -> Iterator[Result]:
         contenders: list[_Contender] = [stack.enter_context(_Ours(site, spark)), _HiveRepl(site)]
         writer = _Writer(site.source_sql, scale)
         if {"hadoop-bootstrap", "hadoop-increment"} & {*parts}:
-            setting.say(f"Hive writes {scale}")
+            setting.say(f"Hive writes {scale.acid()} of {scale.rows:,} rows per table")
             writer.make_acid()
             timings = _rounds(setting, site, contenders, "acid", writer.commit)
             for step in ("bootstrap", "increment"):
                 if f"hadoop-{step}" in parts:
-                    work = f"{step} of {scale.tables} ACID tables x {scale.partitions} partitions on HDFS"
-                    if step == "increment":
-                        work += f", {scale.commits} commits"
+                    cycle = "bootstrap" if step == "bootstrap" else f"increment of {scale.commits} commits"
+                    work = f"{cycle} on HDFS, {scale.acid()}"
                     yield _beside(f"hadoop-{step}", work, timings, step)
         if "hadoop-external" in parts:
+            setting.say(f"Hive writes an external table of {scale.files} files")
             writer.make_external()
             timings = _rounds(setting, site, contenders, "lake", writer.add_file)
-            for step, work in (("bootstrap", f"{scale.files} files"), ("increment", "one file more")):
-                yield _beside("hadoop-external", f"external table on HDFS: {work}", timings, step)
+            for step, work in (
+                ("bootstrap", f"bootstrap of {scale.files} files"),
+                ("increment", "increment of one new file"),
+            ):
+                yield _beside("hadoop-external", f"{work} of an external table on HDFS", timings, step)
 
 
 def _beside(part: str, work: str, timings: Mapping[tuple[str, str], Sequence[Timing]], step: str) -> Result:
@@ -204,17 +214,18 @@ def _beside(part: str, work: str, timings: Mapping[tuple[str, str], Sequence[Tim
 def _rounds(
     setting: Setting, site: _Site, contenders: Sequence[_Contender], database: str, change: Callable[[], None]
 ) -> dict[tuple[str, str], list[Timing]]:
-    """Let each contender bootstrap and increment in turn; the first round is to warm up, and not counted."""
+    """Let each contender bootstrap and increment in turn; the first round, a warm-up, is not counted."""
     timings: defaultdict[tuple[str, str], list[Timing]] = defaultdict(list)
     for number in range(setting.runs + 1):
         replicas = [
             (contender, f"{database}_{position}_{number}") for position, contender in enumerate(contenders)
         ]
         for step in ("bootstrap", "increment"):
-            # Whoever begins has the colder caches of the two.
+            # The contender that begins has the colder caches.
             for contender, target in replicas if number % 2 else reversed(replicas):
                 timing = getattr(contender, step)(database, target)
-                setting.say(f"{step} of {database}, run {number}, {contender.name}: {timing}")
+                run = f"run {number}" if number else "warm-up"
+                setting.say(f"{step} of {database}, {run}, {contender.name}: {timing}")
                 if number:
                     timings[contender.name, step].append(timing)
             if step == "bootstrap":
@@ -226,7 +237,7 @@ def _rounds(
 
 
 class _Ours:
-    """Drain, dump and load; the copy job runs in a Spark session that is up."""
+    """This package's drain, dump and load; the copy job runs in a Spark session that runs already."""
 
     name = "ours"
 
@@ -279,7 +290,7 @@ class _Ours:
 
 
 class _HiveRepl:
-    """Hive's ``REPL DUMP`` and ``REPL LOAD``, which copy by distcp what is external or large."""
+    """Hive's ``REPL DUMP`` and ``REPL LOAD``, which copy external tables and large files by distcp."""
 
     name = _PEER
 
@@ -304,5 +315,5 @@ class _HiveRepl:
         clock.lap("load")
         return clock.timing()
 
-    #: The statements are the same; Hive finds out what there is to do.
+    #: The statements are the same: Hive decides between bootstrap and increment.
     increment = bootstrap

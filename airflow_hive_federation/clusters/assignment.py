@@ -145,8 +145,7 @@ def reason_to_skip(table: types.Table) -> str | None:
 
 
 def reason_to_stay(table: types.Table) -> tuple[str, str] | None:
-    """Return the reason why a table may be in its primary cluster only, and the remedy; ``None`` if it may
-    leave it.
+    """Return the reason that binds a table to its primary cluster, and the remedy; ``None`` without one.
 
     Hive rebuilds a materialized view from tables of its cluster, and engines use it in place of these.
     """

@@ -85,8 +85,8 @@ class MetastoreFacts:
 
     :param client: the client of the metastore.
     :param registry: the configured clusters; copies in other clusters are ignored.
-    :param pool: makes a pool of further clients, by which the partitions of all tables that
-        :meth:`prefetch` names are read at the same time, when those of one of them are needed.
+    :param pool: makes a pool of further clients. They read the partitions of all tables of
+        :meth:`prefetch` at the same time, once those of one table are needed.
     """
 
     def __init__(

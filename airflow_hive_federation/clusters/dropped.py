@@ -8,7 +8,7 @@ The event does not hold the locations of partitions. To read a table while its p
 somebody may have set the location of a partition to its copy; when an external table is dropped, Hive leaves
 such files, which are then the only ones. So the event suffices for tables whose files Hive removes with them,
 and for tables without partitions whose location was another one. The copies of other external tables are
-removed only while the directories that they were made of hold the same files, unchanged since.
+removed only while the directories from which they were copied hold the same files, unchanged since.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def with_drop(
 
 
 def lacks_primary(note: Note, options: StorageOptions | None) -> str:
-    """Return the reason why a copy may be the only one of its rows; empty if it is not, or need not be.
+    """Return the reason to keep a copy that may hold the only rows of its table; empty without a reason.
 
     The files of a primary have not changed if their paths, sizes and modification times are those of the time
     of the copy.
@@ -110,10 +110,10 @@ def lacks_primary(note: Note, options: StorageOptions | None) -> str:
         primary = list_files(note.primary, options=options, missing_ok=True)
         copy = list_files(note.directory, options=options, missing_ok=True)
     except (ConfigurationError, StorageError) as error:
-        return f"its files cannot be compared with those in {note.primary}: {error.message}"
+        return f"the directory cannot be compared with {note.primary}: {error.message}"
     if listing_mark(primary) != note.primary_listing:
-        return f"the files in {note.primary}, of which it is a copy, have changed or are gone"
-    return "" if content_mark(copy) == note.content else "others have written files there"
+        return f"the files in {note.primary}, of which the directory is a copy, have changed or are gone"
+    return "" if content_mark(copy) == note.content else "others have written files into the directory"
 
 
 class PresentTables:
@@ -124,10 +124,10 @@ class PresentTables:
         self._read: dict[str, list[types.Table]] = {}
 
     def at(self, directory: str, database: str) -> str:
-        """Return a table of a database that lies in a directory; empty if none does.
+        """Return the name of a table of a database whose location is in a directory; empty without one.
 
-        Somebody may read the last rows of a dropped table by another one. The locations of its partitions,
-        and tables of other databases, are not looked at, for that would take all metadata.
+        Somebody may read the last rows of a dropped table by another table. The locations of partitions and
+        the tables of other databases are left out, because reading them takes all metadata.
         """
         lying = (
             item for item in self._of(database) if _lies_in(str(item.sd and item.sd.location), directory)
@@ -149,7 +149,7 @@ class PresentTables:
         if database not in self._read:
             self._read[database] = []
             with suppress(NoSuchObjectError):
-                # Only these fields are needed of perhaps many tables.
+                # A database may have many tables: keep only the fields that are compared.
                 self._read[database] = [
                     types.Table(
                         tableName=item.tableName,
@@ -170,18 +170,18 @@ def _lies_in(location: str, directory: str) -> bool:
 
 
 class _Proof(Enum):
-    """What the event of a drop proves about a copy."""
+    """The conclusion about a copy from the event of a drop."""
 
-    #: Nothing, or that the table lay there.
+    #: The event proves nothing, or the table lay in the directory of the copy.
     NONE = auto()
-    #: Its files belong to nobody.
+    #: The files of the copy belong to nobody.
     UNOWNED = auto()
-    #: They belong to nobody if the directory of the primary has the same ones.
+    #: The files of the copy belong to nobody if the directory of the primary has the same files.
     BESIDE_PRIMARY = auto()
 
 
 def _proof_of(event: types.NotificationEvent, note: Note) -> _Proof:
-    """Return what an event proves about the directory of a note."""
+    """Return the conclusion from an event about the directory of a note."""
     try:
         # Fields of the IDL's Table: 4 createTime, 7 sd (2 location), 8 partitionKeys, 9 parameters,
         # 12 tableType, 25 id.

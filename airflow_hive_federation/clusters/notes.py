@@ -91,11 +91,11 @@ class Note:
         it. Such a directory is never removed by the note.
     :param dropped_s: the time, in seconds since 1970 by the metastore's clock, at which the table was dropped
         with all that it owned, by an event of the metastore; 0 without such an event.
-    :param primary: the URI of the directory that a copy was made of; empty for transactional tables.
-    :param primary_listing: the digest of the paths, sizes and modification times of the files there.
-    :param content: the digest of the paths and sizes of these files, and of those of the copy.
+    :param primary: the URI of the directory from which a copy was made; empty for transactional tables.
+    :param primary_listing: the digest of the paths, sizes and modification times of the files in ``primary``.
+    :param content: the digest of the paths and sizes of these files; it is also that of the copy.
     :param only_beside_primary: Hive may have left files of the dropped table in the directory. It is removed
-        only while the same files are in the directory that it was copied of.
+        only while ``primary`` has the same files.
     """
 
     kind: Kind

@@ -191,7 +191,8 @@ def _refuse_kind(
             place,
             "it is transactional, and its writers know its location before they lock it: no lock keeps them "
             "from committing rows to the former one",
-            f"Stop its writers, copy it there, and run USE CLUSTER {place.name}; CREATE TABLE ... AS SELECT.",
+            f"Stop its writers, copy it to the cluster, and run USE CLUSTER {place.name}; "
+            "CREATE TABLE ... AS SELECT.",
         )
     if former not in registry.clusters:
         _refuse(

@@ -143,8 +143,8 @@ class LiveRouter:
     :param check_files: list the files of primaries and copies before a copy is used. Without it, the router
         misses writes that the metastore does not know of, such as Spark's writes to its own tables.
     :param options: the storage options of all clusters.
-    :param pool: makes a pool of further clients, by which it reads the partitions of several tables at the
-        same time; without it, they are read one table after the other.
+    :param pool: makes a pool of further clients, which read the partitions of several tables at the same
+        time; without it, the tables are read one after the other.
     """
 
     client: MetastoreClient

@@ -341,14 +341,14 @@ def _reason_after_drop(
     if max(note.taken_s, note.dropped_s) > time.time() - ages_s.get(note.kind, 0.0):
         return _MAY_READ
     if user := tables.at(note.directory, split_name(note.table)[0]):
-        return f"{note.table} was dropped, and the table {user} lies there"
+        return f"{note.table} was dropped, and the table {user} uses the directory"
     if name := tables.named(note):
         return (
             f"{note.table} was dropped, and is back as {name}, which may use it; drop or copy that one again"
         )
     reason = lacks_primary(note, options)
     return (
-        f"{note.table} was dropped, and {reason}; if nobody needs it, remove it and its note"
+        f"{note.table} was dropped, and {reason}; if nobody needs the directory, remove it and its note"
         if reason
         else ""
     )

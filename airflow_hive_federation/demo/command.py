@@ -1,7 +1,7 @@
 """``hive-federation demo``: runs the main job, start to end, on this machine.
 
-The demo starts two real Hive metastores, on this machine's disk or on an HDFS and a PostgreSQL server that it
-starts as well, lets Hive itself write a database, and leaves a transaction open.
+The demo starts two real Hive metastores, on this machine's disk or on an HDFS and a PostgreSQL server of its
+own. It lets Hive itself write a database, and leaves a transaction open.
 The example DAG then runs in Airflow: it waits for the transaction, dumps, copies with Spark, loads and
 verifies. Then Hive changes the source, and the same DAG brings the target up to date.
 """
@@ -52,8 +52,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "--site",
         choices=KINDS,
         default=LOCAL,
-        help="where tables and metadata lie: local is this machine's disk and Derby; hadoop is an HDFS and a "
-        "PostgreSQL server that run during the demo (default: %(default)s)",
+        help="store of the tables and metadata: local is this machine's disk and Derby; hadoop is an HDFS "
+        "and a PostgreSQL server that run during the demo (default: %(default)s)",
     )
     parser.add_argument("--ui", action="store_true", help="leave Airflow's UI up with the same DAG")
     parser.add_argument("--json", action="store_true", help="end with the result as JSON on stdout")
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             story.stage("Done")
             _show(report, scene, {"set-up": set_up_s, **tasks_s, "in all": story.seconds})
-            _show_changes(changes)
+            _show_changes(changes, args.site)
     return int(bool(report["differences"] or changes["differences"]))
 
 
@@ -156,6 +156,8 @@ def _set_up(stack: ExitStack, kind: str, directory: Path, airflow: DemoAirflow, 
     beside = "an HDFS, a PostgreSQL server and " if kind == HADOOP else ""
     story.stage(f"Starting {beside}two Hive metastores (the first time ever, their jars are fetched)")
     site = start_site(kind, stack, directory)
+    for line in site.described():
+        story.detail(line)
 
     def start(name: str) -> EmbeddedMetastore:
         return stack.enter_context(
@@ -212,7 +214,7 @@ def _directory(named: Path | None, story: Story) -> Iterator[Path]:
     try:
         yield directory
     except HiveFederationError:
-        story.detail(f"Everything is kept in {directory}")
+        story.detail(f"The demo's files and logs are kept in {directory}")
         raise
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
@@ -291,8 +293,12 @@ def _show(report: Mapping[str, object], scene: _Scene, times_s: Mapping[str, flo
     print(" · ".join(f"{name} {seconds:.0f} s" for name, seconds in times_s.items()))
 
 
-def _show_changes(report: Mapping[str, Any]) -> None:
+def _show_changes(report: Mapping[str, Any], site: str) -> None:
     changed = [table for table in report["tables"] if table["files"]]
     print()
     print_report({**report, "tables": changed}, title=f"After the changes, at event {report['event_id']}")
-    print("\nNext: hive-federation demo --ui (make demo UI=1) shows the same DAG in Airflow's UI.")
+    option, variable = ("", "") if site == LOCAL else (f" --site {site}", f" SITE={site}")
+    print(
+        f"\nNext: hive-federation demo{option} --ui (make demo{variable} UI=1) shows the same DAG in "
+        "Airflow's UI."
+    )

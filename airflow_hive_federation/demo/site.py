@@ -1,4 +1,4 @@
-"""Decides where the demo keeps tables and metadata: on the local disk, or in HDFS and PostgreSQL."""
+"""Starts the store and the database of the demo: the local disk and Derby, or HDFS and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ class Site:
     base: str
     database: EmbeddedPostgresql | None = None
 
+    def described(self) -> list[str]:
+        """Return lines with the addresses of the site's servers; none for the local disk."""
+        if self.database is None:
+            return []
+        return [f"store    {self.base}", f"database 127.0.0.1:{self.database.port} (PostgreSQL)"]
+
     def settings(self, name: str) -> dict[str, str]:
         """Return Hive's settings for a metastore and its SQL engine."""
         from airflow_hive_federation.embedded.configuration import settings_on_hdfs
@@ -50,7 +56,7 @@ class Site:
 
 
 def start_site(kind: str, stack: ExitStack, directory: Path) -> Site:
-    """Start the servers of a site, which stop at the end of ``stack``.
+    """Start the servers of a site; they stop when ``stack`` is closed.
 
     :param kind: one of :data:`KINDS`.
     :param directory: the demo's directory, for the files of a local site and of HDFS.
@@ -63,8 +69,8 @@ def start_site(kind: str, stack: ExitStack, directory: Path) -> Site:
     from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
     from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
 
-    # The server chooses its directory and removes it: that of the demo is closed to the user nobody, as
-    # which a server of root's runs.
+    # If root runs the demo, the server runs as the user nobody, who has no right to the demo's directory. So
+    # the server makes a directory of its own, and removes it.
     database = stack.enter_context(EmbeddedPostgresql.start())
     hdfs = stack.enter_context(EmbeddedHdfs.start(directory=directory / "hdfs"))
     return Site(base=f"{hdfs.uri}/demo", database=database)
@@ -77,6 +83,6 @@ def check_client() -> None:
     """
     if find_spec("hdfs_native") is None:
         raise ConfigurationError(
-            "The client of HDFS is not installed, and the demo's site is hadoop.",
+            "The client of HDFS is not installed, which the site hadoop needs.",
             remedy="pip install 'airflow-hive-federation[demo,hdfs]'",
         )

@@ -157,14 +157,14 @@ def _use(host: str, port: int) -> str:
 
 
 def _access_log(path: Path) -> Sight:
-    """Look whether the file can be written, without making it."""
+    """Check that the file can be written, without creating it."""
     if os.access(path if path.exists() else path.parent, os.W_OK) and not path.is_dir():
         return Sight(name="access log", state="ok", detail=str(path))
     return Sight(
         name="access log",
         state="error",
         detail=f"the access log {path} cannot be written",
-        remedy="Give a file that can be.",
+        remedy="Name a file that this user may write.",
     )
 
 

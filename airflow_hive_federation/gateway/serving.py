@@ -205,7 +205,8 @@ def _log_calls(where: str | None) -> None:
         handler = logging.StreamHandler() if where == "-" else logging.FileHandler(where, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(
-            f"The access log {where} cannot be written: {error}", remedy="Give a file that can."
+            f"The access log {where} cannot be written: {error}",
+            remedy="Name a file that this user may write.",
         ) from error
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     access_log.setLevel(logging.INFO)

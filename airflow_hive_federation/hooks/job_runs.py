@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.spark.failures import read_report
-from airflow_hive_federation.spark.runs import JobRun, Life, RunFiles, RunWatch
+from airflow_hive_federation.spark.runs import JobRun, JobState, RunFiles, RunWatch
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy, wait_until
 
 logger = logging.getLogger(__name__)
 
-#: How often the files of a run are read.
+#: The pauses between two readings of the files of a run.
 POLL = PollPolicy(patience_s=PATIENCE_S)
 
 
@@ -27,27 +27,27 @@ def wait_for_run(
 
     :param files: the files of the run.
     :param run: the submission.
-    :param alive: returns whether the cluster still has an application, by its id, to run or running; it is
-        asked while the job has not begun.
-    :param stopped: returns true once the job was asked to end: one that has not begun is not waited for then.
+    :param alive: returns whether an application, by its id, waits or runs on the cluster; it is called while
+        the job has not begun.
+    :param stopped: returns true once the job is to end; the wait for a job that has not begun ends then.
     :raises StorageError: the store cannot be read.
     """
     watch = RunWatch(files, run.attempt)
     application = run.application
-    lives: set[Life] = set()
+    states: set[JobState] = set()
 
     def over() -> bool:
-        life = watch.look()
-        if life is Life.UNCLAIMED and (not application or stopped() or not alive(application)):
-            life = Life.ENDED
-        if life is not Life.ENDED and life not in lives:
-            lives.add(life)
+        state = watch.state()
+        if state is JobState.UNCLAIMED and (not application or stopped() or not alive(application)):
+            state = JobState.ENDED
+        if state is not JobState.ENDED and state not in states:
+            states.add(state)
             logger.info(
-                "An earlier try has started %s; %s. This try waits for it",
+                "An earlier try of this task has started %s, which %s; this try waits for its end",
                 f"application {application}" if application else "this job",
-                life.value,
+                state.value,
             )
-        return life is Life.ENDED
+        return state is JobState.ENDED
 
     wait_until(over, POLL)
 
@@ -55,7 +55,7 @@ def wait_for_run(
 def result_of_run(files: RunFiles, run: JobRun) -> dict[str, object] | None:
     """Return the result that the job of an earlier submission has reported.
 
-    An error is no result: the job is to run again, because a try follows a failure to mend it.
+    An error is no result: a try after a failure runs the job again.
 
     :raises StorageError: the store cannot be read.
     """
@@ -65,5 +65,5 @@ def result_of_run(files: RunFiles, run: JobRun) -> dict[str, object] | None:
     try:
         return read_report(report)
     except HiveFederationError as error:
-        logger.info("The application of an earlier try failed, and is run again: %s", error)
+        logger.info("The job of an earlier try failed; this try runs it again: %s", error)
         return None

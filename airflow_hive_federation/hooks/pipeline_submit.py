@@ -92,15 +92,17 @@ class PipelineSubmitHook(SparkSubmitHook):
             super().on_kill()
         except OSError as error:
             # For instance, this machine has no program ``yarn``.
-            self.log.warning("The cluster was not asked to end %s: %s", self.application, error)
+            self.log.warning(
+                "The kill of application %s did not reach the cluster: %s", self.application, error
+            )
 
     def has(self, application: str) -> bool:
-        """Return whether the cluster has an application to run, or runs it; false if it cannot be asked."""
+        """Return whether an application waits or runs on the cluster; false if its state cannot be read."""
         try:
             if application.startswith("application_"):
                 return self.query_yarn_application_status(application) not in {"SUCCEEDED", "FAILED"}
         except (ValueError, RuntimeError) as error:
-            self.log.warning("The cluster does not say how application %s is: %s", application, error)
+            self.log.warning("The state of application %s cannot be read: %s", application, error)
         return False
 
     def _process_spark_submit_log(self, itr: Iterator[object]) -> None:

@@ -87,7 +87,7 @@ class SparkPipelineHook(BaseHook):
         self._env = dict(env or {})
         self._observer = observer
         self._running: PipelineSubmitHook | None = None
-        #: The run that is waited for: its files, and the id of the submission.
+        #: The files of the run for which this hook waits, and the id of its submission.
         self._followed: tuple[RunFiles, str] | None = None
         self._killed = False
 
@@ -102,8 +102,8 @@ class SparkPipelineHook(BaseHook):
     ) -> dict[str, Any]:
         """Run a job with spark-submit, write its log to the task's log, and return its result.
 
-        If an earlier call with the same job, arguments and report was killed, and its application works on,
-        the call waits for that application and returns its result; it starts none.
+        If an earlier call with the same job, arguments and report was killed, and its application still runs,
+        the call waits for that application, returns its result, and starts none.
 
         :param job: a name of :data:`airflow_hive_federation.spark.job.JOBS`.
         :param arguments: the job's command line; no secrets, because process lists show it.
@@ -112,7 +112,7 @@ class SparkPipelineHook(BaseHook):
         :param conf: Spark properties for this job; they take precedence over the hook's.
         :raises HiveFederationError: the job raised this error, which keeps its class and facts.
         :raises SparkJobError: the job failed otherwise, was killed, or reported no result.
-        :raises SparkRunTakenError: another call has begun the same job meanwhile.
+        :raises SparkRunTakenError: another call has submitted the same job in the meantime.
         :raises ConfigurationError: spark-submit is missing, or the deploy mode is ``cluster`` with storage
             options, or on a standalone cluster.
         :raises JavaNotFoundError: the master is local, and no Java that Spark runs on was found.
@@ -140,7 +140,7 @@ class SparkPipelineHook(BaseHook):
             files.forget(run.attempt)
 
     def wait_for_copy(self, dump: str) -> None:
-        """Wait for the copy job that an earlier, killed load of a dump has started, if it works on.
+        """Wait for the copy job of an earlier, killed load of a dump, if the job still runs.
 
         A load calls it before it takes the lock of its target: the lock's fence would end the job.
 
@@ -183,18 +183,18 @@ class SparkPipelineHook(BaseHook):
         return run_verify
 
     def on_kill(self) -> None:
-        """Kill the running job, also on the cluster, and one that an earlier try has started."""
+        """Kill the running job, also on the cluster, or the job of an earlier try that the hook waits for."""
         self._killed = True
         running, followed = self._running, self._followed
         if running is not None:
             running.on_kill()
         if followed is not None and (running is None or running.deploy_mode == "cluster"):
-            # The job looks at its run every few seconds, wherever its driver is.
+            # The job reads the file of its run every few seconds, wherever its driver is.
             files, attempt = followed
             try:
                 files.stop(attempt)
             except HiveFederationError as error:
-                self.log.warning("The Spark job was not asked to end: %s", error)
+                self.log.warning("The request to end the Spark job was not written: %s", error)
 
     def _settle(self, files: RunFiles, key: str) -> dict[str, object] | None:
         """Wait for the application of an earlier try; return its result if it did the same job."""
@@ -217,7 +217,7 @@ class SparkPipelineHook(BaseHook):
         return result
 
     def _begin(self, files: RunFiles, run: JobRun) -> None:
-        """Make this call's submission the run's, and wait for a job that has claimed the run before."""
+        """Give the run to this call's submission, and wait for a job that has claimed the run before."""
         from airflow_hive_federation.hooks.job_runs import wait_for_run
         from airflow_hive_federation.storage.publishing import remove_file
 

@@ -1,4 +1,4 @@
-"""Names what tables and partitions of a metastore have in common, for functions that take either."""
+"""Defines types for functions that take a table or a partition of a metastore."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from airflow_hive_federation.metastore.idl import types
 #: A table, or a partition: each has a storage descriptor, parameters, column statistics and a write id.
 TableOrPartition: TypeAlias = types.Table | types.Partition
 
-#: One of the two; a function with such an argument and result returns the type that it was given.
+#: One of the two types; a function of it returns the type of its argument.
 Described = TypeVar("Described", types.Table, types.Partition)

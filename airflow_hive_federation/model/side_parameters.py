@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Prefixes in lower case: ours, and those of Hive's own replication (``ReplConst``, ``ReplUtils``). Clusters
-#: are those of one metastore's registry, and the copies of a table hold the rows of its primary there.
+#: Prefixes in lower case: ours, and those of Hive's own replication (``ReplConst``, ``ReplUtils``). The
+#: parameters of clusters name clusters of one metastore's registry, and copies of the rows in this metastore.
 SIDE_PREFIXES = ("hive.cluster.", "hive.federation.", "hive.repl.", "repl.")
 #: The parameter of Hive before 2.0 by which Trino refuses writes: to overwrite partitions, it makes no call.
 PROTECTION = "PROTECT_MODE"

@@ -90,7 +90,7 @@ def main(argv: Sequence[str]) -> int:
 
     ``--report URI``, before the job's name, is the file of the report. Without it, the report is the last
     line on standard output. ``--attempt ID`` after it is the submission, whose run the job claims; a job
-    that does not have its run does nothing, and reports nothing.
+    without its run does and reports nothing.
     """
     output = logging.StreamHandler(sys.stdout)
     output.setFormatter(EventFormatter("%(message)s"))

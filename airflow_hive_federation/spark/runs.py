@@ -1,15 +1,15 @@
-"""Keeps a job to one application per run, by two small files beside the file of its report.
+"""Keeps one application per run of a job, by two small files beside the file of its report.
 
 The submitter writes ``<report>.run`` before it starts spark-submit, and adds the application's id when
 spark-submit prints it. The job writes ``<report>.claim`` when it begins, and again with a growing number
 every few seconds.
 
 Each side writes its own file first and reads the other's afterwards. So of a job that begins late and a
-submitter that gives it up, at least one sees the other: a job whose attempt ``.run`` no longer names ends
-without a report, and a submitter that finds the claim of a job at work waits for it.
+submitter that gives it up, at least one sees the other: a job ends without a report if ``.run`` names
+another submission, and a submitter waits for a running job whose claim it finds.
 
-No clocks are compared: a watcher takes a job for dead if its number has not grown for a while by the
-watcher's own clock, or if its process is gone from the watcher's machine.
+No clocks are compared: a job counts as dead if its number has not grown for 60 s by the watcher's own clock,
+or if its process is gone from the watcher's machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SILENT_S = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class JobRun:
-    """A submission of a job, as its submitter writes it down.
+    """A submission of a job, as its submitter records it.
 
     :param attempt: id of the submission.
     :param key: digest of the job and its arguments.
@@ -75,21 +75,21 @@ class JobClaim:
     process: str = ""
 
 
-class Life(Enum):
+class JobState(Enum):
     """The state of a submission's job, as far as its files show it."""
 
-    UNCLAIMED = "it has not begun"
-    WORKING = "it works"
-    ENDED = "it has ended"
+    UNCLAIMED = "has not begun"
+    WORKING = "is running"
+    ENDED = "has ended"
 
 
 def run_key(job: str, arguments: Sequence[str]) -> str:
-    """Return the digest of a job and its arguments, by which a retry finds its own run again."""
+    """Return the digest of a job and its arguments, by which a retry recognises its own run."""
     return hashlib.sha256(json.dumps([job, *arguments]).encode()).hexdigest()[:32]
 
 
 def new_run(key: str) -> JobRun:
-    """Return a submission that has an id of its own."""
+    """Return a submission with a new id."""
     return JobRun(attempt=uuid.uuid4().hex, key=key)
 
 
@@ -210,23 +210,23 @@ class RunWatch:
         self._beats = -1
         self._since_s = clock()
 
-    def look(self) -> Life:
+    def state(self) -> JobState:
         """Return the state of the job.
 
         :raises StorageError: the store cannot be read.
         """
         claim = self._files.claim(self._attempt)
         if claim is None:
-            return Life.UNCLAIMED
+            return JobState.UNCLAIMED
         if claim.ended or _gone(claim):
-            return Life.ENDED
+            return JobState.ENDED
         if claim.beats != self._beats:
             self._beats, self._since_s = claim.beats, self._clock()
-        return Life.ENDED if self._clock() - self._since_s > SILENT_S else Life.WORKING
+        return JobState.ENDED if self._clock() - self._since_s > SILENT_S else JobState.WORKING
 
 
 class RunClaim:
-    """The claim of this process's job; a thread renews it, and ends the job if its run is not its own.
+    """The claim of this process's job to its run; a thread renews it, and ends the job if it loses the run.
 
     :param files: the files of the run.
     :param attempt: id of the submission that started this process.
@@ -314,7 +314,7 @@ class RunClaim:
                 # The job may be between two steps on Spark: the next turn ends the next step.
                 self._cancel()
             except StorageError as error:
-                logger.warning("The claim of the run is not renewed now: %s", error)
+                logger.warning("The claim of the run cannot be renewed now: %s", error)
 
 
 def killed() -> SparkJobError:

@@ -41,7 +41,7 @@ class Scheduled:
         self.policy = replace(self.policy, **fields)
 
     def cycle(self) -> LoadSummary:
-        """Bootstrap or increment, and verify what changed."""
+        """Run a bootstrap or an increment, and verify the changed tables."""
         self.jobs.clear()
         with self.target.client() as client:
             published = is_published(client, self.policy)

@@ -125,7 +125,7 @@ class Case:
         write_outcomes(f"{outcomes}/run.jsonl", copied)
 
     def dump_again(self) -> str:
-        """Dump from where the target stands, and return the URI of the dump."""
+        """Dump the increment after the target's position, and return the URI of the dump."""
         with connected(self.target) as client:
             position = read_position(client, self.policy)
         with pool(self.source.uri) as source:

@@ -125,7 +125,7 @@ class Statements(_Chance):
     # -- places --------------------------------------------------------------------------------------------
 
     def _places(self, name: str) -> Iterator[tuple[tuple[str, Days], str]]:
-        """Yield what one or two entries of a FROM clause read of a table, and their text."""
+        """Yield the days of a table that one or two entries of a FROM clause read, and their text."""
         kind = self._random.choice(["table", "table", "view", "views", "common", "twice", "derived"])
         if kind == "table":
             days = self._days(name)
@@ -160,7 +160,7 @@ class Statements(_Chance):
         return name, days
 
     def _nested(self) -> tuple[list[tuple[str, Days]], str]:
-        """Return what a subquery of a condition reads, and the condition."""
+        """Return the tables and days that a subquery of a condition reads, and the condition."""
         name = self._random.choice(TABLES)
         days = self._days(name)
         query = self._query(name, days, columns="k")

@@ -37,10 +37,10 @@ def unfinished_loads(policy: ReplicationPolicy, loaded: str) -> Iterator[DumpDir
 
 @dataclass(frozen=True, kw_only=True)
 class UnfinishedLoads:
-    """The unfinished loads of a target, whose dumps are read when they are needed first, and only then.
+    """The unfinished loads of a target; their dumps are read at the first use.
 
     :param loaded: URI of the dump from which the target was last loaded.
-    :param begun: URIs of the dumps whose load had begun; by default, those at the time of the reading.
+    :param begun: URIs of the dumps whose load had begun; by default, at the time of that reading.
     """
 
     policy: ReplicationPolicy

@@ -180,7 +180,7 @@ def _tables_to_compare(
     cycles: Sequence[CycleRecord], dump: str, policy: ReplicationPolicy
 ) -> Collection[str] | None:
     """Return the tables whose files and rows are compared; ``None`` stands for all."""
-    # Without records, nothing is known of the cycles.
+    # Without records, the cycles that changed the target are unknown.
     if not cycles:
         return None
     return tables_to_compare(dump, policy.storage_options, idle=cycles[-1].kind == IDLE)

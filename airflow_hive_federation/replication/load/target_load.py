@@ -144,9 +144,9 @@ class TargetLoad:
         return None
 
     def _refuse_loads_since(self, position: TargetPosition) -> None:
-        """Refuse an increment if another load from the same position has begun since it was dumped.
+        """Refuse an increment if a load of another dump from the same position has begun since the dump.
 
-        That load may have changed tables of which the increment knows only the state before.
+        That load may have changed tables; the increment describes only their earlier state.
         """
         since = set(position.begun) - {*self._manifest.begun, self._directory.uri}
         for uri in sorted(since):
@@ -155,7 +155,7 @@ class TargetLoad:
                 raise CycleRunningError(
                     f"A load of dump {uri} has begun to change target database {self._database} since dump "
                     f"{self._directory.uri} was made.",
-                    remedy="Begin a new cycle, which continues from there; neither dump is needed.",
+                    remedy="Begin a new cycle; it needs neither dump.",
                     policy=self._policy.name,
                     holder=uri,
                 )

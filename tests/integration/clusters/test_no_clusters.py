@@ -1,5 +1,4 @@
-"""If no cluster is used, nothing changes: the same work leaves the same bytes in the metastores, and gets the
-same bytes as answers, without the code of clusters and with it."""
+"""Without clusters in use, metastores hold and answer the same bytes with and without the clusters' code."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ def work(source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path) -> No
 
 
 def objects(metastore: EmbeddedMetastore, *databases: str) -> dict[str, bytes]:
-    """Return the bytes of all objects of databases, without what differs in each run."""
+    """Return the bytes of all objects of databases, without the values that differ in each run."""
     made: dict[str, bytes] = {}
     with connected(metastore) as client:
         for database in databases:

@@ -103,7 +103,7 @@ def test_our_statements(spark: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_queries_of_tpc_ds(spark: Any) -> None:
+def test_the_queries_of_tpc_ds_have_the_same_tables(spark: Any) -> None:
     queries = queries_of_tpc_ds()
     assert len(queries) >= 99
     found = [(sql, ours(sql), theirs(spark, sql)) for sql in queries]

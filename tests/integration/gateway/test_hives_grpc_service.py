@@ -37,7 +37,7 @@ from tests.support.java_stub import JavaStub, java_stub
 
 THEIRS, OURS = "judge_grpc", "judge_thrift"
 OK = "OK"
-#: What Hive's proto has no field for.
+#: Fields that Hive's proto lacks.
 LOST = {"owner", "ownername", "ownertype", "deserializerclas", "poolname", "partitioncolschema"}
 #: Rpcs that only end with an exception here: for delegation tokens the metastore would need Kerberos; Derby
 #: gives master keys no numbers; names of partitions need an expression of Hive's own serialization.
@@ -45,7 +45,7 @@ UNANSWERED = {
     "AddMasterKey", "CancelDelegationToken", "ClearFileMetadata", "GetDelegationToken",
     "GetPartitionNamesReq", "GetTypeAll", "RenewDelegationToken", "SeedTxnId", "UpdateMasterKey",
 }  # fmt: skip
-#: What differs from call to call.
+#: Fields whose values differ from call to call.
 MOVING = {
     "createtime", "lastaccesstime", "eventtime", "lastanalyzed", "transientlastddltime", "id", "txnid",
     "opentxn", "txnhighwatermark", "minopentxn", "abortedbit", "timestamp", "info", "lockid", "acquiredat",

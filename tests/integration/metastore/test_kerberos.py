@@ -246,8 +246,8 @@ def jobs(site: KerberosSite) -> Iterator[KerberosSpark]:
         yield started
 
 
-def test_what_the_jvm_of_a_job_is_refused(site: KerberosSite, jobs: KerberosSpark) -> None:
-    """The tests after it log the same JVM in."""
+def test_the_login_of_a_jobs_jvm_is_refused(site: KerberosSite, jobs: KerberosSpark) -> None:
+    """The later tests log the same JVM in."""
     options, cache = site.by_renewed_keytab("alice"), cache_of_jobs(site)
     by_ticket = {name: value for name, value in options.items() if not name.startswith("kerberos_")}
     unnamed = {name: value for name, value in options.items() if name != "dfs.namenode.kerberos.principal"}

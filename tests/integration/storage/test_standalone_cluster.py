@@ -110,7 +110,7 @@ def test_killed_worker_finds_its_application_again(
         return (cluster / "master.Master.log").read_text().count(what)
 
     def killed_worker(arguments: list[str]) -> None:
-        """Leave a job at work whose worker was killed."""
+        """Start a job, and kill its worker while the job runs."""
         before = application("Registered app")
         with (tmp_path / "worker.log").open("ab") as log:
             command = [sys.executable, "-c", WORKER, report, *arguments]

@@ -133,7 +133,7 @@ Path(report.removeprefix("file://")).write_text(of_attempt(result_report({{"copi
 
 
 class Worker:
-    """The place of a test: a spark-submit, its calls, and the files of a run."""
+    """A worker with a spark-submit, its calls, and the files of a run."""
 
     def __init__(self, folder: Path) -> None:
         self.files = RunFiles((folder / "_report.json").as_uri())
@@ -151,7 +151,7 @@ class Worker:
         return len(self._calls.read_text().splitlines()) if self._calls.is_file() else 0
 
     def leave(self, text: str | None, *, key: str = "") -> RunClaim:
-        """Leave the job of a killed worker at work, with its report if it has one."""
+        """Leave the running job of a killed worker, with its report if it has one."""
         run = JobRun(attempt="earlier", key=key or run_key("copy-files", ["--plan", "p"]))
         self.files.write_run(run)
         claim = RunClaim(self.files, "earlier", beat_s=0.01)
@@ -215,18 +215,18 @@ def test_kill_of_a_retry_ends_the_application_of_the_earlier_try(worker: Worker)
     assert worker.calls == 0
 
 
-def test_submission_before_the_first_claim_is_given_up(worker: Worker) -> None:
-    """The worker was killed between its note and the start of the job, which finds its run taken then."""
+def test_retry_gives_up_a_submission_without_a_claim(worker: Worker) -> None:
+    """The worker was killed between its record and the start of the job, which then finds its run taken."""
     worker.files.write_run(JobRun(attempt="earlier", key=run_key("copy-files", ["--plan", "p"])))
     assert worker.submit() == {"copied": 2}
     with pytest.raises(SparkRunTakenError):
         RunClaim(worker.files, "earlier").take()
 
 
-def test_submission_that_waits_for_room_on_the_cluster(
+def test_retry_waits_for_a_submission_that_waits_for_room(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A retry leaves it its place, until the cluster has it no more or the task is killed."""
+    """A retry waits until the application has left the cluster, or the task is killed."""
     key = run_key("copy-files", ["--plan", "p"])
     answers = [True, False]
     asked: list[str] = []
@@ -254,7 +254,7 @@ def test_submission_that_waits_for_room_on_the_cluster(
 
 
 @pytest.mark.parametrize("lines", [["Submitting application_1_7 to ResourceManager\n"], ["a\n", "b\n"]])
-def test_application_id_is_kept_when_spark_submit_shows_it(
+def test_the_run_records_the_application_id_that_spark_submit_shows(
     lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({"conn_type": "spark", "host": "yarn"}))
@@ -266,7 +266,7 @@ def test_application_id_is_kept_when_spark_submit_shows_it(
     assert not submit.has("application_1_7")
 
 
-def test_cluster_mode_that_runs_no_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_mode_is_refused_on_a_standalone_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     far = {"conn_type": "spark", "host": "spark://far:7077", "extra": {"deploy-mode": "cluster"}}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_FAR", json.dumps(far))
     with pytest.raises(ConfigurationError, match=r"spark_far has deploy mode cluster.* no Python") as caught:

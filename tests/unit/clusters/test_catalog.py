@@ -150,7 +150,7 @@ class Waiting:
 
 
 def test_the_partitions_of_all_tables_of_a_statement_are_read_at_the_same_time(metastore: Metastore) -> None:
-    """Four of them, by two clients; a view, a table without partitions, and one that is known are not."""
+    """Two clients read four tables; a view, a table without partitions, and a known table are left out."""
     copied = {"transactional": "true"}
     for name in ("third", "fourth"):
         metastore.add(name, "1", "2", parameters=copied)

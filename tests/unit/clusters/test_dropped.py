@@ -189,7 +189,7 @@ def test_the_copy_of_a_dropped_table_stays_while_another_table_lies_there(
         types.Table(dbName="d", tableName="saved", sd=storage),
     ]
     report = sweep_cluster(store.client, registry, "C1", former_older_than_s=-60.0)
-    reason = "d.t was dropped, and the table d.saved lies there"
+    reason = "d.t was dropped, and the table d.saved uses the directory"
     assert report.left == ({} if removed else {f"file:{copy}": reason})
     assert copy.is_dir() != removed
 
@@ -268,7 +268,7 @@ def replace_id(table: types.Table, number: int) -> types.Table:
 def test_without_access_to_events_a_sweep_leaves_the_copies_of_a_table_that_is_gone(
     tmp_path: Path, registry: ClusterRegistry, monkeypatch: pytest.MonkeyPatch, error: type[MetastoreError]
 ) -> None:
-    """By default, Hive shows them to the users only who may act for others."""
+    """By default, Hive shows events only to users who may act for others."""
     copy = tmp_path / "C1" / "d.db" / "t.copies" / "copy-1"
     copy.mkdir(parents=True)
     take_note(registry.cluster("C1"), Note.of(described("C2"), Kind.COPY, f"file:{copy}"))
@@ -314,11 +314,14 @@ def test_the_event_of_a_drop_lets_no_files_of_a_primary_be_removed(
         ("nothing", ""),
         ("hidden", ""),
         # The owner keeps the files of an external table; a partition may have been moved into the copy since.
-        ("removed", "of which it is a copy, have changed or are gone; if nobody needs it"),
-        ("rewritten", "of which it is a copy, have changed or are gone; if nobody needs it"),
-        ("added", "of which it is a copy, have changed or are gone; if nobody needs it"),
-        ("written to the copy", "and others have written files there; if nobody needs it"),
-        ("unreadable", "its files cannot be compared with those in"),
+        (
+            "removed",
+            "of which the directory is a copy, have changed or are gone; if nobody needs the directory",
+        ),
+        ("rewritten", "of which the directory is a copy, have changed or are gone"),
+        ("added", "of which the directory is a copy, have changed or are gone"),
+        ("written to the copy", "and others have written files into the directory; if nobody needs the"),
+        ("unreadable", "and the directory cannot be compared with"),
     ],
 )
 def test_copies_of_a_dropped_external_table_go_only_while_its_files_are_kept(

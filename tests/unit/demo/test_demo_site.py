@@ -6,10 +6,11 @@ import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from airflow_hive_federation.demo.command import _report
+from airflow_hive_federation.demo.command import _report, _show_changes
 from airflow_hive_federation.demo.local_airflow import DemoAirflow
 from airflow_hive_federation.demo.site import HADOOP, LOCAL, Site, start_site
 from airflow_hive_federation.embedded.configuration import warehouse_settings
@@ -41,6 +42,28 @@ def test_hadoop_without_its_client_is_refused_before_a_server_starts(
         start_site(HADOOP, stack, tmp_path)
     assert "[demo,hdfs]" in caught.value.remedy
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_servers_of_hadoop_have_their_addresses_shown() -> None:
+    database = SimpleNamespace(port=5433)
+    site = Site(base="hdfs://127.0.0.1:8020/demo", database=database)  # type: ignore[arg-type]
+    assert site.described() == [
+        "store    hdfs://127.0.0.1:8020/demo",
+        "database 127.0.0.1:5433 (PostgreSQL)",
+    ]
+    assert Site(base="file:/demo").described() == []
+
+
+@pytest.mark.parametrize(
+    ("site", "command"),
+    [
+        (LOCAL, "hive-federation demo --ui (make demo UI=1)"),
+        (HADOOP, "hive-federation demo --site hadoop --ui (make demo SITE=hadoop UI=1)"),
+    ],
+)
+def test_the_next_step_keeps_the_site(site: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _show_changes({"tables": [], "not_compared": {}, "event_id": 95}, site)
+    assert f"Next: {command} shows the same DAG" in capsys.readouterr().out
 
 
 def test_the_report_is_that_of_the_last_verification(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_process_without_opentelemetry_has_no_context(monkeypatch: pytest.Monk
         f"00-0af7651916cd43dd8448eb211c80319c-{'0' * 16}-01",
     ],
 )
-def test_what_is_no_context_is_not_passed_on(parent: str) -> None:
+def test_a_malformed_context_is_not_passed_on(parent: str) -> None:
     assert trace_of({"traceparent": parent, "tracestate": "a=1"}) == ()
     assert trace_id(()) == ""
 

@@ -1,4 +1,4 @@
-"""A job runs once per run: late jobs and late submitters see each other by the files beside the report."""
+"""A run has one working job: late jobs and submitters see each other by the files beside the report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from airflow_hive_federation.errors import SparkJobError, SparkRunTakenError
 from airflow_hive_federation.spark import job, runs
 from airflow_hive_federation.spark.failures import read_report
-from airflow_hive_federation.spark.runs import JobClaim, JobRun, Life, RunClaim, RunFiles, RunWatch
+from airflow_hive_federation.spark.runs import JobClaim, JobRun, JobState, RunClaim, RunFiles, RunWatch
 
 RUN = JobRun(attempt="one", key="k")
 
@@ -34,7 +34,7 @@ def test_job_of_another_submission_does_nothing(files: RunFiles) -> None:
         RunClaim(files, "one").take()
 
 
-def test_submission_that_comes_between_the_two_looks_of_a_job(files: RunFiles) -> None:
+def test_job_does_nothing_if_another_submission_comes_between_its_two_looks(files: RunFiles) -> None:
     class Slow(RunFiles):
         def write_claim(self, claim: JobClaim) -> None:
             super().write_claim(claim)
@@ -49,7 +49,7 @@ def test_submission_that_comes_between_the_two_looks_of_a_job(files: RunFiles) -
 
 
 @pytest.mark.parametrize("change", ["taken", "stopped", "given up"])
-def test_job_at_work_ends_when_its_run_is_gone(files: RunFiles, change: str) -> None:
+def test_running_job_ends_when_its_run_is_gone(files: RunFiles, change: str) -> None:
     files.write_run(RUN)
     claim = RunClaim(files, "one", beat_s=0.01)
     cancelled = runs.threading.Event()
@@ -79,37 +79,37 @@ def test_only_the_present_submission_changes_its_run(files: RunFiles) -> None:
     assert files.run() == replace(RUN, attempt="two", application="application_1_2")
 
 
-def test_life_of_a_job(files: RunFiles) -> None:
+def test_states_of_a_job(files: RunFiles) -> None:
     now = [0.0]
     watch = RunWatch(files, "one", clock=lambda: now[0])
-    assert watch.look() is Life.UNCLAIMED
+    assert watch.state() is JobState.UNCLAIMED
     claim = JobClaim(attempt="one", machine="far", process="1@1")
     files.write_claim(claim)
-    assert watch.look() is Life.WORKING
+    assert watch.state() is JobState.WORKING
     now[0] += runs.SILENT_S
-    assert watch.look() is Life.WORKING
+    assert watch.state() is JobState.WORKING
     files.write_claim(replace(claim, beats=1))
     now[0] += runs.SILENT_S
-    assert watch.look() is Life.WORKING
+    assert watch.state() is JobState.WORKING
     now[0] += runs.SILENT_S + 1
-    assert watch.look() is Life.ENDED
+    assert watch.state() is JobState.ENDED
     files.write_claim(replace(claim, beats=2))
-    assert watch.look() is Life.WORKING
+    assert watch.state() is JobState.WORKING
     files.write_claim(replace(claim, beats=3, ended=True))
-    assert watch.look() is Life.ENDED
-    assert RunWatch(files, "two").look() is Life.UNCLAIMED
+    assert watch.state() is JobState.ENDED
+    assert RunWatch(files, "two").state() is JobState.UNCLAIMED
 
 
-def test_process_of_this_machine_that_is_gone(files: RunFiles) -> None:
+def test_job_has_ended_if_its_process_is_gone_from_this_machine(files: RunFiles) -> None:
     own = JobClaim(attempt="one", machine=runs._machine(), process=runs._process(os.getpid()))
     files.write_claim(own)
-    assert RunWatch(files, "one").look() is Life.WORKING
+    assert RunWatch(files, "one").state() is JobState.WORKING
     # Another process has the number now.
     files.write_claim(replace(own, process=f"{os.getpid()}@1"))
-    assert RunWatch(files, "one").look() is Life.ENDED
+    assert RunWatch(files, "one").state() is JobState.ENDED
 
 
-def test_report_of_a_job_that_lost_its_run(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_that_lost_its_run_reports_nothing(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*_: object) -> dict[str, int]:
         files.write_run(now)
         return {"copied": 1}
@@ -131,7 +131,7 @@ def test_report_of_a_job_that_lost_its_run(files: RunFiles, monkeypatch: pytest.
     files.write_run(RUN)
     assert job.main(command) == 0
     assert read_report(files.report_of("one") or b"") == {"copied": 1}
-    assert RunWatch(files, "one").look() is Life.ENDED
+    assert RunWatch(files, "one").state() is JobState.ENDED
 
 
 def test_damaged_files_name_no_run(files: RunFiles) -> None:

@@ -67,7 +67,7 @@ def test_the_changes_reach_back_to_the_latest_dump_that_was_found_equal(cycles: 
     assert cycles.to_compare() == {"third"}
 
 
-def test_an_idle_cycle_compares_what_no_verification_has_found_equal(cycles: Cycles) -> None:
+def test_an_idle_cycle_compares_the_tables_that_no_verification_has_found_equal(cycles: Cycles) -> None:
     _, first, _, third = cycles.dumps
     write_report(first, EQUAL)
     assert cycles.to_compare(idle=True) == {"second", "third"}
