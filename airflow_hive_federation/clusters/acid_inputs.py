@@ -12,11 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from airflow_hive_federation.clusters.acid_description import (
-    DescribedDirectory,
-    DescribedRead,
-    DescribedTable,
-)
 from airflow_hive_federation.clusters.acid_snapshots import is_current
 from airflow_hive_federation.clusters.altering import full_name, object_name
 from airflow_hive_federation.clusters.metadata import Secondary, content_mark, read_metadata
@@ -26,6 +21,11 @@ from airflow_hive_federation.model.json_values import JsonObject
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions
+from airflow_hive_federation.tables.read.acid_description import (
+    DescribedDirectory,
+    DescribedRead,
+    DescribedTable,
+)
 from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
 from airflow_hive_federation.transactions.transaction import Transaction
 

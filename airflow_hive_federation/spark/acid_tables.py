@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_federation.acid.markers import chosen
-from airflow_hive_federation.clusters.acid_description import DescribedRead, DescribedTable
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import WireFormatError
@@ -21,6 +20,7 @@ from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
+from airflow_hive_federation.tables.read.acid_description import DescribedRead, DescribedTable
 from airflow_hive_federation.tables.read.formats.plain import plain_table
 from airflow_hive_federation.tables.read.partition_scans import PartitionState
 from airflow_hive_federation.tables.read.reader import visible_rows

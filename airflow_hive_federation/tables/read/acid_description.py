@@ -1,6 +1,7 @@
 """Defines the description, as JSON, of a transactional table that a routed statement reads.
 
-:mod:`.acid_inputs` writes it, and :mod:`airflow_hive_federation.spark.acid_tables` reads it.
+:mod:`airflow_hive_federation.clusters.acid_inputs` writes it, and
+:mod:`airflow_hive_federation.spark.acid_tables` reads it.
 """
 
 from __future__ import annotations

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from airflow_hive_federation.clusters.acid_description import (
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.wire import WireFormatError
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
+from airflow_hive_federation.tables.read.acid_description import (
     DescribedDirectory,
     DescribedRead,
     DescribedTable,
 )
-from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import WireFormatError
-from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 
 STORAGE = types.StorageDescriptor(location="file:/w/t", cols=[types.FieldSchema(name="id", type="int")])
 TABLE = DescribedTable(
