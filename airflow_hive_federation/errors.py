@@ -98,7 +98,7 @@ own exceptions.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 _REMEDY = " Remedy: "
 
@@ -120,13 +120,13 @@ class HiveFederationError(Exception):
         if retryable is not None:
             cls.retryable = retryable
 
-    def __init__(self, message: str, *, remedy: str = "", **facts: Any) -> None:
+    def __init__(self, message: str, *, remedy: str = "", **facts: object) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
         self.facts = facts
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         # Python calls this only for names that are not ordinary attributes. `facts` itself may be missing
         # while pickle rebuilds the object.
         facts = self.__dict__.get("facts", {})
@@ -148,7 +148,7 @@ def divided(text: str) -> tuple[str, str]:
 
 
 def _rebuild(
-    cls: type[HiveFederationError], message: str, remedy: str, facts: dict[str, Any]
+    cls: type[HiveFederationError], message: str, remedy: str, facts: dict[str, object]
 ) -> HiveFederationError:
     return cls(message, remedy=remedy, **facts)
 

@@ -15,7 +15,8 @@ Hive's:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from decimal import Decimal
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,8 @@ from airflow_hive_federation.model.types import HiveType
 from airflow_hive_federation.orc.calendars import julian_shift
 
 UInts = npt.NDArray[np.uint32]
+Ints = npt.NDArray[np.int64]
+N = TypeVar("N", bound=np.generic)
 _SEED = np.uint32(104729)  # Murmur3.DEFAULT_SEED
 _BITS = (1 << 32) - 1
 _DAY_S = 86_400
@@ -117,7 +120,7 @@ _NESTED: dict[str, Callable[[pa.Array, HiveType, int], UInts]] = {
 }
 
 
-def _segments(array: pa.Array) -> tuple[Any, Any]:
+def _segments(array: pa.Array) -> tuple[Ints, Ints]:
     offsets = np.asarray(array.offsets, dtype=np.int64)
     lengths = np.diff(offsets)
     if array.null_count:
@@ -133,7 +136,7 @@ _PIECE_ROWS = 1 << 17
 # Version 2 ------------------------------------------------------------------------------------------------
 
 
-def _murmur_ints(values: np.ndarray[Any, Any], dtype: str) -> UInts:
+def _murmur_ints(values: npt.NDArray[np.number], dtype: str) -> UInts:
     """Hash numbers of fixed width by their big-endian bytes."""
     wide = np.ascontiguousarray(values.astype(dtype)).view(np.uint8)
     return _murmur_fixed(wide.reshape(len(values), np.dtype(dtype).itemsize))
@@ -289,7 +292,7 @@ _VERSION_2: dict[str, Callable[[pa.Array], UInts]] = {
 # Version 1 ------------------------------------------------------------------------------------------------
 
 
-def _folded(values: np.ndarray[Any, Any]) -> UInts:
+def _folded(values: npt.NDArray[np.int64]) -> UInts:
     bits = values.astype(np.int64).view(np.uint64)
     return ((bits >> np.uint64(32)) ^ bits).astype(np.uint32)
 
@@ -304,7 +307,7 @@ def _decimal_java(array: pa.Array) -> UInts:
     return np.array(codes, np.uint64).astype(np.uint32)
 
 
-def _big_decimal_code(value: object) -> int:
+def _big_decimal_code(value: Decimal) -> int:
     """Return the hash code of ``java.math.BigDecimal``."""
     unscaled, scale = _stripped(value)
     rest, words = abs(unscaled), []
@@ -358,9 +361,9 @@ def _is_null(array: pa.Array) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False))
 
 
-def _numbers(array: pa.Array, dtype: object) -> np.ndarray[Any, Any]:
+def _numbers(array: pa.Array, dtype: type[N]) -> npt.NDArray[N]:
     filled = array.fill_null(False if pa.types.is_boolean(array.type) else 0) if array.null_count else array
-    values: np.ndarray[Any, Any] = filled.to_numpy(zero_copy_only=False).astype(dtype)
+    values: npt.NDArray[N] = filled.to_numpy(zero_copy_only=False).astype(dtype)
     return values
 
 
@@ -378,14 +381,14 @@ def _days(array: pa.Array) -> npt.NDArray[np.int32]:
     return _numbers(array.cast(pa.int32()), np.int32)
 
 
-def _seconds(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _seconds(array: pa.Array) -> tuple[Ints, Ints]:
     """Split timestamps into seconds, rounded down, and nanoseconds."""
     a_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
     counts = _numbers(array.cast(pa.int64()), np.int64)
     return counts // a_second, counts % a_second * (10**9 // a_second)
 
 
-def _binary(array: pa.Array) -> tuple[npt.NDArray[np.uint8], Any, Any]:
+def _binary(array: pa.Array) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
     wide = array.cast(pa.large_binary())
     _, offsets, data = wide.buffers()
     bounds = np.frombuffer(offsets, np.int64)[wide.offset : wide.offset + len(wide) + 1]
@@ -402,7 +405,7 @@ def _without_padding(array: pa.Array, length: int) -> pa.Array:
     return pc.if_else(padded, pc.utf8_rtrim(array, characters=" \0"), array)
 
 
-def _polynomial(values: UInts, starts: Any, lengths: Any, *, start: int) -> UInts:
+def _polynomial(values: UInts, starts: Ints, lengths: Ints, *, start: int) -> UInts:
     """Compute ``h = 31 * h + value`` over segments."""
     hashed = np.full(len(starts), start, np.uint32)
     order = np.argsort(-lengths, kind="stable")
@@ -415,10 +418,10 @@ def _polynomial(values: UInts, starts: Any, lengths: Any, *, start: int) -> UInt
     return unsorted
 
 
-def _stripped(value: Any) -> tuple[int, int]:
+def _stripped(value: Decimal) -> tuple[int, int]:
     """Return a decimal's unscaled value and scale, without trailing zeros in the fraction."""
     sign, digits, exponent = value.as_tuple()
-    unscaled, scale = int("".join(map(str, digits))), -exponent
+    unscaled, scale = int("".join(map(str, digits))), -int(exponent)
     while scale > 0 and unscaled % 10 == 0:
         unscaled, scale = unscaled // 10, scale - 1
     return (-unscaled if sign else unscaled), scale

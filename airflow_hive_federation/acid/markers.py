@@ -9,6 +9,7 @@ from airflow_hive_federation.acid.snapshot import AcidState, acid_state
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.json_values import Fields
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 from airflow_hive_federation.storage.options import StorageOptions
@@ -48,9 +49,9 @@ def _is_mark_of_a_base(path: str) -> bool:
 def _is_marked_compacted(uri: str, storage_options: StorageOptions | None) -> bool:
     """Return whether a marker (``AcidUtils.MetaDataFile``) states that its directory is compacted."""
     try:
-        content = bounded_json.loads(read_marker(uri, storage_options))
-        return bool(content["dataFormat"] == "compacted")
-    except (ValueError, TypeError, KeyError) as error:
+        content = Fields(bounded_json.loads(read_marker(uri, storage_options)))
+        return content.needed("dataFormat", str) == "compacted"
+    except ValueError as error:
         raise AcidFormatError(f"{uri} cannot be read as Hive's marker of a directory.", path=uri) from error
 
 

@@ -22,11 +22,10 @@ class HiveCatalog:
     """A Hive metastore with a connection pool of its own.
 
     :param settings: settings of the metastore, with its address and the deadlines of its calls.
-    :param pool_size: number of connections.
     """
 
-    def __init__(self, settings: MetastoreSettings, *, pool_size: int = POOL_SIZE) -> None:
-        self._pool = MetastorePool(settings, pool_size, wait_timeout_s=_WAIT_S)
+    def __init__(self, settings: MetastoreSettings) -> None:
+        self._pool = MetastorePool(settings, POOL_SIZE, wait_timeout_s=_WAIT_S)
 
     def client(self) -> AbstractContextManager[MetastoreClient]:
         """Lend a client; see :meth:`.roles.MetastoreOwner.client`."""

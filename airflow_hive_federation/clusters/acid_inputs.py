@@ -11,17 +11,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from airflow_hive_federation.clusters.acid_snapshots import is_current
 from airflow_hive_federation.clusters.altering import full_name, object_name
 from airflow_hive_federation.clusters.metadata import Secondary, content_mark, read_metadata
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.model.write_ids import ValidTxns
+from airflow_hive_federation.model.json_values import JsonObject
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions
+from airflow_hive_federation.tables.read.acid_description import (
+    DescribedDirectory,
+    DescribedRead,
+    DescribedTable,
+)
 from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
 from airflow_hive_federation.transactions.transaction import Transaction
 
@@ -35,7 +39,7 @@ def acid_inputs(
     cluster: str,
     *,
     options: StorageOptions | None = None,
-) -> Iterator[list[dict[str, Any]]]:
+) -> Iterator[list[JsonObject]]:
     """Describe the transactional tables among the inputs of a statement, and preserve their files.
 
     One snapshot serves all tables. If a copy lacks rows of that snapshot, or some of its files, the statement
@@ -59,7 +63,7 @@ def acid_inputs(
         snapshots = transaction.snapshots(list(by_name))
         # The tables may have been altered between the first read and the grant of the lock.
         yield [
-            _described_input(client, table, snapshots[full_name(table).lower()], cluster, options)
+            _described_input(client, table, snapshots[full_name(table).lower()], cluster, options).to_json()
             for table in _described(client, by_name)
         ]
 
@@ -82,7 +86,7 @@ def _described_input(
     snapshot: Snapshot,
     cluster: str,
     options: StorageOptions | None,
-) -> dict[str, object]:
+) -> DescribedTable:
     objects: Sequence[Described] = [table]
     if table.partitionKeys:
         objects = list(client.iter_partitions(table.dbName or "", table.tableName or ""))
@@ -94,9 +98,9 @@ def _described_input(
         ],
         options,
     )
-    locations_by_snapshot: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    directories: defaultdict[tuple[str, str], list[DescribedDirectory]] = defaultdict(list)
     if not objects:
-        locations_by_snapshot[snapshot.write_ids.text(), snapshot.txns.text()] = []
+        directories[snapshot.write_ids.text(), snapshot.txns.text()] = []
     for described in objects:
         copy = copies.get(id(described))
         location = str(described.sd and described.sd.location)
@@ -104,22 +108,24 @@ def _described_input(
         if copy is not None and copy.snapshot is not None:
             # All directories of a copy were visible when it was made.
             location, write_ids, txns = copy.location, copy.snapshot, ValidTxns.everything()
-        values = list(described.values or ()) if isinstance(described, types.Partition) else []
-        storage = (
-            to_json(described.sd)
-            if isinstance(described, types.Partition) and described.sd is not None
-            else None
+        is_partition = isinstance(described, types.Partition)
+        directory = DescribedDirectory(
+            location=location,
+            values=tuple(described.values or ()) if isinstance(described, types.Partition) else (),
+            storage=described.sd if is_partition else None,
         )
-        locations_by_snapshot[write_ids.text(), txns.text()].append(
-            {"location": location, "values": values, "storage": storage}
-        )
-    return {
-        "table": to_json(table),
-        "reads": [
-            {"write_ids": write_ids, "txns": txns, "places": locations}
-            for (write_ids, txns), locations in locations_by_snapshot.items()
-        ],
-    }
+        directories[write_ids.text(), txns.text()].append(directory)
+    return DescribedTable(
+        table=table,
+        reads=tuple(
+            DescribedRead(
+                write_ids=ValidWriteIds.parse(write_ids_text),
+                txns=ValidTxns.parse(txns_text),
+                directories=tuple(of_snapshot),
+            )
+            for (write_ids_text, txns_text), of_snapshot in directories.items()
+        ),
+    )
 
 
 def _current(table: types.Table, described: Described, snapshot: Snapshot, cluster: str) -> Secondary | None:

@@ -7,10 +7,8 @@ contains no literal of the statement: strings and numbers are replaced, and comm
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
-from typing import Any
 
 from sqlglot.tokens import TokenType  # type: ignore[attr-defined]
 
@@ -19,13 +17,15 @@ from airflow_hive_federation.clusters.routing.decision import Decision, InputUse
 from airflow_hive_federation.clusters.statements.grammar import analyse
 from airflow_hive_federation.clusters.statements.statement import Statement, UnreadableError
 from airflow_hive_federation.clusters.statements.tokens import tokens_of
-from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model import bounded_json, json_values
+from airflow_hive_federation.model.json_values import Fields, count, items, list_of, or_none
 
 FORMAT = 1
 #: The number of characters of a template that are kept; the digests of longer templates differ.
 MAX_TEMPLATE = 1000
 #: The largest number of tables in a record; a statement that reads more has no record.
 MAX_TABLES = 200
+_TEXTS = list_of(json_values.text)
 _LITERALS = frozenset(
     {
         TokenType.STRING,
@@ -83,7 +83,7 @@ class StatementRecord:
     candidates: tuple[str, ...]
     reads: tuple[TableRead, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the record as JSON values."""
         return {
             **asdict(self),
@@ -156,23 +156,20 @@ def record_from_json(line: str | bytes) -> StatementRecord:
 
     :raises ValueError: the line is no record, or one of a later version.
     """
-    fields = bounded_json.loads(line)
-    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+    fields = Fields(bounded_json.loads(line))
+    if fields.optional("format", json_values.whole, default=None) != FORMAT:
         raise ValueError("it is no record of this format")
-    try:
-        return StatementRecord(
-            template=_text(fields["template"]),
-            digest=_text(fields["digest"]),
-            time=_time(fields["time"]),
-            day=date.fromisoformat(fields["day"]),
-            run=_text(fields["run"]),
-            source=_text(fields["source"]),
-            cluster=None if fields["cluster"] is None else _text(fields["cluster"]),
-            candidates=tuple(map(_text, fields["candidates"])),
-            reads=tuple(map(_read_from_json, fields["reads"])),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"it lacks or misuses a key ({error})") from error
+    return StatementRecord(
+        template=fields.needed("template", json_values.text),
+        digest=fields.needed("digest", json_values.text),
+        time=fields.needed("time", _time),
+        day=date.fromisoformat(fields.needed("day", json_values.text)),
+        run=fields.needed("run", json_values.text),
+        source=fields.needed("source", json_values.text),
+        cluster=fields.needed("cluster", or_none(json_values.text)),
+        candidates=fields.needed("candidates", _TEXTS),
+        reads=fields.needed("reads", list_of(_read_from_json)),
+    )
 
 
 def partition_day(text: str) -> date | None:
@@ -220,40 +217,27 @@ def _table_read(use: InputUse, session: Session) -> TableRead:
     )
 
 
-def _read_from_json(members: Mapping[str, Any]) -> TableRead:
-    spans = []
-    for key, least, greatest in members["spans"]:
-        spans.append((_text(key), _text(least), _text(greatest)))
-    table = _text(members["table"])
+def _read_from_json(value: object) -> TableRead:
+    fields = Fields(value)
+    table = fields.needed("table", json_values.text)
     if table.count(".") != 1:
         raise ValueError(f"{table!r} is no name of a table")
     return TableRead(
         table=table,
-        bytes=_number(members["bytes"]),
-        partitions=_number(members["partitions"]),
-        values=tuple(_texts(texts) for texts in members["values"]),
-        spans=tuple(spans),
+        bytes=fields.needed("bytes", or_none(count)),
+        partitions=fields.needed("partitions", or_none(count)),
+        values=fields.needed("values", list_of(_TEXTS)),
+        spans=fields.needed("spans", list_of(_span)),
     )
 
 
-def _texts(values: Sequence[object]) -> tuple[str, ...]:
-    return tuple(map(_text, values))
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
-
-
-def _number(value: object) -> int | None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise TypeError(f"{value!r} is no number")
-    return value
+def _span(value: object) -> tuple[str, str, str]:
+    key, least, greatest = map(json_values.text, items(value, 3))
+    return key, least, greatest
 
 
 def _time(value: object) -> datetime:
-    time = datetime.fromisoformat(_text(value))
+    time = datetime.fromisoformat(json_values.text(value))
     if time.tzinfo is None:
         raise ValueError(f"{value!r} has no time zone")
     return time

@@ -32,8 +32,8 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.events import decode_message
-from airflow_hive_federation.model.thrift_json import loads
+from airflow_hive_federation.model.events import message_of
+from airflow_hive_federation.model.thrift_json import ThriftStruct
 from airflow_hive_federation.storage.filesystem import is_below
 from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.storage.options import StorageOptions
@@ -183,17 +183,16 @@ class _Proof(Enum):
 def _proof_of(event: types.NotificationEvent, note: Note) -> _Proof:
     """Return the conclusion from an event about the directory of a note."""
     try:
-        message = decode_message(str(event.message), event.messageFormat)
         # Fields of the IDL's Table: 4 createTime, 7 sd (2 location), 8 partitionKeys, 9 parameters,
-        # 12 tableType, 25 id. A list begins with the type and the number of its items; a map ends with them.
-        table = loads(message["tableObjJson"])
-        is_of_note = (table["25"]["i64"], table["4"]["i32"]) == (note.table_id, note.created_s)
-        parameters = table.get("9", {}).get("map", [{}])[-1]
-        has_partitions = bool(table.get("8", {}).get("lst", [])[2:])
-        location = table["7"]["rec"]["2"]["str"]
-        removes_files = table["12"]["str"] == "MANAGED_TABLE" or _purges(parameters)
+        # 12 tableType, 25 id.
+        table = message_of(event).needed("tableObjJson", ThriftStruct.parse)
+        is_of_note = (table.whole(25, "i64"), table.whole(4, "i32")) == (note.table_id, note.created_s)
+        parameters = table.text_map(9) if 9 in table else {}
+        has_partitions = 8 in table and bool(table.structs(8))
+        location = table.struct(7).text(2)
+        removes_files = table.text(12) == "MANAGED_TABLE" or _purges(parameters)
         lay_elsewhere = not is_below(location, note.directory)
-    except (ConfigurationError, LookupError, TypeError, ValueError, AttributeError):
+    except (ConfigurationError, ValueError):
         # An event that cannot be read proves nothing.
         return _Proof.NONE
     if not is_of_note or not (removes_files or lay_elsewhere):

@@ -37,6 +37,7 @@ from airflow_hive_federation.clusters.sweeping import SweepReport, sweep_cluster
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, text, whole
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import is_transactional
 
@@ -272,18 +273,20 @@ def _note(client: MetastoreClient, table: types.Table, cluster: str, position: _
 
 def _position(table: types.Table, cluster: str) -> _Position | None:
     """Return the position of the copies; ``None``, after which all partitions are compared, if unreadable."""
-    text = (table.parameters or {}).get(POSITION + cluster)
-    if text is None:
+    value = (table.parameters or {}).get(POSITION + cluster)
+    if value is None:
         return None
     try:
-        fields = bounded_json.loads(text)
-        compared = datetime.fromisoformat(fields["compared"])
-        event, metastore, rule = fields["event"], fields["metastore"], fields["rule"]
-    except (ValueError, KeyError, TypeError):
+        fields = Fields(bounded_json.loads(value))
+        position = _Position(
+            event=fields.needed("event", whole),
+            metastore=fields.needed("metastore", str),
+            rule=fields.needed("rule", str),
+            compared=datetime.fromisoformat(fields.needed("compared", text)),
+        )
+    except ValueError:
         return None
-    if not isinstance(event, int) or compared.tzinfo is None:
-        return None
-    return _Position(event=event, metastore=str(metastore), rule=str(rule), compared=compared)
+    return None if position.compared.tzinfo is None else position
 
 
 def _keys(table: types.Table) -> list[str]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from airflow_hive_federation.model import events, thrift_json
+from airflow_hive_federation.model import events
 from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.model.thrift_json import ThriftStruct
 
 
 @dataclass(kw_only=True)
@@ -32,7 +32,7 @@ class Changes:
 
 
 def changes_of(
-    raw_events: Iterable[Any],
+    raw_events: Iterable[events.RawEvent],
     database: str,
     table: str,
     keys: Sequence[str],
@@ -115,28 +115,22 @@ def _of_unreadable(event: events.UnreadableEvent, name: tuple[str, str]) -> set[
     return set()
 
 
-def _of_partitions(raw: Any, keys: Sequence[str]) -> set[str]:
-    # JSONAddPartitionMessage, JSONDropPartitionMessage and JSONAlterPartitionsMessage contain a list of
-    # partitions; JSONAlterPartitionMessage contains one.
+def _of_partitions(raw: events.RawEvent, keys: Sequence[str]) -> set[str]:
     try:
-        message = events.decode_message(raw.message, raw.messageFormat)
-        values = message.get("partitions") or [message["keyValues"]]
-        return {_name(partition_values, keys) for partition_values in values}
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        return {_name(values, keys) for values in events.changed_partitions(events.message_of(raw))}
+    except (ValueError, KeyError) as error:
         raise _CannotTell(f"does not name its partitions ({error})") from error
 
 
-def _of_insert(raw: Any, keys: Sequence[str]) -> set[str]:
+def _of_insert(raw: events.RawEvent, keys: Sequence[str]) -> set[str]:
     try:
-        message = events.decode_message(raw.message, raw.messageFormat)
-        # Field 1 of the IDL's Partition holds its values: their type, their number, and the values
-        # themselves.
-        values = thrift_json.loads(message["ptnObjJson"])["1"]["lst"][2:]
-        return {partition_name(keys, values)}
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        # Field 1 of the IDL's Partition holds its values.
+        partition = events.message_of(raw).needed("ptnObjJson", ThriftStruct.parse)
+        return {partition_name(keys, partition.texts(1))}
+    except ValueError as error:
         raise _CannotTell(f"does not name its partition ({error})") from error
 
 
-def _name(values: Mapping[str, object], keys: Sequence[str]) -> str:
-    by_key = {str(key).lower(): str(value) for key, value in values.items()}
+def _name(values: Mapping[str, str], keys: Sequence[str]) -> str:
+    by_key = {key.lower(): value for key, value in values.items()}
     return partition_name(keys, [by_key[key.lower()] for key in keys])

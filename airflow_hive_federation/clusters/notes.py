@@ -21,13 +21,25 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from airflow_hive_federation.clusters.metadata import visible_files
 from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model import bounded_json, json_values
 from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.json_values import (
+    Fields,
+    Reader,
+    flag,
+    list_of,
+    map_of,
+    number,
+    one_of,
+    or_none,
+    whole,
+)
 from airflow_hive_federation.storage.filesystem import (
     canonical,
     is_below,
@@ -46,6 +58,7 @@ STATE = "_hive_federation"
 COPY = "copy-"
 _IN_COPY = re.compile(rf"(?:.*/)?{COPY}[0-9a-f]{{24}}/", re.DOTALL)
 _NOTES = "notes"
+T = TypeVar("T")
 #: The number of notes that are read at the same time.
 _THREADS = 16
 
@@ -142,6 +155,9 @@ class Note:
             and self.table == f"{table.dbName}.{table.tableName}"
             and 0 < (table.createTime or 0) <= self.taken_s
         )
+
+
+_FIELDS = frozenset(Note.__dataclass_fields__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +275,7 @@ def _read(cluster: Cluster, name: str, options: StorageOptions | None) -> Note |
     try:
         note = _parsed(text)
         ours = _name(note.kind, note.directory) == name and is_in_place(note, cluster)
-    except (ConfigurationError, AttributeError, KeyError, TypeError, ValueError):
+    except (ConfigurationError, ValueError):
         return DamagedNote(uri=uri, reason="is not a note of a directory")
     if not ours:
         reason = f"is a note of another directory, {note.directory}"
@@ -270,22 +286,31 @@ def _read(cluster: Cluster, name: str, options: StorageOptions | None) -> Note |
 def _parsed(text: bytes) -> Note:
     """Return the note in a text.
 
-    :raises ValueError: the text is not a note; or ``AttributeError``, ``KeyError``, ``TypeError``.
+    :raises ValueError: the text is not a note.
     """
-    fields = bounded_json.loads(text)
-    note = Note(**{**fields, "kind": Kind(fields["kind"])})
-    texts = note.directory, note.table, note.partition, note.primary, note.primary_listing, note.content
-    numbers = note.taken_s, note.created_s, note.table_id, note.partition_created_s, note.dropped_s
-    if not all(isinstance(item, str) for item in texts) or not all(map(_is_number, numbers)):
-        raise ValueError("a field of the note has another type")
-    for size_and_time in (note.files or {}).values():
-        if not isinstance(size_and_time, list) or not all(map(_is_number, size_and_time)):
-            raise ValueError("a file of the note has no size and time")
-    return note
+    fields = Fields(bounded_json.loads(text))
+    fields.refuse_others(_FIELDS)
 
+    def value(field: str, read: Reader[T], default: T) -> T:
+        return fields.optional(field, read, default=default)
 
-def _is_number(item: object) -> bool:
-    return isinstance(item, int | float)
+    return Note(
+        kind=fields.needed("kind", one_of(Kind)),
+        directory=fields.needed("directory", json_values.text),
+        table=value("table", json_values.text, ""),
+        files=value("files", or_none(map_of(json_values.text, list_of(whole))), None),
+        taken_s=value("taken_s", number, 0.0),
+        created_s=value("created_s", whole, 0),
+        table_id=value("table_id", whole, 0),
+        partition=value("partition", json_values.text, ""),
+        partition_created_s=value("partition_created_s", whole, 0),
+        becomes_primary=value("becomes_primary", flag, False),
+        dropped_s=value("dropped_s", number, 0.0),
+        primary=value("primary", json_values.text, ""),
+        primary_listing=value("primary_listing", json_values.text, ""),
+        content=value("content", json_values.text, ""),
+        only_beside_primary=value("only_beside_primary", flag, False),
+    )
 
 
 def foreign_files(note: Note, options: StorageOptions | None = None) -> list[str]:

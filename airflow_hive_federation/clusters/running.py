@@ -269,7 +269,7 @@ class _Place:
             yield
         except RoutingError as error:
             decision = error.facts.get("decision")
-            if decision is not None and decision.unanalysable is not None:
+            if isinstance(decision, Decision) and decision.unanalysable is not None:
                 error = failure(self.in_script(decision), clusters)
             if self.count == 1:
                 raise error from None

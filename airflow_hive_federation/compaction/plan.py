@@ -13,10 +13,9 @@ are those of Hive's ``AcidCompactionService.isEnoughToCompact`` and ``needsClean
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
 
 from airflow_hive_federation.acid.names import (
     DirectoryKind,
@@ -30,6 +29,16 @@ from airflow_hive_federation.acid.names import (
 from airflow_hive_federation.acid.snapshot import AcidDirectory, AcidState
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.json_values import (
+    Fields,
+    flag,
+    list_of,
+    number,
+    one_of,
+    pair_of,
+    text,
+    whole,
+)
 from airflow_hive_federation.model.write_ids import CompactorWriteIds, ValidWriteIds
 from airflow_hive_federation.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.storage.filesystem import join
@@ -102,6 +111,24 @@ class CompactedTable:
     compression: str = "zlib"
     filters: BloomFilters = NO_FILTERS
 
+    @classmethod
+    def from_json(cls, value: object) -> CompactedTable:
+        """Read a table.
+
+        :raises ValueError: a field is missing, or has another type.
+        """
+        fields = Fields(value)
+        return cls(
+            name=fields.needed("name", text),
+            partition=fields.needed("partition", text),
+            location=fields.needed("location", text),
+            columns=fields.needed("columns", list_of(pair_of(text, text))),
+            file_format=fields.needed("file_format", one_of(FileFormat)),
+            bucket_count=fields.needed("bucket_count", whole),
+            compression=fields.needed("compression", text),
+            filters=fields.needed("filters", _filters),
+        )
+
     @property
     def full_name(self) -> str:
         """Return ``database.table``, followed by the partition if the table has partitions."""
@@ -126,6 +153,22 @@ class MergeInput:
     raw: bool = False
     write_id: int = 0
     statement_id: int = 0
+
+    @classmethod
+    def from_json(cls, value: object) -> MergeInput:
+        """Read a file.
+
+        :raises ValueError: a field is missing, or has another type.
+        """
+        fields = Fields(value)
+        return cls(
+            path=fields.needed("path", text),
+            size_bytes=fields.needed("size_bytes", whole),
+            side_file=fields.needed("side_file", text),
+            raw=fields.needed("raw", flag),
+            write_id=fields.needed("write_id", whole),
+            statement_id=fields.needed("statement_id", whole),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,20 +203,25 @@ class BucketMerge:
         """Return the URIs of the files to read."""
         return [join(self.table.location, source.path) for source in (*self.inserts, *self.deletes)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the merge as JSON values, which :meth:`from_json` reads."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> BucketMerge:
-        """Make a merge from the values of :meth:`to_json`."""
-        table = dict(values["table"])
-        table["columns"] = tuple((name, kind) for name, kind in table["columns"])
-        table["file_format"] = FileFormat(table["file_format"])
-        filters = table["filters"]
-        table["filters"] = BloomFilters(columns=tuple(filters["columns"]), fpp=filters["fpp"])
-        inputs = {name: tuple(MergeInput(**item) for item in values[name]) for name in ("inserts", "deletes")}
-        return cls(**{**values, **inputs, "table": CompactedTable(**table)})
+    def from_json(cls, value: object) -> BucketMerge:
+        """Read a merge.
+
+        :raises ValueError: a field is missing, or has another type.
+        """
+        fields = Fields(value)
+        return cls(
+            table=fields.needed("table", CompactedTable.from_json),
+            bucket=fields.needed("bucket", whole),
+            inserts=fields.needed("inserts", list_of(MergeInput.from_json)),
+            deletes=fields.needed("deletes", list_of(MergeInput.from_json)),
+            write_ids=fields.needed("write_ids", text),
+            output=fields.needed("output", text),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,6 +315,11 @@ def staging_txn(name: str) -> int | None:
     """Return the transaction in a name of :func:`staging_directory`; ``None`` for other names."""
     digits = name.removeprefix(_STAGING_PREFIX)
     return int(digits) if digits != name and digits.isdecimal() else None
+
+
+def _filters(value: object) -> BloomFilters:
+    fields = Fields(value)
+    return BloomFilters(columns=fields.needed("columns", list_of(text)), fpp=fields.needed("fpp", number))
 
 
 def _is_enough(state: AcidState, kind: CompactionKind) -> bool:

@@ -60,7 +60,7 @@ def _emptying(directory: Path, name: str, *, remove: bool) -> Iterator[None]:
     except MetastoreStartError as error:
         if had_files:
             raise
-        log = Path(error.log_path)
+        log = Path(str(error.log_path))
         if not (log.is_relative_to(directory) and log.is_file()):
             # The error has another remedy, or its log stays elsewhere.
             _empty(directory, missing, remove=remove)

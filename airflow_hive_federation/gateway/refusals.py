@@ -57,7 +57,7 @@ _STATUSES: tuple[tuple[type[errors.HiveFederationError], Status], ...] = (
 def status_of(error: errors.HiveFederationError) -> Status:
     """Return the status of an error."""
     if isinstance(error, errors.GatewayError):
-        return Status(error.facts.get("status", Status.FAILED))
+        return Status(str(error.facts.get("status", Status.FAILED)))
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), Status.FAILED)
 
 

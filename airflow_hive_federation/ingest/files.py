@@ -236,8 +236,10 @@ class _OriginOfErrors:
         return
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, SerializationError) and "record_number" in error.facts and self._origins.known:
-            uri, line = self._origins.of(error.facts["record_number"])
+        if not isinstance(error, SerializationError) or not self._origins.known:
+            return
+        if isinstance(number := error.facts.get("record_number"), int):
+            uri, line = self._origins.of(number)
             names_columns = line == 1 and self._origins.may_have_header
             header = "If the line names the columns, add --header (header=True). " if names_columns else ""
             raise type(error)(

@@ -33,7 +33,8 @@ from airflow_hive_federation.ingest.formats.sql_rows import Row, row_text, rows_
 from airflow_hive_federation.ingest.formats.writers import check_names
 from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget, Stopped
 from airflow_hive_federation.metastore import MetastoreSettings
-from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model import bounded_json, json_values
+from airflow_hive_federation.model.json_values import Fields, list_of, pair_of
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.options import StorageOptions
 
@@ -79,9 +80,12 @@ class KeyPosition:
         if not text:
             return None
         try:
-            fields = bounded_json.loads(text)
-            values = tuple(_KEY_KINDS[kind](value) for kind, value in fields["values"])
-            key = cls(columns=tuple(fields["order_by"]), values=values)
+            fields = Fields(bounded_json.loads(text))
+            kinds_and_values = fields.needed("values", list_of(pair_of(json_values.text, json_values.text)))
+            key = cls(
+                columns=fields.needed("order_by", list_of(json_values.text)),
+                values=tuple(_KEY_KINDS[kind](value) for kind, value in kinds_and_values),
+            )
         except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise ConfigurationError(
                 f"The committed position is none of a query: {text!r}.", remedy="Use another name."

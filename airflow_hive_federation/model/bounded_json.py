@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Callable
 
 #: Values that a text may hold. An event of 10,000 partitions with ten files each has 120,000.
 MAX_VALUES = 1_000_000
@@ -20,18 +20,33 @@ _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _MARKS = ("[", "{", ",", ":")
 
 
-def loads(text: str | bytes, *, max_values: int = MAX_VALUES, **hooks: Any) -> Any:
+def loads(
+    text: str | bytes,
+    *,
+    max_values: int = MAX_VALUES,
+    parse_float: Callable[[str], object] | None = None,
+    parse_constant: Callable[[str], object] | None = None,
+    object_pairs_hook: Callable[[list[tuple[str, object]]], object] | None = None,
+) -> object:
     """Read a value with :func:`json.loads`, within the bounds.
 
     :param max_values: maximum number of values in the text.
-    :param hooks: ``parse_float`` and the other hooks of :func:`json.loads`.
+    :param parse_float: makes a number of the text of one with a fraction or exponent.
+    :param parse_constant: makes a value of ``NaN``, ``Infinity`` or ``-Infinity``.
+    :param object_pairs_hook: makes a value of the fields of an object.
     :raises ValueError: if the text is not JSON, is nested too deeply, or holds more values.
     """
     check_values(text, max_values)
     try:
-        return json.loads(text, **hooks)
+        value: object = json.loads(
+            text,
+            parse_float=parse_float,
+            parse_constant=parse_constant,
+            object_pairs_hook=object_pairs_hook,
+        )
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+    return value
 
 
 def check_values(text: str | bytes, max_values: int = MAX_VALUES) -> None:

@@ -20,12 +20,14 @@ import sys
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, TypedDict
 
 from airflow_hive_federation.errors import EventCorruptError
-from airflow_hive_federation.model import bounded_json, thrift_json
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, json_object, list_of, or_none, text
 from airflow_hive_federation.model.kept_files import kept_files
 from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.model.thrift_json import ThriftStruct
 
 GZIP_FORMAT = "gzip(json-2.0)"
 JSON_FORMAT = "json-0.2"
@@ -237,11 +239,32 @@ class UnreadableEvent(TableEvent):
         )
 
 
-def read_event(raw: Any) -> Event:
+class RawEvent(Protocol):
+    """The fields of a wire ``NotificationEvent``."""
+
+    eventId: int | None
+    eventType: str | None
+    dbName: str | None
+    tableName: str | None
+    message: str | None
+    messageFormat: str | None
+
+
+class _HeadingFields(TypedDict):
+    event_id: int
+    event_type: str
+    database: str
+
+
+class _TableFields(_HeadingFields):
+    table: str
+
+
+def read_event(raw: RawEvent) -> Event:
     """Parse a wire ``NotificationEvent``; return an :class:`UnreadableEvent` if that fails."""
     parse = _PARSERS.get(_text(raw.eventType))
-    heading: dict[str, Any] = {
-        "event_id": int(raw.eventId),
+    heading: _HeadingFields = {
+        "event_id": _number(raw.eventId),
         # Many events share few names, so that interning saves memory.
         "event_type": sys.intern(_text(raw.eventType)),
         "database": sys.intern(_text(raw.dbName).lower()),
@@ -260,8 +283,8 @@ def _text(name: str | bytes | None) -> str:
     return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name or ""
 
 
-def decode_message(message: str, message_format: str | None) -> dict[str, Any]:
-    """Return the JSON object in an event's message.
+def decode_message(message: str, message_format: str | None) -> Fields:
+    """Return the fields of the JSON object in an event's message.
 
     :param message_format: ``messageFormat`` of the event.
     :raises ValueError: if the format is neither of the two, or the message does not have this format.
@@ -273,7 +296,43 @@ def decode_message(message: str, message_format: str | None) -> dict[str, Any]:
     values = bounded_json.loads(message)
     if not isinstance(values, dict):
         raise ValueError("the message is no JSON object")
-    return values
+    return Fields(values)
+
+
+def message_of(raw: RawEvent) -> Fields:
+    """Return the fields of the JSON object in an event's message; see :func:`decode_message`."""
+    return decode_message(raw.message or "", raw.messageFormat)
+
+
+def partitions_of(message: Fields) -> list[dict[str, str]]:
+    """Return the values of the partitions that a message lists, each by the names of its keys.
+
+    ``JSONAddPartitionMessage``, ``JSONDropPartitionMessage`` and ``JSONAlterPartitionsMessage`` have a list.
+
+    :raises ValueError: if the message has none.
+    """
+    return [_key_values(partition) for partition in message.needed("partitions", list_of(json_object))]
+
+
+def changed_partitions(message: Fields) -> list[dict[str, str]]:
+    """Return the same for a message that may have one partition, as ``JSONAlterPartitionMessage`` has.
+
+    :raises ValueError: if the message names none.
+    """
+    if message.optional("partitions", bool, default=False):
+        return partitions_of(message)
+    return [message.needed("keyValues", _key_values)]
+
+
+def _key_values(value: object) -> dict[str, str]:
+    return {str(key): str(item) for key, item in json_object(value).items()}
+
+
+def _number(value: object) -> int:
+    """Read a whole number, which may be a text."""
+    if not isinstance(value, int | str):
+        raise ValueError(f"{value!r} is no whole number")
+    return int(value)
 
 
 def _unpacked(message: str) -> str:
@@ -291,14 +350,14 @@ def _unpacked(message: str) -> str:
 class _Heading:
     """The raw form of an event during parsing: its heading, and its message, decoded when needed."""
 
-    def __init__(self, raw: Any, heading: dict[str, Any]) -> None:
+    def __init__(self, raw: RawEvent, heading: _HeadingFields) -> None:
         self._raw = raw
         self.heading = heading
 
-    def message(self) -> dict[str, Any]:
-        return decode_message(self._raw.message, self._raw.messageFormat)
+    def message(self) -> Fields:
+        return message_of(self._raw)
 
-    def table(self, otherwise: str = "") -> dict[str, Any]:
+    def table(self, otherwise: str = "") -> _TableFields:
         name = _text(self._raw.tableName).strip() or otherwise
         if not name:
             raise ValueError("it names no table")
@@ -307,35 +366,35 @@ class _Heading:
 
 def _table_altered(event: _Heading) -> Event:
     message = event.message()
-    before = thrift_json.loads(message["tableObjBeforeJson"])
+    before = message.needed("tableObjBeforeJson", ThriftStruct.parse)
     return TableAltered(
         **event.table(),
         # Fields 1 and 2 of the IDL's Table are tableName and dbName.
-        old_table=before["1"]["str"].lower(),
-        old_database=before["2"]["str"].lower(),
+        old_table=before.text(1).lower(),
+        old_database=before.text(2).lower(),
         truncated=_is_true(message, "isTruncateOp"),
     )
 
 
-def _is_true(message: Mapping[str, object], name: str) -> bool:
+def _is_true(message: Fields, name: str) -> bool:
     """Return whether a flag of a message is set; Hive writes flags as text."""
-    return str(message.get(name, "false")).lower() == "true"
+    return message.optional(name, str, default="").lower() == "true"
 
 
 def _partitions_altered(event: _Heading) -> Event:
     message = event.message()
-    named = _partition_names(message) if message.get("partitions") is not None else None
+    named = _partition_names_or_none(message)
     truncated = _partition_names(message) if _is_true(message, "isTruncateOp") else ()
     return PartitionsChanged(**event.table(), named=named, truncated=truncated)
 
 
 def _partition_altered(event: _Heading) -> Event:
     message = event.message()
-    # Field 1 of the IDL's Partition is the list of its values, after their type and their number.
+    # Field 1 of the IDL's Partition is the list of its values.
     before, after = (
-        thrift_json.loads(message[f"partitionObj{when}Json"])["1"]["lst"][2:] for when in ("Before", "After")
+        message.needed(f"partitionObj{when}Json", ThriftStruct.parse).texts(1) for when in ("Before", "After")
     )
-    keys = list(message["keyValues"])
+    keys = list(message.needed("keyValues", json_object))
     former = (partition_name(keys, before),)
     return PartitionsChanged(
         **event.table(),
@@ -350,61 +409,74 @@ def _partitions_dropped(event: _Heading) -> Event:
     return PartitionsChanged(**event.table(), named=names, gone=names)
 
 
-def _partition_names(message: Mapping[str, Any]) -> tuple[str, ...]:
-    partitions = [{str(key): str(partition[key]) for key in partition} for partition in message["partitions"]]
+def _partition_names(message: Fields) -> tuple[str, ...]:
+    partitions = partitions_of(message)
     return tuple(partition_name(list(partition), list(partition.values())) for partition in partitions)
+
+
+def _partition_names_or_none(message: Fields) -> tuple[str, ...] | None:
+    has_names = message.optional("partitions", lambda value: value is not None, default=False)
+    return _partition_names(message) if has_names else None
+
+
+def _kept_files(fields: Fields) -> tuple[tuple[str, str], ...]:
+    return kept_files(fields.optional("files", or_none(list_of(text)), default=None) or ())
 
 
 def _inserted(event: _Heading) -> Event:
     message = event.message()
     return Inserted(
         **event.table(),
-        kept=kept_files(message.get("files") or ()),
-        overwritten=_is_true(message, "replace") and not message.get("ptnObjJson"),
+        kept=_kept_files(message),
+        overwritten=_is_true(message, "replace") and not message.optional("ptnObjJson", bool, default=False),
     )
 
 
 def _foreign_key(event: _Heading) -> Event:
     # The event has the name of the table that the key refers to; the key belongs to the other table.
-    (first, *_) = event.message()["foreignKeyListJson"]
-    key = thrift_json.loads(first)
+    (first, *_) = event.message().needed("foreignKeyListJson", list_of(text))
+    key = ThriftStruct.parse(first)
     # Fields 4 and 5 of the IDL's SQLForeignKey are fktable_db and fktable_name.
-    heading = {**event.heading, "database": key["4"]["str"].lower()}
-    return ConstraintsChanged(**heading, table=key["5"]["str"].lower())
+    heading: _HeadingFields = {**event.heading, "database": key.text(4).lower()}
+    return ConstraintsChanged(**heading, table=key.text(5).lower())
 
 
 def _function(event: _Heading) -> Event:
     message = event.message()
-    name = message.get("functionName") or thrift_json.loads(message["functionObjJson"])["1"]["str"]
+    name = message.optional("functionName", or_none(text), default=None)
+    name = name or message.needed("functionObjJson", ThriftStruct.parse).text(1)
     return FunctionEvent(**event.heading, function=name.lower())
 
 
 def _txns_opened(event: _Heading) -> Event:
     message = event.message()
-    ids = message.get("txnIds") or (message["fromTxnId"], message["toTxnId"])
-    return TxnsOpened(**event.heading, first=int(min(ids)), last=int(max(ids)))
+    ids = message.optional("txnIds", or_none(list_of(_number)), default=None)
+    ids = ids or tuple(message.needed(name, _number) for name in ("fromTxnId", "toTxnId"))
+    return TxnsOpened(**event.heading, first=min(ids), last=max(ids))
 
 
 def _txn_ended(*, committed: bool) -> Callable[[_Heading], Event]:
     def parse(event: _Heading) -> Event:
-        return TxnEnded(**event.heading, txn_id=int(event.message()["txnid"]), committed=committed)
+        txn_id = event.message().needed("txnid", _number)
+        return TxnEnded(**event.heading, txn_id=txn_id, committed=committed)
 
     return parse
 
 
 def _write_ids(event: _Heading) -> Event:
     message = event.message()
-    pairs = zip(message["txnIdList"], message["writeIdList"], strict=True)
+    txn_ids, write_ids = (message.needed(name, list_of(_number)) for name in ("txnIdList", "writeIdList"))
     return WriteIdsAllocated(
         # Hive 3.1 names the table in the message only (``DbNotificationListener.onAllocWriteId``).
-        **event.table(otherwise=message.get("tableName") or ""),
-        write_ids=tuple((int(txn), int(write)) for txn, write in pairs),
+        **event.table(otherwise=message.optional("tableName", or_none(text), default=None) or ""),
+        write_ids=tuple(zip(txn_ids, write_ids, strict=True)),
     )
 
 
 def _acid_written(event: _Heading) -> Event:
     message = event.message()
-    return AcidWritten(**event.table(), txn_id=int(message["txnid"]), write_id=int(message["writeId"]))
+    txn_id, write_id = (message.needed(name, _number) for name in ("txnid", "writeId"))
+    return AcidWritten(**event.table(), txn_id=txn_id, write_id=write_id)
 
 
 def _of_table(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
@@ -412,26 +484,27 @@ def _of_table(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
 
 
 def _with_files(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
-    return lambda event: kind(**event.table(), kept=kept_files(event.message().get("files") or ()))
+    return lambda event: kind(**event.table(), kept=_kept_files(event.message()))
 
 
 def _partitions_added(event: _Heading) -> Event:
     message = event.message()
-    added = message.get("partitionFiles") or ()
+    added = message.optional("partitionFiles", or_none(list_of(Fields)), default=None) or ()
     return PartitionsChanged(
         **event.table(),
-        named=_partition_names(message) if message.get("partitions") is not None else None,
-        kept=kept_files(file for partition in added for file in partition.get("files") or ()),
+        named=_partition_names_or_none(message),
+        kept=tuple(file for partition in added for file in _kept_files(partition)),
     )
 
 
 def _partition_statistics(event: _Heading) -> Event:
     message = event.message()
-    if not message.get("partVals") or not message.get("tableObjJson"):
+    values = message.optional("partVals", or_none(list_of(text)), default=None)
+    if not values or not message.optional("tableObjJson", bool, default=False):
         return StatisticsChanged(**event.table())
-    # Field 8 of the IDL's Table is the list of its partition keys, after their type and their number.
-    keys = [key["1"]["str"] for key in thrift_json.loads(message["tableObjJson"])["8"]["lst"][2:]]
-    return StatisticsChanged(**event.table(), named=(partition_name(keys, message["partVals"]),))
+    # Field 8 of the IDL's Table is the list of its partition keys.
+    keys = [key.text(1) for key in message.needed("tableObjJson", ThriftStruct.parse).structs(8)]
+    return StatisticsChanged(**event.table(), named=(partition_name(keys, values),))
 
 
 def _plain(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, Reader, list_of, map_of, text, whole
+
+T = TypeVar("T")
 
 #: Limits far above the needs of any table: a deeper or longer text holds no table.
 _DEEPEST, _LONGEST = 100, 1 << 25
@@ -20,7 +23,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _SCALAR = json.JSONDecoder()
 
 
-def loads(text: str) -> Any:
+def loads(text: str) -> object:
     """Read a value; keys that are lists become tuples.
 
     :raises ValueError: if the text is not Thrift's JSON, is nested more than 100 levels deep, holds more
@@ -39,7 +42,66 @@ def loads(text: str) -> Any:
     return value
 
 
-def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
+class ThriftStruct:
+    """Reads the fields of a struct, which Thrift's JSON keys by number and type.
+
+    :param value: the struct as a JSON object.
+    """
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, value: object) -> None:
+        self._fields = Fields(value)
+
+    @classmethod
+    def parse(cls, value: object) -> ThriftStruct:
+        """Read the text of a struct.
+
+        :raises ValueError: if the value is no text, or has no struct.
+        """
+        return cls(loads(text(value)))
+
+    def __contains__(self, number: int) -> bool:
+        return str(number) in self._fields
+
+    def text(self, number: int) -> str:
+        """Return a field that is a string."""
+        return self._field(number, "str", text)
+
+    def whole(self, number: int, kind: str) -> int:
+        """Return a field that is a number of a type, ``i32`` or ``i64``."""
+        return self._field(number, kind, whole)
+
+    def struct(self, number: int) -> ThriftStruct:
+        """Return a field that is a struct."""
+        return self._field(number, "rec", ThriftStruct)
+
+    def texts(self, number: int) -> tuple[str, ...]:
+        """Return a field that is a list of strings."""
+        return self._items(number, text)
+
+    def structs(self, number: int) -> tuple[ThriftStruct, ...]:
+        """Return a field that is a list of structs."""
+        return self._items(number, ThriftStruct)
+
+    def text_map(self, number: int) -> Mapping[str, str]:
+        """Return a field that is a map of strings to strings."""
+        # The types of keys and values and the number of entries come before the map.
+        return map_of(text, text)(self._field(number, "map", list_of(_as_it_is))[-1])
+
+    def _items(self, number: int, read: Reader[T]) -> tuple[T, ...]:
+        # The type and the number of items come before the items.
+        return tuple(map(read, self._field(number, "lst", list_of(_as_it_is))[2:]))
+
+    def _field(self, number: int, kind: str, read: Reader[T]) -> T:
+        return self._fields.needed(str(number), Fields).needed(kind, read)
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _value(text: str, at: int, depth: int) -> tuple[object, int]:
     """Read a value; return it, and the position after it and the following blanks."""
     if depth > _DEEPEST:
         raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
@@ -53,8 +115,8 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
     return value, _skipped(text, end)
 
 
-def _items(text: str, at: int, closing: str, item: Callable[[int], tuple[Any, int]]) -> tuple[list[Any], int]:
-    values: list[object] = []
+def _items(text: str, at: int, closing: str, item: Callable[[int], tuple[T, int]]) -> tuple[list[T], int]:
+    values: list[T] = []
     at = _skipped(text, at + 1)
     if text[at : at + 1] == closing:
         return values, _skipped(text, at + 1)
@@ -66,7 +128,7 @@ def _items(text: str, at: int, closing: str, item: Callable[[int], tuple[Any, in
         at = _expected(text, at, ",")
 
 
-def _pair(text: str, at: int, depth: int) -> tuple[tuple[Any, Any], int]:
+def _pair(text: str, at: int, depth: int) -> tuple[tuple[object, object], int]:
     key, at = _value(text, at, depth)
     value, at = _value(text, _expected(text, at, ":"), depth)
     return (_hashable(key), value), at

@@ -13,7 +13,7 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Protocol
 
 from airflow_hive_federation.errors import DumpCorruptError
 from airflow_hive_federation.model import bounded_json
@@ -38,7 +38,16 @@ _TRINOS = "presto_view"
 _TRINO_BEGIN, _TRINO_END = "/* Presto View: ", " */"
 
 
-def reason_to_leave_out(view: object, renaming: Renaming) -> str | None:
+class View(Protocol):
+    """The fields of a wire ``Table`` that define a view."""
+
+    tableName: str | None
+    parameters: dict[str, str] | None
+    viewOriginalText: str | None
+    viewExpandedText: str | None
+
+
+def reason_to_leave_out(view: View, renaming: Renaming) -> str | None:
     """Return the reason why a view stays out of the replica; ``None`` if it can be rewritten.
 
     :param view: wire ``Table`` of the source.
@@ -50,7 +59,7 @@ def reason_to_leave_out(view: object, renaming: Renaming) -> str | None:
     return None
 
 
-def rewrite_view(view: Any, renaming: Renaming) -> None:
+def rewrite_view(view: View, renaming: Renaming) -> None:
     """Replace names by those of the target in a view's texts and parameters.
 
     :param view: wire ``Table``; changed in place.
@@ -66,7 +75,7 @@ def rewrite_view(view: Any, renaming: Renaming) -> None:
         ) from error
 
 
-def rename_in_view(view: Any, renaming: Renaming) -> None:
+def rename_in_view(view: View, renaming: Renaming) -> None:
     """Replace names in a view's texts and parameters.
 
     :param view: wire ``Table``; changed in place, or not at all.
@@ -76,7 +85,7 @@ def rename_in_view(view: Any, renaming: Renaming) -> None:
     view.viewExpandedText, view.viewOriginalText, view.parameters = result
 
 
-def read_by_view(view: object) -> NamesRead:
+def read_by_view(view: View) -> NamesRead:
     """Return the names that a view's text reads.
 
     :param view: wire ``Table``.
@@ -85,7 +94,7 @@ def read_by_view(view: object) -> NamesRead:
     return _Rewriting(view, Renaming(source_database="", target_database="")).names()
 
 
-def text_claim(view: Any) -> str:
+def text_claim(view: View) -> str:
     """Return the text that engines execute, in a form without differences in quotes, case and blanks.
 
     Failover and failback copy a view to the target and back, and may change its quotes.
@@ -107,7 +116,7 @@ def text_claim(view: Any) -> str:
 class _Rewriting:
     """The rewriting of one view: its texts and parameters with the target's names."""
 
-    def __init__(self, view: Any, renaming: Renaming) -> None:
+    def __init__(self, view: View, renaming: Renaming) -> None:
         self._renaming = renaming
         self._is_trinos = _is_trinos(view)
         self._parameters: Mapping[str, str] = view.parameters or {}
@@ -221,11 +230,12 @@ class _Rewriting:
             raise UnreadableViewError("its encoded definition has no originalSql; create the view anew")
         ours = self._renaming.source_database
         home = isinstance(catalog, str) and isinstance(schema, str) and schema.lower() == ours
+        catalogs = frozenset({catalog.lower()} if home and isinstance(catalog, str) else ())
         # If the view was created in a session of another catalog, its catalog's name for our metastore is
         # unknown here.
         context = SqlContext(
             dialect="trino",
-            catalogs=frozenset({catalog.lower()} if home else ()),  # type: ignore[union-attr]
+            catalogs=catalogs,
             database=ours if home else "",
         )
         new_sql = rewritten(sql, self._renaming, context)
@@ -237,11 +247,11 @@ class _Rewriting:
         changed = {**definition, "originalSql": new_sql}
         if home:
             changed["schema"] = self._renaming.target_database
-        if isinstance(definition.get("path"), list):
-            changed["path"] = [self._path_element(element, catalog) for element in definition["path"]]
+        if isinstance(path := definition.get("path"), list):
+            changed["path"] = [self._path_element(element, catalog) for element in path]
         return text if changed == definition else _encoded(changed)
 
-    def _path_element(self, element: Any, catalog: Any) -> Any:
+    def _path_element(self, element: object, catalog: object) -> object:
         """Return an element of the path in which Trino looks for functions, with the target's schema."""
         ours = isinstance(element, dict) and element.get("catalogName") == catalog
         if ours and str(element.get("schemaName", "")).lower() == self._renaming.source_database:
@@ -249,11 +259,11 @@ class _Rewriting:
         return element
 
 
-def _is_trinos(view: Any) -> bool:
+def _is_trinos(view: View) -> bool:
     return str((view.parameters or {}).get(_TRINOS, "")).lower() == "true"
 
 
-def _decoded(text: str) -> dict[str, Any]:
+def _decoded(text: str) -> dict[str, object]:
     inside = text.removeprefix(_TRINO_BEGIN).removesuffix(_TRINO_END)
     try:
         definition = bounded_json.loads(base64.b64decode(inside, validate=True).decode())

@@ -368,6 +368,7 @@ class RoutedSqlOperator(ClusterOperator):
 
     def perform(self, context: Context) -> RoutedScript:
         from airflow_hive_federation.clusters.advice_history import RecordingRouter
+        from airflow_hive_federation.clusters.routing.decision import Decision
         from airflow_hive_federation.clusters.routing.explain import in_words
         from airflow_hive_federation.clusters.routing.route import Policy
         from airflow_hive_federation.clusters.running import RoutedScript, first_session
@@ -394,7 +395,7 @@ class RoutedSqlOperator(ClusterOperator):
                     answer = self._run(routed, client, registry, options) if routed.runs else {}
                     routes.append({**routed.to_json(), **answer})
             except RoutingError as error:
-                if (decision := error.facts.get("decision")) is not None:
+                if isinstance(decision := error.facts.get("decision"), Decision):
                     self.log.info("%s", in_words(decision))
                     push(context, ROUTE, [*notes, route_note(decision, refused=error.message)])
                 raise

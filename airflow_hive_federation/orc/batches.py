@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 from pyarrow import dataset, fs
@@ -174,7 +174,11 @@ class Head(io.RawIOBase):
     """
 
     def __init__(
-        self, file: BinaryIO, length: int, end: bytes = b"", lock: AbstractContextManager[Any] | None = None
+        self,
+        file: BinaryIO,
+        length: int,
+        end: bytes = b"",
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         self._file = file
         self._length = length

@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation, localcontext
-from typing import Any
+from typing import TypeVar, cast
 
 from airflow_hive_federation.orc.protobuf import (
     BYTES,
@@ -57,6 +57,8 @@ def _merged(columns: Sequence[Sequence[Field]]) -> bytes:
 
 
 _Parts = Sequence[Sequence[Field]]
+_Value = TypeVar("_Value", int, bytes)
+_Bound = TypeVar("_Bound", int, float, bytes, Decimal)
 
 
 def _integers(parts: _Parts) -> list[Field]:
@@ -64,7 +66,7 @@ def _integers(parts: _Parts) -> list[Field]:
 
 
 def _doubles(parts: _Parts) -> list[Field]:
-    sums = [_float(value) for part in parts for value in _values(part, 3)]
+    sums = [_float(value) for part in parts for value in _values(part, 3, bytes)]
     out = list(_bounds(parts, 1, 2, _float, FIXED64))
     if len(sums) == len(parts):
         out.append(
@@ -75,7 +77,7 @@ def _doubles(parts: _Parts) -> list[Field]:
 
 def _strings(parts: _Parts) -> list[Field]:
     # Long strings have lower and upper bounds instead of a minimum and maximum; the merge then has no bounds.
-    cut = any(_values(part, 4) or _values(part, 5) for part in parts)
+    cut = any(_values(part, field, bytes) for part in parts for field in (4, 5))
     bounds = [] if cut else _bounds(parts, 1, 2, bytes, BYTES)
     return [*bounds, *_sum(parts, 3)]
 
@@ -84,14 +86,13 @@ def _buckets(parts: _Parts) -> list[Field]:
     # The statistics of a boolean column hold the count of true, packed.
     total = 0
     for part in parts:
-        for value in _values(part, 1):
-            total += value if isinstance(value, int) else _varint_of(value)
+        total += sum(_values(part, 1, int)) + sum(map(_varint_of, _values(part, 1, bytes)))
     return [(1, BYTES, varint(total))]
 
 
 def _decimals(parts: _Parts) -> list[Field]:
     out = list(_bounds(parts, 1, 2, _decimal, BYTES))
-    sums = [_values(part, 3) for part in parts]
+    sums = [_values(part, 3, bytes) for part in parts]
     if all(sums):
         with localcontext(prec=_EXACT_DIGITS):
             total = sum((_decimal(values[0]) for values in sums), Decimal(0))
@@ -111,16 +112,16 @@ def _binaries(parts: _Parts) -> list[Field]:
 def _timestamps(parts: _Parts) -> list[Field]:
     # Fields 1 and 2 are milliseconds of the wall clock, 3 and 4 milliseconds in UTC, and 5 and 6 the
     # nanoseconds below them plus one.
-    if not all(_values(part, 3) and _values(part, 4) for part in parts):
+    if not all(_values(part, field, int) for part in parts for field in (3, 4)):
         return []
-    low = min(parts, key=lambda part: (unzigzag(_values(part, 3)[0]), number_of(part, 5, 1)))
-    high = max(parts, key=lambda part: (unzigzag(_values(part, 4)[0]), number_of(part, 6, 1_000_000)))
+    low = min(parts, key=lambda part: (unzigzag(_values(part, 3, int)[0]), number_of(part, 5, 1)))
+    high = max(parts, key=lambda part: (unzigzag(_values(part, 4, int)[0]), number_of(part, 6, 1_000_000)))
     kept = [field for field in low if field[0] in {1, 3, 5}]
     return sorted([*kept, *(field for field in high if field[0] in {2, 4, 6})], key=lambda field: field[0])
 
 
 def _collections(parts: _Parts) -> list[Field]:
-    if not all(_values(part, 1) for part in parts):
+    if not all(_values(part, 1, int) for part in parts):
         return []
     return [
         (1, VARINT, min(number_of(part, 1) for part in parts)),
@@ -142,10 +143,17 @@ _KINDS: dict[int, Callable[[_Parts], list[Field]]] = {
 }
 
 
-def _bounds(parts: _Parts, low: int, high: int, key: Callable[[Any], Any], wire: int) -> list[Field]:
-    # A damaged file may have a number in the place of a text.
-    lows = [value for part in parts for field, kind, value in part if (field, kind) == (low, wire)]
-    highs = [value for part in parts for field, kind, value in part if (field, kind) == (high, wire)]
+def _bounds(parts: _Parts, low: int, high: int, key: Callable[[_Value], _Bound], wire: int) -> list[Field]:
+    # A damaged file may have a number in the place of a text; the wire type decides the type of the value.
+    lows, highs = (
+        [
+            cast("_Value", value)
+            for part in parts
+            for field, kind, value in part
+            if (field, kind) == (at, wire)
+        ]
+        for at in (low, high)
+    )
     if not len(lows) == len(highs) == len(parts) or not _comparable(
         [key(value) for value in (*lows, *highs)]
     ):
@@ -162,8 +170,8 @@ def _sum(parts: _Parts, number: int) -> list[Field]:
     return [(number, VARINT, zigzag(total))] if abs(total) <= _MAX_SUM else []
 
 
-def _values(part: Sequence[Field], number: int) -> list[Any]:
-    return [value for field, _, value in part if field == number]
+def _values(part: Sequence[Field], number: int, kind: type[_Value]) -> list[_Value]:
+    return [value for field, _, value in part if field == number and isinstance(value, kind)]
 
 
 def _comparable(values: Sequence[object]) -> bool:

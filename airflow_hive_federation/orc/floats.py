@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ _DOUBLES = 3  # field of ColumnStatistics
 _KINDS = {pa.float32(): 5, pa.float64(): 6}
 _DIRECT = b"\x08\x00"
 
-_Values = npt.NDArray[np.floating[Any]]
+_Values = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_hive_federation.orc.arrow_columns import in_one_piece
@@ -105,7 +106,7 @@ class Instants:
         return column_statistics(len(seconds), rows, _TIMESTAMPS, fields)
 
 
-def shortened(fractions: Numbers, per_second: int) -> Numbers:
+def shortened(fractions: Numbers, per_second: int) -> npt.NDArray[np.int64]:
     """Encode fractions of seconds in ORC's form.
 
     :param fractions: fractions from 0 on, in units of which ``per_second`` are a second.

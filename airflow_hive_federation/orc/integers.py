@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,7 @@ from airflow_hive_federation.orc.protobuf import BYTES, VARINT, message_of, vari
 #: Number of values of a run.
 RUN = 512
 
-Numbers = npt.NDArray[Any]
+Numbers = npt.NDArray[np.integer]
 # Fields of ColumnStatistics.
 _COUNT, _INTEGERS, _HAS_NULL = 1, 2, 10
 _DIRECT_RUN, _DELTA_RUN = 0x40, 0xC0

@@ -30,7 +30,6 @@ _Stream = tuple[int, Content]
 _DIRECT, _DIRECT_V2 = b"\x08\x00", b"\x08\x02"
 # Fields of ColumnStatistics.
 _COUNT, _INTEGERS, _DATES, _HAS_NULL = 1, 2, 7, 10
-_MAX_SUM = 2**63 - 1
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +96,6 @@ class RepeatedNumbers:
         return integer_statistics(min(values), max(values), total, end - start)
 
 
-def _changes(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _changes(numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
     is_change: npt.NDArray[np.bool_] = numbers[1:] != numbers[:-1]
     return is_change

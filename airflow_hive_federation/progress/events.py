@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from airflow_hive_federation.progress.kinds import Activity, FileJob, Step
 
@@ -26,7 +26,7 @@ class Event:
     #: True for a count of work that goes on: the next event of the class replaces it.
     interim: ClassVar[bool] = False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the class and the fields, from which :func:`.reading.event_of` makes the event again."""
         values = ((name, getattr(self, name)) for name in (field.name for field in fields(self)))
         return {KIND: type(self).__name__, **{name: _plain(value) for name, value in values}}
@@ -471,7 +471,7 @@ class RecordsIngested(Event):
         return self.committed / max(self.seconds, 1e-3)
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, tuple):
         return list(value)
     return value.value if isinstance(value, Enum) else value

@@ -99,16 +99,7 @@ _OF_TRANSACTIONS = (events.WriteIdsAllocated, events.AcidWritten, events.Compact
 
 
 def _partitions(raw: types.NotificationEvent) -> list[dict[str, str]]:
-    # JSONAddPartitionMessage, JSONDropPartitionMessage and JSONAlterPartitionsMessage have a list;
-    # JSONAlterPartitionMessage has one partition.
     try:
-        message = events.decode_message(raw.message, raw.messageFormat)
-        partitions = message.get("partitions")
-        key_values = message.get("keyValues")
-        if partitions is None and key_values is None:
-            raise _CannotTell(f"{raw.eventType} without partitions")
-        return [
-            {str(key): str(value) for key, value in values.items()} for values in partitions or [key_values]
-        ]
-    except (ValueError, AttributeError) as error:
-        raise _CannotTell(str(error)) from error
+        return events.changed_partitions(events.message_of(raw))
+    except ValueError as error:
+        raise _CannotTell(f"{raw.eventType} without partitions: {error}") from error

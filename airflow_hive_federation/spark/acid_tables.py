@@ -9,19 +9,18 @@ for instance those in the text of a view.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.wire import WireFormatError, from_json
+from airflow_hive_federation.metastore.wire import WireFormatError
 from airflow_hive_federation.model.types import Column
-from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
+from airflow_hive_federation.tables.read.acid_description import DescribedRead, DescribedTable
 from airflow_hive_federation.tables.read.formats.plain import plain_table
 from airflow_hive_federation.tables.read.partition_scans import PartitionState
 from airflow_hive_federation.tables.read.reader import visible_rows
@@ -31,7 +30,7 @@ _CATALOG = "spark_catalog"
 
 
 def acid_frames(
-    spark: SparkSession, described: Sequence[Mapping[str, Any]], options: StorageOptions | None = None
+    spark: SparkSession, described: Sequence[object], options: StorageOptions | None = None
 ) -> dict[tuple[str, str], DataFrame]:
     """Make a DataFrame of each transactional table.
 
@@ -43,36 +42,38 @@ def acid_frames(
     frames = {}
     for item in described:
         try:
-            table = from_json(types.Table, item["table"])
-            frame = scan.union([_rows(spark, table, read, options) for read in item["reads"]])
-        except (WireFormatError, KeyError, TypeError) as error:
+            described_table = DescribedTable.from_json(item)
+        except (WireFormatError, ValueError) as error:
             raise ConfigurationError(
                 f"The description of a transactional table cannot be read: {error}.",
                 remedy="Run the task again.",
             ) from error
+        table = described_table.table
+        frame = scan.union([_rows(spark, table, read, options) for read in described_table.reads])
         frames[str(table.dbName).lower(), str(table.tableName).lower()] = frame
     return frames
 
 
 def _rows(
-    spark: SparkSession, table: types.Table, read: Mapping[str, Any], options: StorageOptions | None
+    spark: SparkSession, table: types.Table, read: DescribedRead, options: StorageOptions | None
 ) -> DataFrame:
     """Return the rows of all directories that one snapshot covers."""
-    write_ids, txns = ValidWriteIds.parse(read["write_ids"]), ValidTxns.parse(read["txns"])
-    places = read["places"]
     listings = list_many(
-        [item["location"] for item in places], options=options, missing_ok=True, empty_directories=True
+        [directory.location for directory in read.directories],
+        options=options,
+        missing_ok=True,
+        empty_directories=True,
     )
     directories = [
         PartitionState(
-            location=item["location"],
-            state=chosen(item["location"], listings[item["location"]], write_ids, txns, options),
-            values=tuple(item["values"]),
-            storage=table.sd
-            if item["storage"] is None
-            else from_json(types.StorageDescriptor, item["storage"]),
+            location=directory.location,
+            state=chosen(
+                directory.location, listings[directory.location], read.write_ids, read.txns, options
+            ),
+            values=directory.values,
+            storage=table.sd if directory.storage is None else directory.storage,
         )
-        for item in places
+        for directory in read.directories
     ]
     storage = table.sd
     columns = [Column.of(item.name, item.type) for item in storage.cols]
@@ -81,7 +82,7 @@ def _rows(
     if properties.lower() == "insert_only":
         return plain_table(spark, table, directories, columns, keys, storage_options=options)
     return visible_rows(
-        spark, directories, columns, write_ids=write_ids, partition_keys=keys, storage_options=options
+        spark, directories, columns, write_ids=read.write_ids, partition_keys=keys, storage_options=options
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, json_object, list_of, text
 from airflow_hive_federation.storage.filesystem import reading
 from airflow_hive_federation.storage.options import StorageOptions
 
@@ -36,10 +37,10 @@ def run(_spark: object, args: argparse.Namespace, options: StorageOptions | None
 
     with reading(args.statement, options) as file:
         try:
-            statement = bounded_json.loads(file.read())
-            database, sql = str(statement["database"]), str(statement["sql"])
-            acid = list(statement.get("acid", ()))
-        except (ValueError, KeyError, TypeError) as error:
+            statement = Fields(bounded_json.loads(file.read()))
+            database, sql = (statement.needed(field, text) for field in ("database", "sql"))
+            acid = statement.optional("acid", list_of(json_object), default=())
+        except ValueError as error:
             raise ConfigurationError(
                 f"{args.statement} holds no statement: {error}.", remedy="Run the task again."
             ) from error

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
@@ -27,6 +28,7 @@ from airflow_hive_federation.metastore.client import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.settings import MetastoreSettings
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, whole
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.write.statements import WriteResult, append
 from airflow_hive_federation.transactions.transaction import Transaction
@@ -39,6 +41,18 @@ log = logging.getLogger(__name__)
 # Local property that Spark sets in a query's thread (StreamExecution.QUERY_ID_KEY); its value is part of the
 # query's checkpoint.
 _QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamPosition:
+    """The last committed micro-batch.
+
+    :param query: the id of the streaming query, which its checkpoint holds.
+    :param batch: the number of the micro-batch.
+    """
+
+    query: str
+    batch: int
 
 
 class HiveStreamingSink:
@@ -77,7 +91,7 @@ class HiveStreamingSink:
             if before is not None and self._has(self._position(before), query_id, batch_id):
                 log.info("%s: batch %d was committed before", self._table, batch_id)
                 return None
-            return json.dumps({"query": query_id, "batch": batch_id})
+            return json.dumps(asdict(StreamPosition(query=query_id, batch=batch_id)))
 
         write_frame(
             rows,
@@ -89,30 +103,30 @@ class HiveStreamingSink:
             storage_options=self._storage_options,
         )
 
-    def committed(self) -> dict[str, Any] | None:
-        """Return the query and number of the last committed micro-batch; ``None`` if none was committed."""
+    def committed(self) -> StreamPosition | None:
+        """Return the last committed micro-batch; ``None`` if none was committed."""
         database, _, table = self._table.partition(".")
         with MetastoreClient(self._settings) as client:
             text = committed_position(client, database, table, self._key)
         return None if text is None else self._position(text)
 
-    def _position(self, text: str) -> dict[str, Any]:
+    def _position(self, text: str) -> StreamPosition:
         try:
-            position = bounded_json.loads(text)
-            return {"query": str(position["query"]), "batch": int(position["batch"])}
-        except (ValueError, LookupError, TypeError, ArithmeticError) as error:
+            fields = Fields(bounded_json.loads(text))
+            return StreamPosition(query=fields.needed("query", str), batch=fields.needed("batch", whole))
+        except ValueError as error:
             raise ConfigurationError(
                 f"{self._table}: {self._key} is not the position of a query: {text[:200]!r}.",
                 remedy="The parameter was changed: set it back, or give the query another name.",
             ) from error
 
-    def _has(self, before: Mapping[str, Any], query_id: str, batch_id: int) -> bool:
-        if before["query"] != query_id:
+    def _has(self, before: StreamPosition, query_id: str, batch_id: int) -> bool:
+        if before.query != query_id:
             raise ConfigurationError(
-                f"{self._table}: {self._key} is the position of query {before['query']}, not of {query_id}.",
+                f"{self._table}: {self._key} is the position of query {before.query}, not of {query_id}.",
                 remedy="Go on from that query's checkpoint, or give the new query another name.",
             )
-        return bool(batch_id <= before["batch"])
+        return batch_id <= before.batch
 
 
 def write_frame(

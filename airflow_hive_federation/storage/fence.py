@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from airflow_hive_federation.errors import CycleLostError, DumpCorruptError, FileVanishedError
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, whole
 from airflow_hive_federation.storage.filesystem import join, reading
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_private, write_atomically
@@ -115,9 +116,9 @@ def fence_of(plan_uri: str, options: StorageOptions | None = None) -> Fence:
     except FileVanishedError:
         return Fence()
     try:
-        ticket = bounded_json.loads(text)
-        return Fence(uri=str(ticket["fence"]), epoch=int(ticket["epoch"]), options=options)
-    except (ValueError, KeyError, TypeError) as error:
+        ticket = Fields(bounded_json.loads(text))
+        return Fence(uri=ticket.needed("fence", str), epoch=ticket.needed("epoch", whole), options=options)
+    except ValueError as error:
         raise DumpCorruptError(
             f"{uri} does not name the fence of its copy plan: {error}",
             remedy="Load the dump again: the file is written anew.",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import FileVanishedError, StorageError
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, list_of, text, whole
 from airflow_hive_federation.storage.filesystem import (
     open_filesystem,
     parse_location,
@@ -164,14 +165,14 @@ def _read(record: str, options: StorageOptions | None) -> Upload:
     with reading(record, options) as file:
         content = file.read()
     try:
-        facts = bounded_json.loads(content)
+        fields = Fields(bounded_json.loads(content))
         return Upload(
-            target=str(facts["target"]),
-            upload_id=str(facts["upload_id"]),
-            etags=tuple(map(str, facts["etags"])),
-            size_bytes=int(facts["size_bytes"]),
+            target=fields.needed("target", text),
+            upload_id=fields.needed("upload_id", text),
+            etags=fields.needed("etags", list_of(text)),
+            size_bytes=fields.needed("size_bytes", whole),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise StorageError(
             f"{record} is no record of an upload: {error}.", remedy="Write the rows again.", path=record
         ) from error

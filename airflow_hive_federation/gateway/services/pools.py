@@ -64,11 +64,6 @@ def add_to(pool: DescriptorPool, name: str) -> None:
     pool.AddSerializedFile(_file(name).SerializeToString())
 
 
-def proto_text() -> str:
-    """Return the .proto file of the project's own service, for clients in other languages."""
-    return (files(__package__) / _FOLDER / "hive_federation.proto").read_text(encoding="utf-8")
-
-
 def _file(name: str) -> FileDescriptorProto:
     data = zlib.decompress((files(__package__) / _FOLDER / name).read_bytes())
     return FileDescriptorSet.FromString(data).file[0]

@@ -64,7 +64,6 @@ class StatisticsCalls(ObjectCalls):
         *,
         write_id: int | None = None,
         valid_write_ids: str | None = None,
-        need_merge: bool = False,
         batch_size: int = PARTITIONS_PER_CALL,
     ) -> None:
         """Write column statistics of tables or partitions, replacing those of the same columns.
@@ -72,13 +71,12 @@ class StatisticsCalls(ObjectCalls):
         :param statistics: statistics of a table (``isTblLevel`` in ``statsDesc``) or of partitions.
         :param write_id: for an ACID table, the write id under which the statistics are valid.
         :param valid_write_ids: for an ACID table, its valid write ids in Hive's text form.
-        :param need_merge: merge with the existing statistics.
         """
         for _, group in groupby(statistics, _subject):
             for chunk in batches(group, batch_size):
                 request = types.SetPartitionsStatsRequest(
                     colStats=chunk,
-                    needMerge=need_merge,
+                    needMerge=False,
                     writeId=write_id,
                     validWriteIdList=valid_write_ids,
                     engine=ENGINE,

@@ -69,8 +69,6 @@ class TransactionCalls(Calls):
         excl_write_enabled: bool = False,
         kind: types.TxnType | None = None,
         repl_policy: str | None = None,
-        write_event_infos: Sequence[types.WriteEventInfo] | None = None,
-        repl_last_id_info: types.ReplLastIdInfo | None = None,
         key_value: types.CommitTxnKeyValue | None = None,
     ) -> None:
         """Commit a transaction.
@@ -86,8 +84,6 @@ class TransactionCalls(Calls):
             exclWriteEnabled=excl_write_enabled,
             txn_type=kind,
             replPolicy=repl_policy,
-            writeEventInfos=None if write_event_infos is None else list(write_event_infos),
-            replLastIdInfo=repl_last_id_info,
             keyValue=key_value,
         )
         self.call("commit_txn", request)

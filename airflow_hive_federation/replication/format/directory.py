@@ -37,6 +37,7 @@ from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Reader
 from airflow_hive_federation.replication.format.files import CopiedFile, PlacedTime, VisibleFile
 from airflow_hive_federation.replication.format.layers import layers
 from airflow_hive_federation.replication.format.manifest import (
@@ -57,7 +58,6 @@ from airflow_hive_federation.replication.format.tables import (
     read_write,
     table_file,
 )
-from airflow_hive_federation.replication.format.values import Reader
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_private, publishing

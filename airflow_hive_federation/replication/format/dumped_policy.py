@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_hive_federation.replication.format import values
-from airflow_hive_federation.replication.format.values import Fields, JsonObject
+from airflow_hive_federation.model import json_values
+from airflow_hive_federation.model.json_values import Fields, JsonObject
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
-_TEXT = values.or_none(values.text)
+_TEXT = json_values.or_none(json_values.text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,17 +44,19 @@ class DumpedPolicy:
         :raises ValueError: a field is missing, or has another type.
         """
         fields = Fields(value)
-        dump_root = fields.optional("dump_root", values.text, default="")
+        dump_root = fields.optional("dump_root", json_values.text, default="")
         # Dumps of versions whose policies shared one directory lack ``functions_directory``.
         root = fields.optional("functions_root", _TEXT, default=None) or f"{dump_root.rstrip('/')}/functions"
         return cls(
-            source_database=fields.needed("source_database", values.text),
+            source_database=fields.needed("source_database", json_values.text),
             external_base=fields.optional("external_base", _TEXT, default=None),
             external_prefix=fields.optional("external_prefix", _TEXT, default=None),
-            external_authority=fields.optional("external_authority", values.flag, default=False),
+            external_authority=fields.optional("external_authority", json_values.flag, default=False),
             functions_directory=fields.optional("functions_directory", _TEXT, default=None) or root,
-            table_names=fields.optional("table_names", values.map_of(values.text, values.text), default={}),
-            settings=values.json_object(value),
+            table_names=fields.optional(
+                "table_names", json_values.map_of(json_values.text, json_values.text), default={}
+            ),
+            settings=json_values.json_object(value),
         )
 
     def to_json(self) -> JsonObject:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
+from airflow_hive_federation.model import json_values
+from airflow_hive_federation.model.json_values import Fields, JsonObject
 from airflow_hive_federation.replication.format import values
-from airflow_hive_federation.replication.format.values import Fields, JsonObject
 from airflow_hive_federation.storage.filesystem import join
 
 _FIELDS = frozenset(
@@ -72,12 +73,12 @@ class VisibleFile:
             partition=fields.needed("partition", values.partition_or_table),
             path=fields.needed("path", values.path),
             target_path=fields.needed("target_path", values.path),
-            size_bytes=fields.needed("size_bytes", values.count),
-            modified_ns=fields.needed("modified_ns", values.whole),
-            filtered=fields.optional("filtered", values.flag, default=False),
+            size_bytes=fields.needed("size_bytes", json_values.count),
+            modified_ns=fields.needed("modified_ns", json_values.whole),
+            filtered=fields.optional("filtered", json_values.flag, default=False),
             side_file=fields.optional("side_file", values.path_or_none, default=""),
             kept=fields.optional("kept", values.location_or_none, default=""),
-            empty_base=fields.optional("empty_base", values.flag, default=False),
+            empty_base=fields.optional("empty_base", json_values.flag, default=False),
         )
         fields.refuse_others(_FIELDS)
         if file.path != file.target_path and target_file_path(file.path) != file.target_path:
@@ -142,7 +143,8 @@ class PlacedTime:
         """
         fields = Fields(value)
         return cls(
-            uri=fields.needed("uri", values.location), modified_ns=fields.needed("modified_ns", values.whole)
+            uri=fields.needed("uri", values.location),
+            modified_ns=fields.needed("modified_ns", json_values.whole),
         )
 
     def to_json(self) -> JsonObject:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_hive_federation.model import json_values
+from airflow_hive_federation.model.json_values import Fields, JsonObject
 from airflow_hive_federation.replication.format import values
-from airflow_hive_federation.replication.format.values import Fields, JsonObject
 
 ENDS = "group/ends.jsonl"
 MEMBERS = "group/members.jsonl"
@@ -43,11 +44,11 @@ class GroupMember:
         """
         fields = Fields(value)
         return cls(
-            group=fields.needed("group", values.text),
+            group=fields.needed("group", json_values.text),
             policy=fields.needed("policy", values.name),
             dump=fields.needed("dump", values.location),
-            event_id=fields.needed("event_id", values.count),
-            idle=fields.needed("idle", values.flag),
+            event_id=fields.needed("event_id", json_values.count),
+            idle=fields.needed("idle", json_values.flag),
         )
 
     def to_json(self) -> JsonObject:

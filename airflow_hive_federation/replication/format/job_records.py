@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model import json_values
 from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.json_values import Fields, JsonObject
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format import values
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.format.values import Fields, JsonObject
 
-_STORAGE = values.list_of(values.struct(types.StorageDescriptor))
-_FILES = values.list_of(values.pair_of(values.text, values.count))
+_STORAGE = json_values.list_of(values.struct(types.StorageDescriptor))
+_FILES = json_values.list_of(json_values.pair_of(json_values.text, json_values.count))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +35,10 @@ class PlannedDirectory:
 
         :raises ValueError: it is no such list of three.
         """
-        location, storage, files = values.items(value, 3)
+        location, storage, files = json_values.items(value, 3)
         return cls(
-            location=values.text(location),
-            storage=values.or_none(values.count)(storage),
+            location=json_values.text(location),
+            storage=json_values.or_none(json_values.count)(storage),
             files=tuple(FileEntry(path=path, size_bytes=size_bytes) for path, size_bytes in _FILES(files)),
         )
 
@@ -72,13 +73,13 @@ class SidePlan:
         """
         fields = Fields(value)
         return cls(
-            side=fields.needed("side", values.text),
-            kind=fields.needed("kind", values.one_of(TableKind)),
+            side=fields.needed("side", json_values.text),
+            kind=fields.needed("kind", json_values.one_of(TableKind)),
             table=fields.needed("table", values.struct(types.Table)),
             write_ids=fields.needed("write_ids", values.write_ids),
             storages=fields.needed("storages", _STORAGE),
-            directories=fields.needed("directories", values.list_of(PlannedDirectory.from_json)),
-            row_digests=fields.optional("row_digests", values.flag, default=False),
+            directories=fields.needed("directories", json_values.list_of(PlannedDirectory.from_json)),
+            row_digests=fields.optional("row_digests", json_values.flag, default=False),
         )
 
     def to_json(self) -> JsonObject:
@@ -121,13 +122,13 @@ class SideRows:
         """
         fields = Fields(value)
         return cls(
-            table=fields.needed("table", values.text),
-            side=fields.needed("side", values.text),
-            rows=fields.needed("rows", values.or_none(values.count)),
-            row_digest=fields.optional("row_digest", values.text, default=None),
-            not_counted=fields.optional("not_counted", values.text, default=None),
-            unreadable=fields.optional("unreadable", values.text, default=None),
-            vanished=fields.optional("vanished", values.flag, default=False),
+            table=fields.needed("table", json_values.text),
+            side=fields.needed("side", json_values.text),
+            rows=fields.needed("rows", json_values.or_none(json_values.count)),
+            row_digest=fields.optional("row_digest", json_values.text, default=None),
+            not_counted=fields.optional("not_counted", json_values.text, default=None),
+            unreadable=fields.optional("unreadable", json_values.text, default=None),
+            vanished=fields.optional("vanished", json_values.flag, default=False),
         )
 
     def to_json(self) -> JsonObject:

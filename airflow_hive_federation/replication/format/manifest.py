@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from airflow_hive_federation.model import json_values
+from airflow_hive_federation.model.json_values import Fields, JsonObject
 from airflow_hive_federation.replication.format import values
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
-from airflow_hive_federation.replication.format.values import Fields, JsonObject
 
 #: This number is raised when an older reader would misread a newer dump.
 FORMAT_VERSION = 2
@@ -22,12 +23,14 @@ MAX_MANIFEST_VALUES = 20_000_000
 #: The write ids of open transactions: transaction → table → write id.
 OpenWrites = Mapping[int, Mapping[str, int]]
 
-_KIND = values.one_of(TableKind)
-_WORK = values.one_of(TableWork)
-_TABLE_NAMES = values.list_of(values.table_name)
-_PARTITION_NAMES = values.list_of(values.partition_name)
-_DUMPS = values.list_of(values.location)
-_OPEN_WRITES = values.list_of(values.pair_of(values.whole, values.map_of(values.table_name, values.whole)))
+_KIND = json_values.one_of(TableKind)
+_WORK = json_values.one_of(TableWork)
+_TABLE_NAMES = json_values.list_of(values.table_name)
+_PARTITION_NAMES = json_values.list_of(values.partition_name)
+_DUMPS = json_values.list_of(values.location)
+_OPEN_WRITES = json_values.list_of(
+    json_values.pair_of(json_values.whole, json_values.map_of(values.table_name, json_values.whole))
+)
 
 
 class UnknownFormatError(ValueError):
@@ -125,11 +128,11 @@ class TableEntry:
         """
         fields = Fields(value)
         changes = TableChanges(
-            seed=fields.optional("seed", values.count, default=0),
-            writes=fields.optional("writes", values.count, default=0),
+            seed=fields.optional("seed", json_values.count, default=0),
+            writes=fields.optional("writes", json_values.count, default=0),
             renewed=fields.optional("renewed", _PARTITION_NAMES, default=()),
             gone=fields.optional("gone", _PARTITION_NAMES, default=()),
-            concerned=fields.optional("concerned", values.or_none(_PARTITION_NAMES), default=None),
+            concerned=fields.optional("concerned", json_values.or_none(_PARTITION_NAMES), default=None),
         )
         rest = fields.optional("rest", _DUMPS, default=())
         if rest and changes.concerned is None:
@@ -137,11 +140,11 @@ class TableEntry:
         return cls(
             name=fields.needed("name", values.table_name),
             kind=fields.needed("kind", _KIND),
-            partitions=fields.optional("partitions", values.count, default=0),
-            files=fields.optional("files", values.count, default=0),
-            size_bytes=fields.optional("size_bytes", values.count, default=0),
-            reached=fields.optional("reached", values.count, default=0),
-            partition_names=fields.optional("partition_names", values.text, default=""),
+            partitions=fields.optional("partitions", json_values.count, default=0),
+            files=fields.optional("files", json_values.count, default=0),
+            size_bytes=fields.optional("size_bytes", json_values.count, default=0),
+            reached=fields.optional("reached", json_values.count, default=0),
+            partition_names=fields.optional("partition_names", json_values.text, default=""),
             dump=fields.optional("dump", values.location, default=""),
             work=fields.optional("work", _WORK, default=None),
             recorded_changes=changes if any(name in fields for name in _CHANGES) else None,
@@ -189,10 +192,10 @@ class SourceEvent:
         """
         fields = Fields(value)
         return cls(
-            id=fields.needed("id", values.count),
-            time=fields.needed("time", values.whole),
-            type=fields.needed("type", values.text),
-            message=fields.needed("message", values.text),
+            id=fields.needed("id", json_values.count),
+            time=fields.needed("time", json_values.whole),
+            type=fields.needed("type", json_values.text),
+            message=fields.needed("message", json_values.text),
         )
 
     def to_json(self) -> JsonObject:
@@ -228,8 +231,8 @@ class RepairPlan:
         return cls(
             tables=frozenset(fields.optional("tables", _TABLE_NAMES, default=())),
             replaced=frozenset(fields.optional("replaced", _TABLE_NAMES, default=())),
-            files=frozenset(fields.optional("files", values.list_of(values.location), default=())),
-            database=fields.optional("database", values.flag, default=False),
+            files=frozenset(fields.optional("files", json_values.list_of(values.location), default=())),
+            database=fields.optional("database", json_values.flag, default=False),
         )
 
     def to_json(self) -> JsonObject:
@@ -317,18 +320,20 @@ class Manifest:
         if version not in READABLE_VERSIONS:
             raise UnknownFormatError(version)
         manifest = cls(
-            kind=fields.needed("kind", values.one_of(DumpKind)),
+            kind=fields.needed("kind", json_values.one_of(DumpKind)),
             policy=fields.needed("policy", DumpedPolicy.from_json),
-            event_id=fields.needed("event_id", values.count),
-            lease=fields.needed("lease", values.count),
-            tables=fields.needed("tables", values.list_of(TableEntry.from_json)),
-            last_event=fields.optional("last_event", values.or_none(SourceEvent.from_json), default=None),
+            event_id=fields.needed("event_id", json_values.count),
+            lease=fields.needed("lease", json_values.count),
+            tables=fields.needed("tables", json_values.list_of(TableEntry.from_json)),
+            last_event=fields.optional(
+                "last_event", json_values.or_none(SourceEvent.from_json), default=None
+            ),
             adopted=fields.optional("adopted", _TABLE_NAMES, default=()),
             skipped=fields.optional("skipped", _reasons, default={}),
-            partitions=fields.optional("partitions", values.count, default=0),
-            files=fields.needed("files", values.map_of(values.path, values.digest)),
-            dumped_files=fields.optional("dumped_files", values.count, default=0),
-            size_bytes=fields.optional("size_bytes", values.count, default=0),
+            partitions=fields.optional("partitions", json_values.count, default=0),
+            files=fields.needed("files", json_values.map_of(values.path, values.digest)),
+            dumped_files=fields.optional("dumped_files", json_values.count, default=0),
+            size_bytes=fields.optional("size_bytes", json_values.count, default=0),
         )
         return _with_increment(manifest, fields) if manifest.is_increment else manifest
 
@@ -389,8 +394,8 @@ class FinishedLoad:
         fields = Fields(value)
         return cls(
             database=fields.needed("database", values.name),
-            event_id=fields.optional("event_id", values.count, default=None),
-            adopted=fields.optional("adopted", values.flag, default=False),
+            event_id=fields.optional("event_id", json_values.count, default=None),
+            adopted=fields.optional("adopted", json_values.flag, default=False),
         )
 
     def to_json(self) -> JsonObject:
@@ -404,25 +409,25 @@ class FinishedLoad:
 def _with_increment(manifest: Manifest, fields: Fields) -> Manifest:
     return replace(
         manifest,
-        from_id=fields.needed("from_id", values.count),
+        from_id=fields.needed("from_id", json_values.count),
         previous=fields.needed("previous", values.location),
-        begun=fields.optional("begun", values.list_of(values.location), default=()),
-        events=fields.optional("events", values.count, default=0),
-        transactions=fields.optional("transactions", values.count, default=0),
+        begun=fields.optional("begun", json_values.list_of(values.location), default=()),
+        events=fields.optional("events", json_values.count, default=0),
+        transactions=fields.optional("transactions", json_values.count, default=0),
         open_writes=dict(fields.optional("open_writes", _OPEN_WRITES, default=())),
-        functions_changed=fields.optional("functions_changed", values.flag, default=False),
-        lost=fields.optional("lost", values.flag, default=False),
-        unreadable=fields.optional("unreadable", values.list_of(values.text), default=()),
+        functions_changed=fields.optional("functions_changed", json_values.flag, default=False),
+        lost=fields.optional("lost", json_values.flag, default=False),
+        unreadable=fields.optional("unreadable", json_values.list_of(json_values.text), default=()),
         mend=fields.optional("mend", RepairPlan.from_json, default=RepairPlan()),
         retained=fields.optional("retained", _TABLE_NAMES, default=()),
         dropped=fields.optional("dropped", _TABLE_NAMES, default=()),
-        functions_gone=fields.optional("functions_gone", values.list_of(values.name), default=()),
+        functions_gone=fields.optional("functions_gone", json_values.list_of(values.name), default=()),
     )
 
 
 def _reasons(value: object) -> Mapping[str, str]:
     # Earlier versions recorded only the names for increments.
-    return {} if isinstance(value, list) else values.map_of(values.text, values.text)(value)
+    return {} if isinstance(value, list) else json_values.map_of(json_values.text, json_values.text)(value)
 
 
 def _anything(value: object) -> object:

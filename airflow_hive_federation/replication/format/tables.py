@@ -9,19 +9,20 @@ from urllib.parse import quote
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
+from airflow_hive_federation.model import json_values
+from airflow_hive_federation.model.json_values import Fields, JsonObject
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format import values
 from airflow_hive_federation.replication.format.files import DataLocation
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.format.values import Fields, JsonObject
 
-_KIND = values.one_of(TableKind)
+_KIND = json_values.one_of(TableKind)
 _TABLE = values.struct(types.Table)
 _PARTITION = values.struct(types.Partition)
 _CONSTRAINTS = values.struct(types.SQLAllTableConstraints)
-_PLACES = values.list_of(values.pair_of(values.partition_or_table, values.location))
-_VALUES = values.list_of(values.text)
+_PLACES = json_values.list_of(json_values.pair_of(values.partition_or_table, values.location))
+_VALUES = json_values.list_of(json_values.text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +134,7 @@ class PartitionLine:
     @property
     def storage(self) -> JsonObject:
         """Return the storage descriptor as JSON values."""
-        return values.json_object(self.definition.get("sd", {}))
+        return json_values.json_object(self.definition.get("sd", {}))
 
     def partition(self) -> types.Partition:
         """Return a new wire ``Partition``.
@@ -166,14 +167,14 @@ class PartitionLine:
         """
         fields = Fields(value)
         name = fields.needed("name", values.partition_name)
-        definition = fields.needed("partition", values.json_object)
+        definition = fields.needed("partition", json_values.json_object)
         inside = Fields(definition)
         try:
             return cls(
                 name=name,
                 values=inside.needed("values", _VALUES),
                 location=inside.optional("sd", _location, default=""),
-                created_s=inside.optional("createTime", values.whole, default=None),
+                created_s=inside.optional("createTime", json_values.whole, default=None),
                 definition=definition,
             )
         except ValueError as error:
@@ -204,13 +205,13 @@ class PartitionTotals(NamedTuple):
 
         :raises ValueError: it is no such list of five.
         """
-        name, files, size_bytes, elsewhere, digest = values.items(value, 5)
+        name, files, size_bytes, elsewhere, digest = json_values.items(value, 5)
         return cls(
             values.partition_name(name),
-            values.count(files),
-            values.count(size_bytes),
+            json_values.count(files),
+            json_values.count(size_bytes),
             values.location_or_none(elsewhere),
-            values.text(digest),
+            json_values.text(digest),
         )
 
     @staticmethod
@@ -239,12 +240,12 @@ class EndedTransaction(NamedTuple):
 
         :raises ValueError: it is no such list of three.
         """
-        txn, committed, leader = values.items(value, 3)
-        return cls(values.whole(txn), values.flag(committed), values.whole(leader))
+        txn, committed, leader = json_values.items(value, 3)
+        return cls(json_values.whole(txn), json_values.flag(committed), json_values.whole(leader))
 
 
 #: Reads the transaction and the write id of a line.
-read_write = values.pair_of(values.whole, values.whole)
+read_write = json_values.pair_of(json_values.whole, json_values.whole)
 
 
 def table_file(folder: str, table: str, suffix: str) -> str:
@@ -286,7 +287,7 @@ def _table(value: object) -> types.Table:
     if table.sd is not None:
         values.location_or_none(table.sd.location)
     for key in table.partitionKeys or ():
-        values.text(key.name)
+        json_values.text(key.name)
     return table
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError, GroupMembershipError
+from airflow_hive_federation.model import json_values
 from airflow_hive_federation.model.events import read_event
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import unchanged_position
 from airflow_hive_federation.replication.dump.cut import take_cut
 from airflow_hive_federation.replication.dump.increment import dump_increment
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
-from airflow_hive_federation.replication.format import values
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.group_lines import ENDS, MEMBERS, GroupMember
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
@@ -137,7 +137,7 @@ def read_group_dump(directory: DumpDirectory) -> tuple[list[GroupMember], Iterat
     :raises DumpCorruptError: the record cannot be read.
     """
     members = list(directory.read_report(MEMBERS, GroupMember.from_json))
-    return members, directory.read_report(ENDS, values.count)
+    return members, directory.read_report(ENDS, json_values.count)
 
 
 def _write_record(

@@ -197,7 +197,7 @@ def definition(table: types.Table | types.Partition) -> dict[str, str]:
         fields["storage.serdeInfo"] = {**serde, "parameters": properties}
     if location := spark_tables.data_location(table):
         fields["storage.location"] = canonical(location)
-    if values.get("tableType") == "VIRTUAL_VIEW":
+    if isinstance(table, types.Table) and table.tableType == "VIRTUAL_VIEW":
         fields["text"] = text_claim(table)
     return {name: json.dumps(value, sort_keys=True, ensure_ascii=False) for name, value in fields.items()}
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from urllib.parse import quote
 
 from airflow_hive_federation.errors import FileVanishedError, LocationConflictError, StoragePermissionError
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, list_of, text
 from airflow_hive_federation.replication.metadata.directories import Claim, nested
 from airflow_hive_federation.replication.policy import ReplicationPolicy, is_store_root
 from airflow_hive_federation.replication.replica.external_roots import outermost
@@ -179,14 +179,14 @@ def _own_claim(metastore: str, policy: ReplicationPolicy) -> str:
 def _read(uri: str, policy: ReplicationPolicy) -> _Written:
     try:
         with reading(uri, policy.storage_options) as file:
-            values: Any = bounded_json.loads(file.read())
+            fields = Fields(bounded_json.loads(file.read()))
         return _Written(
-            metastore=str(values["metastore"]),
-            database=str(values["database"]),
-            roots=outermost(map(str, values["roots"])),
-            checked=values["checked"] is True,
+            metastore=fields.needed("metastore", str),
+            database=fields.needed("database", str),
+            roots=outermost(fields.needed("roots", list_of(text))),
+            checked=fields.needed("checked", lambda value: value is True),
         )
-    except (FileVanishedError, ValueError, TypeError, KeyError):
+    except (FileVanishedError, ValueError):
         return _Written()
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_json, to_json
-from airflow_hive_federation.replication.format import values
+from airflow_hive_federation.model import json_values
+from airflow_hive_federation.model.json_values import JsonObject
 from airflow_hive_federation.replication.format.files import VisibleFile
-from airflow_hive_federation.replication.format.values import JsonObject
 from airflow_hive_federation.storage.filesystem import canonical, join
 
 
@@ -80,7 +80,7 @@ class PartitionFormats:
 
 
 def _form(storage: JsonObject) -> dict[str, object]:
-    serde = values.json_object(storage.get("serdeInfo") or {})
+    serde = json_values.json_object(storage.get("serdeInfo") or {})
     return {
         "cols": storage.get("cols", []),
         "inputFormat": storage.get("inputFormat", ""),

@@ -14,10 +14,10 @@ from airflow_hive_federation.errors import (
     VerificationError,
     VerificationIncompleteError,
 )
+from airflow_hive_federation.model import json_values
+from airflow_hive_federation.model.json_values import Fields
 from airflow_hive_federation.model.results import result_json
-from airflow_hive_federation.replication.format import values
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.format.values import Fields
 from airflow_hive_federation.replication.replica.differences import (
     RETAINED,
     Difference,
@@ -174,5 +174,5 @@ def found_equal(directory: DumpDirectory) -> bool:
 
 def _is_equal(value: object) -> bool:
     fields = Fields(value)
-    texts = values.list_of(values.text)
+    texts = json_values.list_of(json_values.text)
     return not (fields.needed("differences", texts) or fields.needed("failures", texts))

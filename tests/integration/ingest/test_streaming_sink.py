@@ -67,7 +67,7 @@ def test_a_query_that_is_restarted_neither_loses_nor_doubles(
     ]
     committed = sink.committed()
     assert committed is not None
-    assert committed["batch"] == 2
+    assert committed.batch == 2
     checkpoint = tmp_path / "another"
     with pytest.raises(Exception, match=ConfigurationError.__name__):
         run(sink)

@@ -22,17 +22,17 @@ from airflow_hive_federation.ingest.inputs import Position
 from airflow_hive_federation.ingest.queries import KeyPosition
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl.types import Table
+from airflow_hive_federation.model import json_values
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.model.views import reason_to_leave_out, text_claim
 from airflow_hive_federation.remotes.links import NAME, PROPERTIES, link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
-from airflow_hive_federation.replication.format import values
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.metadata.statistics import is_accurate
 from airflow_hive_federation.replication.replica.cycle_history import read_cycles
 from airflow_hive_federation.replication.replica.markers import CYCLES
-from airflow_hive_federation.spark.streaming_sink import HiveStreamingSink
+from airflow_hive_federation.spark.streaming_sink import HiveStreamingSink, StreamPosition
 from airflow_hive_federation.storage.fence import TICKET, fence_of
 from airflow_hive_federation.storage.plan_files import read_records
 
@@ -90,7 +90,9 @@ ASKED: dict[str, tuple[type[HiveFederationError], Callable[[Path], Any]]] = {
     ),
     "lines of a dump": (
         DumpCorruptError,
-        of_file("x.jsonl", lambda uri: list(DumpDirectory(uri).read_report("x.jsonl", values.json_object))),
+        of_file(
+            "x.jsonl", lambda uri: list(DumpDirectory(uri).read_report("x.jsonl", json_values.json_object))
+        ),
     ),
 }
 
@@ -115,6 +117,6 @@ def test_a_manifest_that_is_none(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("number", ["1e999", "Infinity", '"x"', "null"])
 def test_a_position_of_spark_is_a_number(number: str) -> None:
     sink = HiveStreamingSink(SETTINGS, "d.t", name="s")
-    assert sink._position(json.dumps({"query": "q", "batch": 5})) == {"query": "q", "batch": 5}
+    assert sink._position(json.dumps({"query": "q", "batch": 5})) == StreamPosition(query="q", batch=5)
     with pytest.raises(ConfigurationError, match="is not the position of a query"):
         sink._position(f'{{"query":"q","batch":{number}}}')

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.errors import DumpCorruptError, DumpIncompleteError
-from airflow_hive_federation.replication.format import values
+from airflow_hive_federation.model import json_values
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import FinishedLoad
 from airflow_hive_federation.replication.format.tables import table_file
@@ -30,8 +30,8 @@ def dump(tmp_path: Path) -> DumpDirectory:
 
 def test_what_was_written_is_read(dump: DumpDirectory) -> None:
     assert dump.manifest().event_id == 7
-    assert dump.read_json("database.json", values.json_object) == {"name": "d"}
-    assert [line["n"] for line in dump.read_lines("events.jsonl", values.json_object)] == [0, 1, 2]
+    assert dump.read_json("database.json", json_values.json_object) == {"name": "d"}
+    assert [line["n"] for line in dump.read_lines("events.jsonl", json_values.json_object)] == [0, 1, 2]
 
 
 def test_an_unfinished_dump_is_refused(tmp_path: Path) -> None:
@@ -42,8 +42,8 @@ def test_an_unfinished_dump_is_refused(tmp_path: Path) -> None:
 
 
 def read_everything(dump: DumpDirectory) -> None:
-    dump.read_json("database.json", values.json_object)
-    list(dump.read_lines("events.jsonl", values.json_object))
+    dump.read_json("database.json", json_values.json_object)
+    list(dump.read_lines("events.jsonl", json_values.json_object))
     dump.read_text("_notes")
 
 
@@ -71,7 +71,7 @@ def test_what_its_writer_garbled_is_named(tmp_path: Path, content: bytes, why: s
     directory._digests["database.json"] = hashlib.sha256(content).hexdigest()
     directory.finish_dump(manifest())
     with pytest.raises(DumpCorruptError, match=rf"database\.json cannot be used: {why}"):
-        DumpDirectory(directory.uri).read_json("database.json", values.json_object)
+        DumpDirectory(directory.uri).read_json("database.json", json_values.json_object)
 
 
 def test_what_another_run_has_begun_is_no_part_of_the_dump(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_what_another_run_has_begun_is_no_part_of_the_dump(tmp_path: Path) -> No
     again.finish_dump(manifest(event_id=7))
     dump = DumpDirectory(begun.uri)
     assert sorted(dump.manifest().files) == ["_begun.json", "database.json"]
-    assert dump.read_json("database.json", values.json_object) == {"name": "d"}
+    assert dump.read_json("database.json", json_values.json_object) == {"name": "d"}
     with pytest.raises(DumpCorruptError, match=r"tables/gone\.json"):
-        dump.read_json("tables/gone.json", values.json_object)
+        dump.read_json("tables/gone.json", json_values.json_object)
 
 
 def test_a_sealed_manifest_is_the_one_that_is_read(tmp_path: Path) -> None:
@@ -108,18 +108,20 @@ def test_a_run_that_goes_on_beside_its_successor_mixes_nothing_into_the_dump(tmp
     successor.finish_dump(manifest(event_id=7))
     suspended.write_json("database.json", {"name": "of before"})
     with pytest.raises(DumpCorruptError, match=r"database\.json .* truncated or changed"):
-        DumpDirectory(successor.uri).read_json("database.json", values.json_object)
+        DumpDirectory(successor.uri).read_json("database.json", json_values.json_object)
     # Though it acknowledges what it has written, the rest is not of its making.
     suspended.finish_dump(manifest(event_id=7))
     with pytest.raises(DumpCorruptError, match=r"_begun\.json .* truncated or changed"):
-        DumpDirectory(successor.uri).read_json("_begun.json", values.json_object)
+        DumpDirectory(successor.uri).read_json("_begun.json", json_values.json_object)
 
 
 @pytest.mark.parametrize("broken", ["{", "1, 2", "", "1]"])
 def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
     """However many lines are parsed together."""
     (tmp_path / "report.jsonl").write_text("".join(f"[{n}]\n" for n in range(2500)) + broken + "\n[7]\n")
-    lines = DumpDirectory(f"file:{tmp_path}").read_report("report.jsonl", values.list_of(values.whole))
+    lines = DumpDirectory(f"file:{tmp_path}").read_report(
+        "report.jsonl", json_values.list_of(json_values.whole)
+    )
     assert [next(lines) for _ in range(2500)] == [(n,) for n in range(2500)]
     with pytest.raises(DumpCorruptError, match="line 2501 is not JSON"):
         next(lines)
