@@ -52,7 +52,7 @@ def changes_of(
     """
     changes = Changes(last=after)
     for raw in raw_events:
-        if int(raw.eventId) != changes.last + 1:
+        if raw.eventId != changes.last + 1:
             break
         changes.last += 1
         event = events.read_event(raw)
@@ -78,7 +78,7 @@ def _refuse_transaction(event: events.Event) -> None:
         raise _CannotTell("ends a transaction, and names no table")
 
 
-def _names(event: events.Event, raw: object, name: tuple[str, str], keys: Sequence[str]) -> set[str]:
+def _names(event: events.Event, raw: events.RawEvent, name: tuple[str, str], keys: Sequence[str]) -> set[str]:
     if isinstance(event, events.UnreadableEvent):
         return _of_unreadable(event, name)
     if isinstance(event, events.UnknownEvent) and event.database in {"", name[0]}:

@@ -420,7 +420,8 @@ def _partition_names_or_none(message: Fields) -> tuple[str, ...] | None:
 
 
 def _kept_files(fields: Fields) -> tuple[tuple[str, str], ...]:
-    return kept_files(fields.optional("files", or_none(list_of(text)), default=None) or ())
+    files = fields.optional("files", or_none(list_of(text)), default=None)
+    return kept_files(files or ())
 
 
 def _inserted(event: _Heading) -> Event:

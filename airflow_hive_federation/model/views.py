@@ -253,10 +253,11 @@ class _Rewriting:
 
     def _path_element(self, element: object, catalog: object) -> object:
         """Return an element of the path in which Trino looks for functions, with the target's schema."""
-        ours = isinstance(element, dict) and element.get("catalogName") == catalog
-        if ours and str(element.get("schemaName", "")).lower() == self._renaming.source_database:
-            return {**element, "schemaName": self._renaming.target_database}
-        return element
+        if not isinstance(element, dict) or element.get("catalogName") != catalog:
+            return element
+        if str(element.get("schemaName", "")).lower() != self._renaming.source_database:
+            return element
+        return {**element, "schemaName": self._renaming.target_database}
 
 
 def _is_trinos(view: View) -> bool:

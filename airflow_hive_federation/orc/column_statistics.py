@@ -78,8 +78,12 @@ def _doubles(parts: _Parts) -> list[Field]:
 def _strings(parts: _Parts) -> list[Field]:
     # Long strings have lower and upper bounds instead of a minimum and maximum; the merge then has no bounds.
     cut = any(_values(part, field, bytes) for part in parts for field in (4, 5))
-    bounds = [] if cut else _bounds(parts, 1, 2, bytes, BYTES)
+    bounds = [] if cut else _bounds(parts, 1, 2, _text, BYTES)
     return [*bounds, *_sum(parts, 3)]
+
+
+def _text(value: bytes) -> bytes:
+    return value
 
 
 def _buckets(parts: _Parts) -> list[Field]:
@@ -145,15 +149,16 @@ _KINDS: dict[int, Callable[[_Parts], list[Field]]] = {
 
 def _bounds(parts: _Parts, low: int, high: int, key: Callable[[_Value], _Bound], wire: int) -> list[Field]:
     # A damaged file may have a number in the place of a text; the wire type decides the type of the value.
-    lows, highs = (
-        [
+    def values(at: int) -> list[_Value]:
+        return [
             cast("_Value", value)
             for part in parts
             for field, kind, value in part
             if (field, kind) == (at, wire)
         ]
-        for at in (low, high)
-    )
+
+    lows: list[_Value] = values(low)
+    highs: list[_Value] = values(high)
     if not len(lows) == len(highs) == len(parts) or not _comparable(
         [key(value) for value in (*lows, *highs)]
     ):

@@ -491,10 +491,10 @@ def _placed_file(table: str) -> str:
 def _parsed_together(lines: Sequence[bytes]) -> list[object]:
     """Parse lines of JSON as one array; return an empty list if that array has another number of values."""
     try:
-        values: list[object] = bounded_json.loads(b"[" + b",".join(lines) + b"]")
+        values = bounded_json.loads(b"[" + b",".join(lines) + b"]")
     except ValueError:
         return []
-    return values if len(values) == len(lines) else []
+    return values if isinstance(values, list) and len(values) == len(lines) else []
 
 
 def _digest(text: str) -> str:
