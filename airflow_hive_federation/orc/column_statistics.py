@@ -159,9 +159,7 @@ def _bounds(parts: _Parts, low: int, high: int, key: Callable[[_Value], _Bound],
 
     lows: list[_Value] = values(low)
     highs: list[_Value] = values(high)
-    if not len(lows) == len(highs) == len(parts) or not _comparable(
-        [key(value) for value in (*lows, *highs)]
-    ):
+    if not len(lows) == len(highs) == len(parts) or not _comparable([key(value) for value in lows + highs]):
         return []
     return [(low, wire, min(lows, key=key)), (high, wire, max(highs, key=key))]
 
