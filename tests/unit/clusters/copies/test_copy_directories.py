@@ -212,7 +212,7 @@ def test_a_note_of_an_earlier_version_gets_the_identity_of_the_table(
     assert noted is not None
     assert noted.is_of(table)
     assert (noted.table_id, noted.partition) == (7, "p=a")
-    assert noted.files == {"data": [1, 2]}
+    assert noted.files == {"data": (1, 2)}
     # That of another table stays as it was.
     (theirs,) = (note for note in notes_of(cluster, kind=Kind.COPY) if note.table == "d.u")
     assert (theirs.taken_s, theirs.created_s) == (10.0, 0)
