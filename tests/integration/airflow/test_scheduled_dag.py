@@ -133,7 +133,7 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     with pytest.raises(AirflowSensorTimeout, match=r"behind by \d+ events"):
         near.execute({})  # type: ignore[arg-type]
     second = schedule.run("replicate_over_grpc")
-    assert second >= {"greet", "decide", "increment", "load", "verify", "spark"}
+    assert second >= {"decide", "increment", "load", "verify", "spark"}
     assert not second & {"drain", "dump"}
     compared = ReplicaCompared(database="harbour", tables=3, differences=0)
     assert ("verify", compared) in schedule.lines
