@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from pyspark.errors import IllegalArgumentException, ParseException
-from pyspark.sql import SparkSession
+from pyspark.errors import IllegalArgumentException, NumberFormatException, ParseException
+from pyspark.sql import SparkSession, functions
+from pyspark.sql.types import IntegerType
 
 from airflow_hive_federation.tables import spark_internals
 from airflow_hive_federation.tables.spark_internals import Access, Directory, Relation
@@ -51,6 +54,38 @@ def test_an_array_of_longs_is_a_literal(spark: SparkSession) -> None:
     frame = spark.range(2).select(spark_internals.longs_column(spark, values).alias("longs"))
     assert [row.longs for row in frame.collect()] == [values.tolist()] * 2
     assert frame.schema["longs"].dataType.simpleString() == "array<bigint>"
+
+
+def test_an_arrow_table_becomes_a_frame_of_the_same_types(spark: SparkSession) -> None:
+    days = [datetime.date(1, 1, 1), None]
+    table = pa.table({"number": pa.array([1, None], pa.int64()), "day": pa.array(days, pa.date32())})
+    frame = spark_internals.arrow_frame(spark, table)
+    assert frame.schema.simpleString() == "struct<number:bigint,day:date>"
+    assert [tuple(row) for row in frame.collect()] == [(1, days[0]), (None, None)]
+
+
+def test_a_strict_cast_fails_on_a_value_that_does_not_fit(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(" 7 ",), (None,)], "text string")
+    cast = spark_internals.cast_strictly(spark, frame.text, IntegerType())
+    assert [row[0] for row in frame.select(cast).collect()] == [7, None]
+    unfit = spark.createDataFrame([("7",), ("seven",)], "text string")
+    with pytest.raises(NumberFormatException, match="seven"):
+        unfit.select(spark_internals.cast_strictly(spark, unfit.text, IntegerType())).collect()
+
+
+def test_a_lenient_cast_makes_null_of_a_value_that_does_not_fit(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("7",), ("seven",), (str(2**31),), (None,)], "text string")
+    cast = spark_internals.cast_or_null(spark, frame.text, IntegerType())
+    assert [row[0] for row in frame.select(cast).collect()] == [7, None, None, None]
+
+
+def test_rebalanced_rows_of_one_key_lie_in_one_task(spark: SparkSession) -> None:
+    rows = spark.range(90, numPartitions=4).selectExpr("id % 3 as key", "id")
+    tasks = functions.spark_partition_id().alias("task")
+    assert rows.select("key", tasks).distinct().count() == 12
+    balanced = spark_internals.rebalanced(rows, ["key"])
+    assert balanced.select("key", tasks).distinct().count() == 3
+    assert sorted(row.id for row in balanced.collect()) == list(range(90))
 
 
 def test_conditions_are_taken_apart_and_made_columns(spark: SparkSession) -> None:

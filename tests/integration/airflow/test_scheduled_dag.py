@@ -1,14 +1,18 @@
-"""The example DAG run again and again in Airflow, as a schedule does, while Hive changes the source."""
+"""The example DAGs run again and again in Airflow, as a schedule does, while Hive changes the source.
+
+The source's metastore is read through a gateway over gRPC, and one of the increments is the DAG's for that.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.demo.local_airflow import DagRun, DemoAirflow
+from airflow_hive_federation.demo.local_airflow import DAG_ID, DagRun, DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
@@ -17,6 +21,7 @@ from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from tests.support.airflow_homes import new_airflow
 from tests.support.cycling import rows
 from tests.support.small_source import connected
+from tests.support.transports import grpc_gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -47,17 +52,23 @@ class Schedule:
     connections: dict[str, dict[str, object]]
     lines: list[tuple[str, Event | str]] = field(default_factory=list)
 
-    def run(self) -> set[str]:
+    def run(self, dag_id: str = DAG_ID) -> set[str]:
         """One run; the tasks that ran, Spark's name among them if it was started."""
         self.lines.clear()
         before = self.airflow.log_path.stat().st_size
         self.airflow.run_dag(
-            DagRun(conf=self.conf, connections=self.connections),
+            DagRun(conf=self.conf, connections=self.connections, dag_id=dag_id),
             lambda task, entry: self.lines.append((task, entry)),
         )
         log = self.airflow.log_path.read_bytes()[before:].decode()
         spark = {"spark"} if "spark-submit" in log else set()
         return {task for task, _ in self.lines} | spark
+
+
+@pytest.fixture
+def gateway(source: EmbeddedMetastore) -> Iterator[str]:
+    with grpc_gateway(source.uri) as front:
+        yield f"grpc://127.0.0.1:{front.port}"
 
 
 def test_the_same_dag_bootstraps_and_then_keeps_in_step(
@@ -66,6 +77,7 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     hive_sql_source: HiveSql,
     hive_sql_target: HiveSql,
     airflow_database: Path,
+    gateway: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -75,23 +87,20 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
 
     def assert_equal(*tables: str) -> None:
         for table in tables:
-            replicated = rows(hive_sql_target, f"SELECT ROW__ID, * FROM harbour_copy.{table}")
+            replicated = rows(hive_sql_target, f"SELECT ROW__ID, * FROM harbour.{table}")
             assert replicated == rows(hive_sql_source, f"SELECT ROW__ID, * FROM harbour.{table}"), table
 
     airflow = new_airflow(tmp_path, airflow_database)
-    ends = {"hive_source": source, "hive_target": target}
     schedule = Schedule(
         airflow,
         {
             "database": "harbour",
-            "target_database": "harbour_copy",
+            "source_conn_id": "hive_source",
             "dump_root": f"file:{tmp_path / 'dumps'}",
         },
         {
-            **{
-                name: {"conn_type": "hive_federation", "host": "127.0.0.1", "port": metastore.port}
-                for name, metastore in ends.items()
-            },
+            "hive_source": {"conn_type": "hive_federation", "extra": {"uris": gateway}},
+            "hive_target": {"conn_type": "hive_federation", "host": "127.0.0.1", "port": target.port},
             "spark_default": {"conn_type": "spark", "host": "local[*]"},
         },
     )
@@ -104,9 +113,9 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     for name, fields in schedule.connections.items():
         monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(fields))
     policy = {
-        "name": "hive_target.harbour_copy",
+        "name": "hive_target.harbour",
         "source_database": "harbour",
-        "target_database": "harbour_copy",
+        "target_database": "harbour",
         "dump_root": schedule.conf["dump_root"],
     }
     near = ReplicationLagSensor(
@@ -123,15 +132,15 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     write(CHANGES)
     with pytest.raises(AirflowSensorTimeout, match=r"behind by \d+ events"):
         near.execute({})  # type: ignore[arg-type]
-    second = schedule.run()
+    second = schedule.run("replicate_over_grpc")
     assert second >= {"decide", "increment", "load", "verify", "spark"}
     assert not second & {"drain", "dump"}
-    compared = ReplicaCompared(database="harbour_copy", tables=3, differences=0)
+    compared = ReplicaCompared(database="harbour", tables=3, differences=0)
     assert ("verify", compared) in schedule.lines
     assert_equal("ships", "calls", "tugs")
     assert near.execute({}) == {"events": 0, "seconds": 0.0}  # type: ignore[arg-type]
     with connected(target) as client:
-        assert sorted(client.list_tables("harbour_copy")) == ["calls", "ships", "tugs"]
+        assert sorted(client.list_tables("harbour")) == ["calls", "ships", "tugs"]
 
     third = schedule.run()
     assert third >= {"decide", "increment", "load", "verify"}
