@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_hive_federation.errors import (
     DumpCorruptError,
@@ -15,13 +15,15 @@ from airflow_hive_federation.errors import (
     VerificationIncompleteError,
 )
 from airflow_hive_federation.model import json_values
-from airflow_hive_federation.model.json_values import Fields
+from airflow_hive_federation.model.json_values import Fields, Reader
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.replica.differences import (
     RETAINED,
     Difference,
 )
+
+T = TypeVar("T")
 
 #: The last verification's report, beside the dump.
 _FILE = "_verified.json"
@@ -164,15 +166,31 @@ def found_equal(directory: DumpDirectory) -> bool:
     """Return whether the last verification that compared tables with a dump found neither differences nor
     failures.
     """
+    return _last_report(directory, _is_equal) is True
+
+
+def found_unequal(directory: DumpDirectory) -> frozenset[str]:
+    """Return the tables that the last verification against a dump found different, or could not read."""
+    return _last_report(directory, _unequal_tables) or frozenset()
+
+
+def _last_report(directory: DumpDirectory, read: Reader[T]) -> T | None:
     if not directory.exists(_FILE):
-        return False
+        return None
     try:
-        return list(directory.read_report(_FILE, _is_equal)) == [True]
+        reports = list(directory.read_report(_FILE, read))
     except DumpCorruptError:
-        return False  # It was changed by hand, or written by another version.
+        return None  # It was changed by hand, or written by another version.
+    return reports[0] if len(reports) == 1 else None
 
 
 def _is_equal(value: object) -> bool:
     fields = Fields(value)
     texts = json_values.list_of(json_values.text)
     return not (fields.needed("differences", texts) or fields.needed("failures", texts))
+
+
+def _unequal_tables(value: object) -> frozenset[str]:
+    fields = Fields(value)
+    texts = json_values.list_of(json_values.text)
+    return frozenset((*fields.needed("differing", texts), *fields.needed("unread", texts)))

@@ -8,6 +8,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.verify.report import (
     VerificationReport,
     found_equal,
+    found_unequal,
     write_report,
 )
 from airflow_hive_federation.storage.options import StorageOptions
@@ -19,7 +20,8 @@ def tables_to_compare(
     """Return the tables to compare after a cycle; ``None`` stands for all.
 
     These are the tables that the cycle changed, and those of earlier cycles whose verification was killed,
-    failed or left out: such cycles reach back to the latest dump that a verification has found equal.
+    failed or left out: such cycles reach back to the latest dump that a verification has found equal. So are
+    the tables that the verifications of these cycles found unequal, whichever cycle changed them.
 
     :param dump: URI of the dump from which the target was last loaded.
     :param options: options of the dump's storage.
@@ -33,6 +35,7 @@ def tables_to_compare(
     while True:
         manifest = directory.manifest()
         names.update(entry.name for entry in manifest.changed_tables)
+        names.update(found_unequal(directory))
         seen.add(directory.uri)
         if not manifest.is_increment or manifest.previous in seen:
             return None
