@@ -16,7 +16,7 @@ from airflow_hive_federation.errors import ConfigurationError, FileVanishedError
 from airflow_hive_federation.ingest.formats.record_bounds import check_open_record
 from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES
 from airflow_hive_federation.model import bounded_json, json_values
-from airflow_hive_federation.model.json_values import Fields, whole
+from airflow_hive_federation.model.json_values import Fields, or_none, whole
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
 from airflow_hive_federation.storage.listing import file_size, list_files
 from airflow_hive_federation.storage.options import StorageOptions
@@ -65,7 +65,7 @@ class Position:
             fields = Fields(bounded_json.loads(text))
             return cls(
                 uri=fields.needed("uri", json_values.text),
-                offset=fields.needed("offset", whole),
+                offset=fields.needed("offset", or_none(whole)),
                 line=fields.needed("line", whole),
             )
         except ValueError as error:

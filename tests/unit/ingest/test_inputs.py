@@ -51,8 +51,9 @@ def test_what_remains() -> None:
     assert [file.uri for file, _ in remaining(files, Position(uri="b", offset=None))] == ["c"]
 
 
-def test_a_position_travels_as_text() -> None:
-    position = Position(uri="s3://a/ü", offset=12, line=3)
+@pytest.mark.parametrize("offset", [0, 12, None])
+def test_a_position_travels_as_text(offset: int | None) -> None:
+    position = Position(uri="s3://a/ü", offset=offset, line=3)
     assert Position.of(position.to_text()) == position
     assert Position.of("") is None
     with pytest.raises(ConfigurationError, match="another position key"):
