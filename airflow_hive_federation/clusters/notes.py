@@ -19,9 +19,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import TypeVar
 
 from airflow_hive_federation.clusters.metadata import visible_files
 from airflow_hive_federation.clusters.registry import Cluster
@@ -31,7 +30,7 @@ from airflow_hive_federation.model import bounded_json, json_values
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.json_values import (
     Fields,
-    Reader,
+    JsonObject,
     flag,
     list_of,
     map_of,
@@ -58,7 +57,6 @@ STATE = "_hive_federation"
 COPY = "copy-"
 _IN_COPY = re.compile(rf"(?:.*/)?{COPY}[0-9a-f]{{24}}/", re.DOTALL)
 _NOTES = "notes"
-T = TypeVar("T")
 #: The number of notes that are read at the same time.
 _THREADS = 16
 
@@ -133,6 +131,35 @@ class Note:
             table_id=table.id or 0,
         )
 
+    @classmethod
+    def from_json(cls, value: object) -> Note:
+        """Read a note; those of earlier versions lack fields.
+
+        :raises ValueError: a field is not known, has another type, or is missing and needed.
+        """
+        fields = Fields(value)
+        fields.refuse_others(_FIELDS)
+        return cls(
+            kind=fields.needed("kind", one_of(Kind)),
+            directory=fields.needed("directory", json_values.text),
+            table=fields.optional("table", json_values.text, default=""),
+            files=fields.optional("files", _FILES, default=None),
+            taken_s=fields.optional("taken_s", number, default=0.0),
+            created_s=fields.optional("created_s", whole, default=0),
+            table_id=fields.optional("table_id", whole, default=0),
+            partition=fields.optional("partition", json_values.text, default=""),
+            partition_created_s=fields.optional("partition_created_s", whole, default=0),
+            becomes_primary=fields.optional("becomes_primary", flag, default=False),
+            dropped_s=fields.optional("dropped_s", number, default=0.0),
+            primary=fields.optional("primary", json_values.text, default=""),
+            primary_listing=fields.optional("primary_listing", json_values.text, default=""),
+            content=fields.optional("content", json_values.text, default=""),
+            only_beside_primary=fields.optional("only_beside_primary", flag, default=False),
+        )
+
+    def to_json(self) -> JsonObject:
+        return asdict(self)
+
     def is_of(self, table: types.Table) -> bool:
         """Return whether the note is of this table, and not of another one that had its name.
 
@@ -158,6 +185,7 @@ class Note:
 
 
 _FIELDS = frozenset(Note.__dataclass_fields__)
+_FILES = or_none(map_of(json_values.text, list_of(whole)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +223,8 @@ def take_note(cluster: Cluster, note: Note, options: StorageOptions | None = Non
 
     :raises StorageError: the note cannot be written.
     """
-    text = json.dumps({**asdict(note), "taken_s": note.taken_s or time.time()})
+    noted = replace(note, taken_s=note.taken_s or time.time())
+    text = json.dumps(noted.to_json())
     write_atomically(_uri(cluster, note.kind, note.directory), [text.encode()], options, private=True)
 
 
@@ -273,7 +302,7 @@ def _read(cluster: Cluster, name: str, options: StorageOptions | None) -> Note |
     except FileVanishedError:
         return None
     try:
-        note = _parsed(text)
+        note = Note.from_json(bounded_json.loads(text))
         ours = _name(note.kind, note.directory) == name and is_in_place(note, cluster)
     except (ConfigurationError, ValueError):
         return DamagedNote(uri=uri, reason="is not a note of a directory")
@@ -281,36 +310,6 @@ def _read(cluster: Cluster, name: str, options: StorageOptions | None) -> Note |
         reason = f"is a note of another directory, {note.directory}"
         return DamagedNote(uri=uri, reason=reason, table=note.table)
     return note
-
-
-def _parsed(text: bytes) -> Note:
-    """Return the note in a text.
-
-    :raises ValueError: the text is not a note.
-    """
-    fields = Fields(bounded_json.loads(text))
-    fields.refuse_others(_FIELDS)
-
-    def value(field: str, read: Reader[T], default: T) -> T:
-        return fields.optional(field, read, default=default)
-
-    return Note(
-        kind=fields.needed("kind", one_of(Kind)),
-        directory=fields.needed("directory", json_values.text),
-        table=value("table", json_values.text, ""),
-        files=value("files", or_none(map_of(json_values.text, list_of(whole))), None),
-        taken_s=value("taken_s", number, 0.0),
-        created_s=value("created_s", whole, 0),
-        table_id=value("table_id", whole, 0),
-        partition=value("partition", json_values.text, ""),
-        partition_created_s=value("partition_created_s", whole, 0),
-        becomes_primary=value("becomes_primary", flag, False),
-        dropped_s=value("dropped_s", number, 0.0),
-        primary=value("primary", json_values.text, ""),
-        primary_listing=value("primary_listing", json_values.text, ""),
-        content=value("content", json_values.text, ""),
-        only_beside_primary=value("only_beside_primary", flag, False),
-    )
 
 
 def foreign_files(note: Note, options: StorageOptions | None = None) -> list[str]:

@@ -1,42 +1,26 @@
-"""Every document of a dump is read as it was written, and refused if it lacks a field that it needs."""
+"""Makes documents of dumps and values of their fields, for tests of their readers and writers."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
-from airflow_hive_federation.replication.format.files import (
-    CopiedFile,
-    DataLocation,
-    PlacedTime,
-    VisibleFile,
-)
+from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile
 from airflow_hive_federation.replication.format.job_records import PlannedDirectory, SidePlan, SideRows
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import (
-    FinishedLoad,
     Manifest,
     RepairPlan,
     SourceEvent,
     TableChanges,
     TableEntry,
-    UnknownFormatError,
 )
-from airflow_hive_federation.replication.format.tables import (
-    EndedTransaction,
-    PartitionLine,
-    TableDocument,
-    read_write,
-)
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 counts = st.integers(0, 1 << 62)
@@ -110,6 +94,13 @@ shared = {
     "partitions": counts,
     "files": maps(st.builds("files/{}.jsonl".format, words), digests),
 }
+repair_plans = st.builds(
+    RepairPlan,
+    tables=sets(table_names),
+    replaced=sets(table_names),
+    files=sets(locations),
+    database=st.booleans(),
+)
 bootstraps = st.builds(
     Manifest, kind=st.just(DumpKind.BOOTSTRAP), dumped_files=counts, size_bytes=counts, **shared
 )
@@ -125,13 +116,7 @@ increments = st.builds(
     functions_changed=st.booleans(),
     lost=st.booleans(),
     unreadable=a_few(texts),
-    mend=st.builds(
-        RepairPlan,
-        tables=sets(table_names),
-        replaced=sets(table_names),
-        files=sets(locations),
-        database=st.booleans(),
-    ),
+    mend=repair_plans,
     retained=a_few(table_names),
     dropped=a_few(table_names),
     functions_gone=a_few(names),
@@ -212,6 +197,12 @@ rows = st.builds(
 unreadable_rows = st.builds(
     SideRows, table=table_names, side=st.just("source"), unreadable=texts, vanished=st.booleans()
 )
+planned_directories = st.builds(
+    PlannedDirectory,
+    location=locations,
+    storage=st.none() | st.integers(0, 3),
+    files=a_few(st.builds(FileEntry, path=texts, size_bytes=counts)),
+)
 sides = st.builds(
     SidePlan,
     side=st.sampled_from(["source", "target"]),
@@ -219,112 +210,6 @@ sides = st.builds(
     table=tables,
     write_ids=write_ids,
     storages=a_few(storages),
-    directories=a_few(
-        st.builds(
-            PlannedDirectory,
-            location=locations,
-            storage=st.none() | st.integers(0, 3),
-            files=a_few(st.builds(FileEntry, path=texts, size_bytes=counts)),
-        )
-    ),
+    directories=a_few(planned_directories),
     row_digests=st.booleans(),
 )
-VALUES: Mapping[str, tuple[st.SearchStrategy[Any], Callable[[object], Any]]] = {
-    "manifest of a bootstrap": (bootstraps, Manifest.from_json),
-    "manifest of an increment": (increments, Manifest.from_json),
-    "acknowledgement": (
-        st.builds(FinishedLoad, database=names, event_id=st.none() | counts, adopted=st.booleans()),
-        FinishedLoad.from_json,
-    ),
-    "table": (documents, TableDocument.from_json),
-    "partition": (st.builds(PartitionLine.of, partitions, wire_partitions), PartitionLine.from_json),
-    "file": (files(), VisibleFile.from_json),
-    "digest": (st.builds(CopiedFile, uri=locations, digest=digests), CopiedFile.from_json),
-    "placed time": (st.builds(PlacedTime, uri=locations, modified_ns=wholes), PlacedTime.from_json),
-    "ended transaction": (
-        st.builds(EndedTransaction, wholes, st.booleans(), wholes),
-        EndedTransaction.from_json,
-    ),
-    "write": (st.tuples(wholes, wholes), read_write),
-    "plan of a side": (sides, SidePlan.from_json),
-    "rows": (rows | unreadable_rows, SideRows.from_json),
-}
-#: The fields without which a document is refused.
-NEEDED = {
-    "manifest of a bootstrap": {"kind", "policy", "event_id", "lease", "tables", "files"},
-    "manifest of an increment": {
-        "kind",
-        "policy",
-        "event_id",
-        "lease",
-        "tables",
-        "files",
-        "from_id",
-        "previous",
-    },
-    "acknowledgement": {"database"},
-    "table": {"table", "kind", "write_ids"},
-    "partition": {"name", "partition"},
-    "file": {"directory", "partition", "path", "target_path", "size_bytes", "modified_ns"},
-    "digest": {"uri", "digest"},
-    "placed time": {"uri", "modified_ns"},
-    "plan of a side": {"side", "kind", "table", "write_ids", "storages", "directories"},
-    "rows": {"table", "side", "rows"},
-}
-
-
-def written(value: Any) -> Any:
-    """The JSON value that a reader gets."""
-    to_json = getattr(value, "to_json", None)
-    return json.loads(json.dumps(to_json() if to_json else value, sort_keys=True))
-
-
-@pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=50)
-@given(data=st.data())
-def test_each_value_is_read_as_it_was_written(kind: str, data: st.DataObject) -> None:
-    values, read = VALUES[kind]
-    value = data.draw(values)
-    document = written(value)
-    assert read(document) == value
-    assert written(read(document)) == document
-
-
-@pytest.mark.parametrize(
-    ("kind", "field"), [(kind, name) for kind in NEEDED for name in sorted(NEEDED[kind])]
-)
-@settings(max_examples=3)
-@given(data=st.data())
-def test_a_document_without_a_field_that_it_needs_is_refused(
-    kind: str, field: str, data: st.DataObject
-) -> None:
-    values, read = VALUES[kind]
-    document = written(data.draw(values))
-    del document[field]
-    with pytest.raises(ValueError, match=f"it has no '{field}'"):
-        read(document)
-
-
-@pytest.mark.parametrize("version", [0, 3, "1", None, 1.5])
-def test_a_manifest_of_another_version_is_refused(version: object) -> None:
-    document = {"format": version, "kind": "BOOTSTRAP"}
-    with pytest.raises(UnknownFormatError, match=f"format {version}"):
-        Manifest.from_json(document)
-
-
-def test_a_file_with_a_field_of_another_version_is_refused() -> None:
-    file = VisibleFile(
-        directory="file:/t", partition="", path="a", target_path="a", size_bytes=1, modified_ns=1
-    )
-    with pytest.raises(ValueError, match=r"unknown fields \['more'\]"):
-        VisibleFile.from_json({**file.to_json(), "more": 1})
-
-
-def test_an_unchanged_table_keeps_what_its_dump_wrote() -> None:
-    """A later increment repeats the entry of a table, with the dump that describes it."""
-    bootstrap = TableEntry(name="t", kind=TableKind.MANAGED, work=TableWork.NOTHING, dump="file:/d/1-2")
-    assert bootstrap.to_json().keys().isdisjoint({"seed", "writes", "renewed", "gone"})
-    increment = TableEntry(name="t", kind=TableKind.MANAGED, recorded_changes=TableChanges(gone=("p=1",)))
-    assert increment.to_json()["gone"] == ["p=1"]
-    assert TableEntry.from_json(increment.to_json()).changes == TableChanges(gone=("p=1",))
-    assert TableEntry.from_json(bootstrap.to_json()).changes == TableChanges()
