@@ -9,11 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import lru_cache
 
 from airflow_hive_federation.clusters.placement import Clusters, Copy, Placement, Session
 from airflow_hive_federation.clusters.routing.explain import cheapest_copies
 from airflow_hive_federation.clusters.routing.route import decide
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from tests.support.catalogs import Catalog
 
 NAMES = ("C1", "C2", "C3", "C4")
@@ -22,6 +24,11 @@ GONE = "C8"
 CATALOGS = 10
 TABLES = ("t1", "t2", "t3", "t4", "t5")
 Days = tuple[str, ...] | None
+#: The days that filters name; the last one is ``current_date``.
+ALL_DAYS = tuple(str(day) for day in range(6))
+TODAY = date(2026, 3, 1)
+#: The types of ``ds``; the last one is a string that holds a date.
+KINDS = ("string", "int", "date", "day")
 
 
 @dataclass(frozen=True)
@@ -54,9 +61,11 @@ class Written:
     :param inputs: the tables that it reads, with the days of the partitions.
     :param outputs: the tables that it writes, with the day of a static partition.
     :param views: the text and the columns of each view, by name.
+    :param kind: the type of the partition key, of :data:`KINDS`.
     """
 
     partitioned: frozenset[str]
+    kind: str
     inputs: tuple[tuple[str, Days], ...]
     outputs: tuple[tuple[str, str | None], ...]
     sql: str
@@ -97,6 +106,7 @@ class Statements(_Chance):
 
     def statement(self) -> Written:
         self._partitioned = frozenset(name for name in TABLES if self._chance(0.5))
+        self._kind = self._random.choice(KINDS)
         self._views: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._common: list[str] = []
         self._unreferred: list[tuple[str, Days]] = []
@@ -109,12 +119,15 @@ class Statements(_Chance):
         inputs = (*self._unreferred, *(read for read, _ in places), *below)
         outputs = tuple(self._outputs())
         sql = self._sql([source for _, source in places], outputs, condition)
-        return Written(self._partitioned, inputs, outputs, sql, self._views)
+        return Written(self._partitioned, self._kind, inputs, outputs, sql, self._views)
 
     def _days(self, name: str) -> Days:
         if name not in self._partitioned or self._chance(0.4):
             return None
-        return tuple(str(day) for day in range(6) if self._chance(0.4)) or ("0",)
+        if self._chance(0.4):
+            first = self._random.randint(0, 5)
+            return ALL_DAYS[first : self._random.randint(first, 5) + 1]
+        return tuple(day for day in ALL_DAYS if self._chance(0.4)) or ("0",)
 
     def _outputs(self) -> Iterator[tuple[str, str | None]]:
         for _ in range(self._random.choice([0, 0, 1, 1, 2])):
@@ -174,9 +187,32 @@ class Statements(_Chance):
     def _query(self, source: str, days: Days, columns: str = "*") -> str:
         if days is None:
             return f"SELECT {columns} FROM {source}"
-        in_list = ", ".join(f"'{day}'" for day in days)
-        wanted = [f"ds IN ({in_list})", " OR ".join(f"ds = '{day}'" for day in days)]
-        return f"SELECT {columns} FROM {source} WHERE {self._random.choice(wanted)}"
+        return f"SELECT {columns} FROM {source} WHERE {self._random.choice(list(self._filters(days)))}"
+
+    def _filters(self, days: tuple[str, ...]) -> Iterator[str]:
+        """Yield the conditions that leave these days."""
+        yield f"ds IN ({', '.join(map(self._literal, days))})"
+        yield " OR ".join(f"ds = {self._literal(day)}" for day in days)
+        others = [day for day in ALL_DAYS if day not in days]
+        if others:
+            yield f"ds NOT IN ({', '.join(map(self._literal, others))})"
+            yield f"NOT ({' OR '.join(f'{self._literal(day)} = ds' for day in others)})"
+        first, last = days[0], days[-1]
+        if days == ALL_DAYS[int(first) : int(last) + 1]:
+            yield f"ds BETWEEN {self._literal(first)} AND {self._literal(last)}"
+            yield f"ds >= {self._literal(first)} AND {self._literal(last)} >= ds"
+            if last == ALL_DAYS[-1]:
+                yield f"ds > {self._literal(first)} OR ds = {self._literal(first)}"
+
+    def _literal(self, day: str) -> str:
+        text, back = key_text(self._kind, day), len(ALL_DAYS) - 1 - int(day)
+        if self._kind in {"date", "day"} and self._chance(0.3):
+            return self._random.choice(
+                [f"date_sub(current_date, {back})", f"date_add(current_date(), -{back})"]
+            )
+        if self._kind == "date" and self._chance(0.3):
+            return f"DATE '{text}'"
+        return text if self._kind == "int" and self._chance(0.7) else f"'{text}'"
 
     def _entry(self, source: str, days: Days) -> str:
         self._aliases += 1
@@ -188,7 +224,11 @@ class Statements(_Chance):
     def _sql(self, sources: Sequence[str], outputs: Sequence[tuple[str, str | None]], condition: str) -> str:
         clause = " CROSS JOIN ".join(sources) or "(SELECT 1 AS x) AS nothing"
         common = f"WITH {', '.join(self._common)} " if self._common else ""
-        heads = [f"INSERT INTO TABLE {name}{self._partition(name, day)}" for name, day in outputs]
+        heads = [self._head(name, day) for name, day in outputs]
+        if self._chance(0.1):
+            # A directory is in no cluster.
+            local = self._random.choice(["", "LOCAL "])
+            heads.insert(self._random.randint(0, len(heads)), f"INSERT OVERWRITE {local}DIRECTORY '/out'")
         if not heads:
             return f"{common}SELECT * FROM {clause}{condition}"
         if len(heads) == 1 and self._chance(0.5):
@@ -197,11 +237,24 @@ class Statements(_Chance):
         inserts = " ".join([f"{first} SELECT *{condition}", *(f"{head} SELECT *" for head in others)])
         return f"{common}FROM {clause} {inserts}"
 
+    def _head(self, name: str, day: str | None) -> str:
+        verb = self._random.choice(["INSERT INTO TABLE", "INSERT INTO", "INSERT OVERWRITE TABLE"])
+        absent = day is not None and verb == "INSERT OVERWRITE TABLE" and self._chance(0.5)
+        return f"{verb} {name}{self._partition(name, day)}{' IF NOT EXISTS' if absent else ''}"
+
     def _partition(self, name: str, day: str | None) -> str:
         if day is not None:
-            return f" PARTITION (ds = '{day}')"
+            text = key_text(self._kind, day)
+            return f" PARTITION (ds = {text})" if self._kind == "int" else f" PARTITION (ds = '{text}')"
         # Dynamic, with and without the clause.
         return " PARTITION (ds)" if name in self._partitioned and self._chance(0.5) else ""
+
+
+def key_text(kind: str, day: str) -> str:
+    """Return the metastore's text of a key's value."""
+    if day == DEFAULT_PARTITION or kind in {"string", "int"}:
+        return day
+    return str(TODAY - timedelta(days=len(ALL_DAYS) - 1 - int(day)))
 
 
 def both(first: Days, second: Days) -> Days:
@@ -223,7 +276,10 @@ class Catalogs(_Chance):
         own = self._random_partition() if self._chance(0.85) else None
         if not partitioned:
             return Table(name, own, None)
-        days = [str(day) for day in range(self._random.randint(0, 5))]
+        days = list(ALL_DAYS[: self._random.randint(0, 6)])
+        if self._chance(0.2):
+            # Its key is null, so that no filter is true for it.
+            days.append(DEFAULT_PARTITION)
         return Table(name, own, {day: self._part(own) for day in days})
 
     def _part(self, own: Partition | None) -> Partition | None:
@@ -310,7 +366,7 @@ def cheapest(case: Case, candidates: Sequence[str]) -> int:
 
 
 def catalog_of(case: Case) -> Catalog:
-    made = Catalog()
+    made, kind = Catalog(), case.statement.kind
     for view, (text, columns) in case.statement.views.items():
         made.add_view(view, text, *columns)
     for table in case.tables.values():
@@ -321,8 +377,8 @@ def catalog_of(case: Case) -> Catalog:
         made.add_partitioned(
             table.name,
             own,
-            [("ds", "string")],
-            {(day,): part.placement() if part else None for day, part in table.parts.items()},
+            [("ds", kind if kind in {"int", "date"} else "string")],
+            {(key_text(kind, day),): part.placement() if part else None for day, part in table.parts.items()},
         )
         rows = made.rows["default", table.name]
         sizes = [part.size if part else 0 for part in table.parts.values()]
@@ -344,7 +400,8 @@ def compare(seed: int) -> str:
     """
     case = Catalogs(seed).case(_statement(seed // CATALOGS))
     clusters = Clusters(names=NAMES, default="C1", use_default=case.use_default)
-    decision = decide(case.statement.sql, catalog_of(case), clusters, Session(cluster=case.session))
+    session = Session(cluster=case.session)
+    decision = decide(case.statement.sql, catalog_of(case), clusters, session, today=[TODAY])
     assert decision.unanalysable is None, (seed, case.statement.sql, decision.reason)
     assert decision.cluster == model(case), (seed, case, decision)
     plan = cheapest_copies(decision)
