@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
@@ -115,8 +115,8 @@ class JobFollower(BaseHook):
             self.log.warning("The id of application %s is not written down: %s", application, error)
 
     def _settle(
-        self, files: RunFiles, key: str, holds: Callable[[dict[str, Any]], bool] = lambda _: True
-    ) -> dict[str, Any] | None:
+        self, files: RunFiles, key: str, holds: Callable[[dict[str, object], bool], bool] = lambda *_: True
+    ) -> dict[str, object] | None:
         """Wait for the application of an earlier try; return its result if it did the same job and holds."""
         from airflow_hive_federation.hooks.job_runs import result_of_run
         from airflow_hive_federation.spark.runs import killed
@@ -134,7 +134,7 @@ class JobFollower(BaseHook):
             return None
         own = awaited is not None and awaited.own
         result = self._result(None, None, files, run.attempt) if own else result_of_run(files, run)
-        if result is None or not holds(result):
+        if result is None or not holds(result, own):
             return None
         if self._departs:
             self._taken.append((files, run.attempt))

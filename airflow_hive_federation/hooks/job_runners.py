@@ -30,7 +30,7 @@ class JobRunners:
         *,
         report_uri: str,
         key: str = "",
-        holds: Callable[[dict[str, Any]], bool] = lambda _: True,
+        holds: Callable[[dict[str, object], bool], bool] = lambda *_: True,
     ) -> dict[str, Any]:
         """Run a job and return its result; see :meth:`.spark.SparkPipelineHook.submit`."""
 
@@ -49,7 +49,7 @@ class JobRunners:
                 "copy-files",
                 ["--plan", plan_uri, "--outcomes", outcomes_uri, *bounds],
                 report_uri=f"{outcomes_uri}/_report.json",
-                holds=lambda _: is_carried_out(plan_uri, outcomes_uri, self._storage_options),
+                holds=lambda *_: is_carried_out(plan_uri, outcomes_uri, self._storage_options),
             )
 
         return run_copy
@@ -74,7 +74,7 @@ class JobRunners:
                 ["--plan", plan_uri, "--results", results_uri],
                 report_uri=f"{reports}/_report.json",
                 key=key,
-                holds=lambda earlier: _still_verifies(earlier, plan_uri, self._storage_options),
+                holds=lambda earlier, own: own or _still_verifies(earlier, plan_uri, self._storage_options),
             )
             return str(result.get("results") or results_uri)
 
@@ -94,7 +94,7 @@ def _digest_of_plan(plan_uri: str, options: StorageOptions) -> str:
     return hashlib.sha256(b"".join(sorted(lines))).hexdigest()[:32]
 
 
-def _still_verifies(result: dict[str, Any], plan_uri: str, options: StorageOptions) -> bool:
+def _still_verifies(result: dict[str, object], plan_uri: str, options: StorageOptions) -> bool:
     """Return whether the results of an earlier job are there, and not too old.
 
     Both times are the store's: the plan of this try was written a moment ago.

@@ -221,7 +221,7 @@ class JobProbe(Probe):
     attempt: str
     spark_conn_id: str
     metastore_conn_ids: Sequence[str]
-    leases: Sequence[Sequence[Any]] = ()
+    leases: Sequence[tuple[str, int]] = ()
 
     def __call__(self) -> ProbeAnswer:
         from airflow_hive_federation.spark.runs import JobState

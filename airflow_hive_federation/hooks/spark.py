@@ -103,7 +103,7 @@ class SparkPipelineHook(JobRunners, JobFollower):
         name: str | None = None,
         conf: Mapping[str, str] | None = None,
         key: str = "",
-        holds: Callable[[dict[str, Any]], bool] = lambda _: True,
+        holds: Callable[[dict[str, object], bool], bool] = lambda *_: True,
     ) -> dict[str, Any]:
         """Run a job with spark-submit, write its log to the task's log, and return its result.
 
@@ -116,7 +116,8 @@ class SparkPipelineHook(JobRunners, JobFollower):
         :param name: the name of the application.
         :param conf: Spark properties for this job; they take precedence over the hook's.
         :param key: identifies the work of the job, in place of its arguments.
-        :param holds: returns whether the result of an earlier application still holds: it may be days old.
+        :param holds: returns whether a result still holds, given the result, and whether this try has
+            submitted the application; that of an earlier try may be days old.
         :raises JobDeparture: after :meth:`depart`, and no error: the job works on its cluster.
         :raises HiveFederationError: the job raised this error, which keeps its class and facts.
         :raises SparkJobError: the job failed otherwise, was killed, or reported no result.

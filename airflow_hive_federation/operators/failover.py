@@ -66,10 +66,10 @@ class FailoverStartOperator(ReplicationOperator):
                     end_start(source_pool, policy, start, observer=self.observer)
             return SourceState(database=policy.source_database, writable=False)
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, object]) -> dict[str, object]:
         """Abort the transactions that have not ended; the trigger resumes the task here."""
         if "error" in event:
-            raise airflow_error(event["error"], retryable=bool(event.get("retryable", True)))
+            raise airflow_error(str(event["error"]), retryable=bool(event.get("retryable", True)))
         self._answer = ProbeAnswer.from_json(event)
         return self.execute(context)
 

@@ -102,15 +102,15 @@ class SparkOperator(ResultOperator):
                         self._spark.arrive()
 
     def execute_complete(
-        self, context: Context, event: dict[str, Any], left: Mapping[str, Any]
-    ) -> dict[str, Any]:
+        self, context: Context, event: dict[str, object], left: Mapping[str, Any]
+    ) -> dict[str, object]:
         """Execute the task anew, which finds the result of its job; the trigger resumes the task here.
 
         :param left: the values with which the task has left its worker.
         """
         if "error" in event:
             # The job may still be at work: the next try finds it.
-            raise airflow_error(event["error"], retryable=bool(event.get("retryable", True)))
+            raise airflow_error(str(event["error"]), retryable=bool(event.get("retryable", True)))
         self._awaited = tuple(AwaitedJob(**job) for job in left["awaited"])
         self._borrowed = tuple((str(conn_id), int(txn_id)) for conn_id, txn_id in left["borrowed"])
         self._deadline_s = left["deadline_s"]
@@ -185,10 +185,10 @@ def run_name(context: Context) -> str:
     return f"task-{hashlib.sha256(json.dumps(of).encode()).hexdigest()[:16]}"
 
 
-def _named(leases: Sequence[tuple[object, int]], ends: Sequence[HiveMetastoreHook]) -> list[list[Any]]:
+def _named(leases: Sequence[tuple[object, int]], ends: Sequence[HiveMetastoreHook]) -> list[tuple[str, int]]:
     """Return leases with the ids of their metastores' connections."""
     conn_ids = [(end.settings, end.metastore_conn_id) for end in ends]
     return [
-        [next(conn_id for known, conn_id in conn_ids if known == settings), txn_id]
+        (next(conn_id for known, conn_id in conn_ids if known == settings), txn_id)
         for settings, txn_id in leases
     ]

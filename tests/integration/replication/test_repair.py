@@ -128,7 +128,7 @@ class Replica:
 
     def repair_in_pieces(self) -> tuple[RepairReport, int]:
         """Leave the process for each job; return the report, and the number of departures."""
-        departures, here = 0, False
+        departures, leases, here = 0, 0, False
         progress: dict[str, object] = {}
 
         def leaving(job: Callable[[str, str], object]) -> Callable[[str, str], None]:
@@ -150,11 +150,11 @@ class Replica:
                     run_copy=leaving(self.site._copy),
                     run_verify=leaving(self.site._read),
                     begun=RepairProgress.from_json(json.loads(json.dumps(progress))) if progress else None,
-                ), departures
+                ), min(departures, leases)
             except Departure as left:
                 departures, progress = departures + 1, left.progress
-                # The cleaners leave the files that the job reads.
-                assert left.leases
+                # By these, the cleaners leave the files that the job reads.
+                leases += len(left.leases)
                 for settings, lease in left.borrowed:
                     ends = (self.site.source, self.site.target)
                     end_lease(next(end for end in ends if end.settings == settings), lease)
