@@ -122,10 +122,10 @@ class Departure(BaseException):
 
     def __init__(self, words: str) -> None:
         super().__init__(words)
-        #: Open read transactions that keep files: settings of the metastore, and the transaction's id.
-        self.leases: list[tuple[object, int]] = []
+        #: Open read transactions that keep files: URIs of the metastore, and the transaction's id.
+        self.leases: list[tuple[tuple[str, ...], int]] = []
         #: Those of them that the process ends that returns.
-        self.borrowed: list[tuple[object, int]] = []
+        self.borrowed: list[tuple[tuple[str, ...], int]] = []
         #: The progress of the task, as values of JSON, if it does not begin anew.
         self.progress: dict[str, object] = {}
 

@@ -185,10 +185,9 @@ def run_name(context: Context) -> str:
     return f"task-{hashlib.sha256(json.dumps(of).encode()).hexdigest()[:16]}"
 
 
-def _named(leases: Sequence[tuple[object, int]], ends: Sequence[HiveMetastoreHook]) -> list[tuple[str, int]]:
+def _named(
+    leases: Sequence[tuple[tuple[str, ...], int]], ends: Sequence[HiveMetastoreHook]
+) -> list[tuple[str, int]]:
     """Return leases with the ids of their metastores' connections."""
-    conn_ids = [(end.settings, end.metastore_conn_id) for end in ends]
-    return [
-        (next(conn_id for known, conn_id in conn_ids if known == settings), txn_id)
-        for settings, txn_id in leases
-    ]
+    conn_ids = {end.settings.uris: end.metastore_conn_id for end in ends}
+    return [(conn_ids[uris], txn_id) for uris, txn_id in leases]

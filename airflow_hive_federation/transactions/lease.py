@@ -93,7 +93,7 @@ def files_kept(pool: MetastorePool, database: str, tables: Sequence[str], *, pol
             yield
     except Departure as left:
         departed = True
-        left.borrowed.append((pool.settings, lease))
+        left.borrowed.append((pool.settings.uris, lease))
         raise
     finally:
         if not departed:
@@ -120,7 +120,7 @@ class LeaseKeeper:
 
     def __init__(self, pool: MetastorePool, txn_id: int) -> None:
         self.txn_id = txn_id
-        self._settings = pool.settings
+        self._uris = pool.settings.uris
         self._heart = Heartbeat(
             pool.settings,
             self._beat,
@@ -137,7 +137,7 @@ class LeaseKeeper:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._heart.stop()
         if isinstance(error, Departure):
-            error.leases.append((self._settings, self.txn_id))
+            error.leases.append((self._uris, self.txn_id))
 
     def check(self) -> None:
         """Have the source confirm that the lease is still open, and has kept all files until now.

@@ -155,9 +155,9 @@ class Replica:
                 departures, progress = departures + 1, left.progress
                 # By these, the cleaners leave the files that the job reads.
                 leases += len(left.leases)
-                for settings, lease in left.borrowed:
+                for uris, lease in left.borrowed:
                     ends = (self.site.source, self.site.target)
-                    end_lease(next(end for end in ends if end.settings == settings), lease)
+                    end_lease(next(end for end in ends if end.settings.uris == uris), lease)
 
     def assert_equal(self) -> None:
         for table in TABLES:

@@ -321,7 +321,7 @@ def test_triggerer_keeps_the_leases_of_the_task(
     in_the_task = len(noting.kept)
     assert in_the_task
     trigger, kwargs = stored(deferred)
-    assert trigger.probe["leases"] == [["near", 9]]
+    assert [tuple(lease) for lease in trigger.probe["leases"]] == [("near", 9)]
     cluster.end(cluster.driver(), result_report({"copied": 1}))
     kwargs["left"]["borrowed"] = [["near", 9]]
     event = event_of(trigger)
