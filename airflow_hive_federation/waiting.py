@@ -113,6 +113,23 @@ class StopRequest:
         return self._made
 
 
+class Departure(BaseException):
+    """Leaves a task whose work goes on elsewhere; another process returns when the work is done.
+
+    It is no ``Exception``. Blocks that keep something for the work let it be, and name it here, so that the
+    one who waits keeps it alive.
+    """
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        #: Open read transactions that keep files: URIs of the metastore, and the transaction's id.
+        self.leases: list[tuple[tuple[str, ...], int]] = []
+        #: Those of them that the process ends that returns.
+        self.borrowed: list[tuple[tuple[str, ...], int]] = []
+        #: The progress of the task, as values of JSON, if it does not begin anew.
+        self.progress: dict[str, object] = {}
+
+
 def boot_time_s() -> float:
     """Return the seconds of a clock that never goes back, and counts suspended time if the system can."""
     if hasattr(time, "CLOCK_BOOTTIME"):

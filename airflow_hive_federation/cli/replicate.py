@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.replication.dump.drain import DrainStart
-    from airflow_hive_federation.replication.failover import FailoverReport, FailoverResult, SourceState
+    from airflow_hive_federation.replication.failover import FailoverReport
+    from airflow_hive_federation.replication.failover_results import FailoverResult, SourceState
     from airflow_hive_federation.replication.load.summary import LoadSummary
     from airflow_hive_federation.replication.repair import RepairReport
     from airflow_hive_federation.replication.verify.report import VerificationReport
@@ -183,7 +184,8 @@ def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
 
 
 def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
-    from airflow_hive_federation.replication.failover import SourceState, roll_back_failover
+    from airflow_hive_federation.replication.failover import roll_back_failover
+    from airflow_hive_federation.replication.failover_results import SourceState
     from airflow_hive_federation.replication.take_over import take_over
 
     if args.source_lost:

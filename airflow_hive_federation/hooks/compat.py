@@ -55,6 +55,7 @@ __all__ = [
     "TaskDeferred",
     "airflow_metrics",
     "configured",
+    "default_deferrable",
     "mask_secret",
     "redact",
 ]
@@ -76,3 +77,8 @@ def configured(section: str, key: str, fallback: str) -> str:
     except ImportError:  # Airflow 3.1
         from airflow.configuration import conf
     return str(conf.get(section, key, fallback=fallback))
+
+
+def default_deferrable() -> bool:
+    """Return whether tasks that say nothing of it leave their worker (``[operators] default_deferrable``)."""
+    return configured("operators", "default_deferrable", "False").strip().lower() in {"true", "t", "1"}

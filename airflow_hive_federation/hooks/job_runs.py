@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -22,35 +23,73 @@ logger = logging.getLogger(__name__)
 POLL = PollPolicy(patience_s=PATIENCE_S)
 
 
+class RunOver:
+    """Looks whether the job of a submission does nothing more.
+
+    :param files: the files of the run.
+    :param attempt: id of the submission.
+    :param alive: returns whether an application, by its id, waits or runs on the cluster, or ``None`` if
+        nobody knows; it is called while the job has not begun.
+    :param begin_s: seconds after which a job that has not begun, and of which nobody knows more, is over.
+    :param clock: returns the seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        files: RunFiles,
+        attempt: str,
+        *,
+        alive: Callable[[str], bool | None] = lambda _: None,
+        begin_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._watch = RunWatch(files, attempt, clock=clock)
+        self._alive = alive
+        self._clock = clock
+        self._begin_by_s = clock() + begin_s
+
+    def state(self, application: str, *, stopped: bool = False) -> JobState:
+        """Return the state of the job, with the cluster's own word on an application that has not begun.
+
+        :param application: the cluster's id of the application; empty if it is unknown.
+        :param stopped: the job is to end: one that has not begun does nothing.
+        :raises StorageError: the store cannot be read.
+        """
+        state = self._watch.state()
+        if state is JobState.UNCLAIMED and (stopped or not self._may_begin(application)):
+            return JobState.ENDED
+        return state
+
+    def _may_begin(self, application: str) -> bool:
+        alive = self._alive(application) if application else None
+        return self._clock() < self._begin_by_s if alive is None else alive
+
+
 def wait_for_run(
     files: RunFiles,
     run: JobRun,
     *,
-    alive: Callable[[str], bool] = lambda _: False,
+    alive: Callable[[str], bool | None] = lambda _: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
     """Wait until the job of a submission does nothing more.
 
     :param files: the files of the run.
     :param run: the submission.
-    :param alive: returns whether an application, by its id, waits or runs on the cluster; it is called while
-        the job has not begun.
+    :param alive: see :class:`RunOver`.
     :param stopped: returns true once the job is to end; the wait for a job that has not begun ends then.
     :raises StorageError: the store cannot be read.
     """
-    watch = RunWatch(files, run.attempt)
-    application = run.application
+    look = RunOver(files, run.attempt, alive=alive)
     states: set[JobState] = set()
 
     def over() -> bool:
-        state = watch.state()
-        if state is JobState.UNCLAIMED and (not application or stopped() or not alive(application)):
-            state = JobState.ENDED
+        state = look.state(run.application, stopped=stopped())
         if state is not JobState.ENDED and state not in states:
             states.add(state)
             logger.info(
                 "An earlier try of this task has started %s, which %s; this try waits for its end",
-                f"application {application}" if application else "this job",
+                f"application {run.application}" if run.application else "this job",
                 state.value,
             )
         return state is JobState.ENDED

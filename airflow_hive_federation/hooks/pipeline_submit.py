@@ -26,6 +26,7 @@ class PipelineSubmitHook(SparkSubmitHook):
     """Runs spark-submit once.
 
     :param observer: receives the events of the job's progress; by default, they are lines of the log.
+    :param departs: spark-submit ends when the cluster has the application.
     :param on_application: receives the cluster's id of the driver or application, once spark-submit shows it.
     :param settings: the settings of the provider's hook.
     """
@@ -35,9 +36,13 @@ class PipelineSubmitHook(SparkSubmitHook):
         *,
         observer: Observer | None = None,
         on_application: Callable[[str], None] = lambda _: None,
+        departs: bool = False,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
+        if departs:
+            # The provider takes a missing exit code for a failure, on Kubernetes.
+            self._spark_exit_code = 0
         self._on_application = on_application
         self._announced = ""
         self._observer = observer or task_observer(self.log)
@@ -96,8 +101,8 @@ class PipelineSubmitHook(SparkSubmitHook):
                 "The kill of application %s did not reach the cluster: %s", self.application, error
             )
 
-    def has(self, application: str) -> bool:
-        """Return whether an application waits or runs on the cluster; false if its state cannot be read."""
+    def has(self, application: str) -> bool | None:
+        """Return whether an application waits or runs on the cluster; ``None`` if nobody can say."""
         # Earlier versions of the provider have no such call.
         ask = getattr(self, "query_yarn_application_status", None)
         try:
@@ -105,7 +110,7 @@ class PipelineSubmitHook(SparkSubmitHook):
                 return ask(application) not in {"SUCCEEDED", "FAILED"}
         except (ValueError, RuntimeError) as error:
             self.log.warning("The state of application %s cannot be read: %s", application, error)
-        return False
+        return None
 
     def _process_spark_submit_log(self, itr: Iterator[object]) -> None:
         super()._process_spark_submit_log(self._without_events(itr))

@@ -6,19 +6,39 @@ a trigger. Its fields are values of JSON, which a trigger stores in Airflow's da
 
 from __future__ import annotations
 
+import logging
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
 from airflow_hive_federation.hooks.remotes import remotes_of
-from airflow_hive_federation.progress.events import Event, RemoteChecked, TargetBehind, TargetUnpublished
+from airflow_hive_federation.progress.events import (
+    Event,
+    RemoteChecked,
+    SparkJobSeen,
+    TargetBehind,
+    TargetUnpublished,
+)
 from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.progress.reading import event_of
 from airflow_hive_federation.progress.words import words
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.hooks.job_runs import RunOver
+    from airflow_hive_federation.spark.runs import RunFiles
+
+logger = logging.getLogger(__name__)
+
+#: Seconds within which an application begins, if the cluster does not say that it still has it.
+_BEGIN_S = 3600.0
+#: Seconds between two heartbeats of a lease; metastores end one after five minutes without.
+_HEARTBEAT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +88,12 @@ class Probe(ABC):
         """Look at the present state.
 
         :raises HiveFederationError: a metastore refuses, or does not answer.
+        """
+
+    def stop(self) -> None:  # noqa: B027 - most awaited things are the work of others
+        """End the awaited work, if the task that waits has begun it.
+
+        :raises HiveFederationError: the request cannot be made.
         """
 
     def to_json(self) -> dict[str, Any]:
@@ -177,7 +203,85 @@ class RemoteProbe(Probe):
         return ProbeAnswer(ready=ready, state=state)
 
 
-_PROBES: Mapping[str, type[Probe]] = {probe.kind: probe for probe in (DrainProbe, LagProbe, RemoteProbe)}
+@dataclass(frozen=True, kw_only=True)
+class JobProbe(Probe):
+    """Looks whether a Spark job on a cluster has ended, and keeps the leases of the task that has left it.
+
+    It reads the two files of the job's run, and asks YARN for an application that has not begun.
+
+    :param report: URI of the job's report.
+    :param attempt: id of the submission.
+    :param spark_conn_id: the connection of the apache-spark provider.
+    :param metastore_conn_ids: the connections whose storage options open the store of the report.
+    :param leases: read transactions to keep alive, each with the connection of its metastore.
+    """
+
+    kind = "job"
+    report: str
+    attempt: str
+    spark_conn_id: str
+    metastore_conn_ids: Sequence[str]
+    leases: Sequence[tuple[str, int]] = ()
+
+    def __call__(self) -> ProbeAnswer:
+        from airflow_hive_federation.spark.runs import JobState
+
+        self._keep_leases()
+        run = self._files.run()
+        has_it = run is not None and run.attempt == self.attempt
+        application = run.application if run is not None and has_it else ""
+        stopped = run is not None and run.stopped
+        state = self._look.state(application, stopped=stopped) if has_it else JobState.ENDED
+        return ProbeAnswer(
+            ready=state is JobState.ENDED,
+            state=SparkJobSeen(application=application, report=self.report, state=state.value),
+        )
+
+    def stop(self) -> None:
+        """Ask the job to end, wherever its driver is."""
+        self._files.stop(self.attempt)
+
+    @cached_property
+    def _files(self) -> RunFiles:
+        from airflow_hive_federation.spark.runs import RunFiles
+
+        hooks = [HiveMetastoreHook(conn_id) for conn_id in self.metastore_conn_ids]
+        return RunFiles(self.report, common_storage_options(hooks[0], hooks[-1]) if hooks else None)
+
+    @cached_property
+    def _look(self) -> RunOver:
+        from airflow_hive_federation.hooks.job_runs import RunOver
+
+        def alive(application: str) -> bool | None:
+            from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
+
+            return PipelineSubmitHook(conn_id=self.spark_conn_id).has(application)
+
+        return RunOver(self._files, self.attempt, alive=alive, begin_s=_BEGIN_S)
+
+    @cached_property
+    def _kept_at_s(self) -> dict[int, float]:
+        return {}
+
+    def _keep_leases(self) -> None:
+        """Send the heartbeats that are due; without them, the copy fails if the cleaner removes its files."""
+        from airflow_hive_federation.transactions.lease import keep_lease
+
+        for number, (conn_id, txn_id) in enumerate(self.leases):
+            if time.monotonic() - self._kept_at_s.get(number, -_HEARTBEAT_S) < _HEARTBEAT_S:
+                continue
+            try:
+                with HiveMetastoreHook(conn_id).client() as client:
+                    keep_lease(client, txn_id)
+            except HiveFederationError as error:
+                logger.warning("Read transaction %d of %s is not kept: %s", txn_id, conn_id, error)
+            else:
+                self._kept_at_s[number] = time.monotonic()
+
+
+_PROBES: Mapping[str, type[Probe]] = {
+    probe.kind: probe for probe in (DrainProbe, JobProbe, LagProbe, RemoteProbe)
+}
 
 
 def probe_of(kind: str, fields: Mapping[str, object]) -> Probe:

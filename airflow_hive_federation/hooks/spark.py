@@ -12,27 +12,26 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook
-
 from airflow_hive_federation.errors import (
     ConfigurationError,
-    HiveFederationError,
     JavaNotFoundError,
     SparkJobError,
 )
 from airflow_hive_federation.hooks.compat import AirflowException
+from airflow_hive_federation.hooks.departures import AwaitedJob, JobDeparture
+from airflow_hive_federation.hooks.job_following import JobFollower
+from airflow_hive_federation.hooks.job_runners import JobRunners
+from airflow_hive_federation.waiting import Departure
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.progress.observers import Observer
-    from airflow_hive_federation.replication.policy import ReplicationPolicy
-    from airflow_hive_federation.spark.runs import JobRun, RunFiles
+    from airflow_hive_federation.spark.runs import RunFiles
     from airflow_hive_federation.storage.hadoop_access import HadoopAccess
     from airflow_hive_federation.storage.options import StorageOptions
 
@@ -52,11 +51,17 @@ _LOCAL_CONF = {
 _LIGHT_JOBS = frozenset({"copy-files"})
 _LIGHT_CONF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
+#: Settings by which spark-submit ends when the cluster has taken the application.
+_LEAVING_CONF = {
+    "spark.yarn.submit.waitAppCompletion": "false",
+    "spark.kubernetes.submission.waitAppCompletion": "false",
+}
+
 #: Java's system property for the path of ``krb5.conf``.
 _JAVA_KRB5 = "java.security.krb5.conf"
 
 
-class SparkPipelineHook(BaseHook):
+class SparkPipelineHook(JobRunners, JobFollower):
     """Submits the jobs of ``airflow_hive_federation.spark`` and waits for them.
 
     :param conn_id: the connection of the apache-spark provider (type ``spark``). If it is ``spark_default``
@@ -88,10 +93,6 @@ class SparkPipelineHook(BaseHook):
         self._conf = dict(conf or {})
         self._env = dict(env or {})
         self._observer = observer
-        self._running: PipelineSubmitHook | None = None
-        #: The files of the run for which this hook waits, and the id of its submission.
-        self._followed: tuple[RunFiles, str] | None = None
-        self._killed = False
 
     def submit(
         self,
@@ -101,7 +102,8 @@ class SparkPipelineHook(BaseHook):
         report_uri: str,
         name: str | None = None,
         conf: Mapping[str, str] | None = None,
-        holds: Callable[[], bool] = lambda: True,
+        key: str = "",
+        holds: Callable[[dict[str, object], bool], bool] = lambda *_: True,
     ) -> dict[str, Any]:
         """Run a job with spark-submit, write its log to the task's log, and return its result.
 
@@ -113,7 +115,10 @@ class SparkPipelineHook(BaseHook):
         :param report_uri: the URI of a file for the job's result or error, on storage that the driver shares.
         :param name: the name of the application.
         :param conf: Spark properties for this job; they take precedence over the hook's.
-        :param holds: returns whether the result of an earlier application still holds: it may be days old.
+        :param key: identifies the work of the job, in place of its arguments.
+        :param holds: returns whether a result still holds, given the result, and whether this try has
+            submitted the application; that of an earlier try may be days old.
+        :raises JobDeparture: after :meth:`depart`, and no error: the job works on its cluster.
         :raises HiveFederationError: the job raised this error, which keeps its class and facts.
         :raises SparkJobError: the job failed otherwise, was killed, or reported no result.
         :raises SparkRunTakenError: another call has submitted the same job in the meantime.
@@ -124,23 +129,30 @@ class SparkPipelineHook(BaseHook):
         from airflow_hive_federation.spark.runs import RunFiles, new_run, run_key
 
         files = RunFiles(report_uri, self._storage_options)
-        run = new_run(run_key(job, arguments))
+        run = new_run(run_key(job, [key] if key else arguments))
+        departs = self._leaves(report_uri)
         submit_hook, environment = self._prepared(
             job,
             ["--report", report_uri, "--attempt", run.attempt, job, *arguments],
             name=name or f"hive-federation {job}",
             conf={**self._conf, **(conf or {})},
+            departs=departs,
             on_application=lambda known: self._note_application(files, run, known),
         )
         result = self._settle(files, run.key, holds)
         if result is not None:
             return result
         self._begin(files, run)
+        departed = False
         try:
             with self._following(files, run.attempt, submit_hook):
-                return self._run(submit_hook, environment, files, run.attempt)
+                return self._run(submit_hook, environment, files, run.attempt, departs=departs)
+        except Departure:
+            departed = True
+            raise
         finally:
-            files.forget(run.attempt)
+            if not departed:
+                files.forget(run.attempt)
 
     def wait_for_copy(self, dump: str, source: MetastorePool) -> None:
         """Wait for the copy job of an earlier, killed load of a dump, if the job still runs.
@@ -160,112 +172,6 @@ class SparkPipelineHook(BaseHook):
         if files.run() is not None:
             with lease_of(dump, source, self._storage_options):
                 self._settle(files, "")
-
-    def copy_runner(self, policy: ReplicationPolicy | None = None) -> Callable[[str, str], None]:
-        """Return a function of (URI of a copy plan, URI for the outcomes) that runs the copy job.
-
-        :param policy: the policy that bounds the job's bandwidth, tasks and concurrent files; without it,
-            they are unbounded.
-        """
-        bounds = _copy_bounds(policy) if policy else []
-
-        def run_copy(plan_uri: str, outcomes_uri: str) -> None:
-            from airflow_hive_federation.spark.copy_files import is_carried_out
-
-            self.submit(
-                "copy-files",
-                ["--plan", plan_uri, "--outcomes", outcomes_uri, *bounds],
-                report_uri=f"{outcomes_uri}/_report.json",
-                holds=lambda: is_carried_out(plan_uri, outcomes_uri, self._storage_options),
-            )
-
-        return run_copy
-
-    def verify_runner(self) -> Callable[[str, str], None]:
-        """Return a function of (URI of the plans, URI for the results) that reads both sides of a replica."""
-
-        def run_verify(plan_uri: str, results_uri: str) -> None:
-            self.submit(
-                "verify-replica",
-                ["--plan", plan_uri, "--results", results_uri],
-                report_uri=f"{results_uri}/_report.json",
-            )
-
-        return run_verify
-
-    def on_kill(self) -> None:
-        """Kill the running job, also on the cluster, or the job of an earlier try that the hook waits for."""
-        self._killed = True
-        running, followed = self._running, self._followed
-        if running is not None:
-            running.on_kill()
-        if followed is not None and (running is None or running.deploy_mode == "cluster"):
-            # The job reads the file of its run every few seconds, wherever its driver is.
-            files, attempt = followed
-            try:
-                files.stop(attempt)
-            except HiveFederationError as error:
-                self.log.warning("The request to end the Spark job was not written: %s", error)
-
-    @contextmanager
-    def _following(
-        self, files: RunFiles, attempt: str, running: PipelineSubmitHook | None = None
-    ) -> Iterator[None]:
-        """Let a kill reach the job of a submission while the block waits for it.
-
-        A timeout of the task is a kill, too. It passes through the block before Airflow calls ``on_kill``.
-
-        :param running: the hook that has started the job, if this process has.
-        """
-        self._running, self._followed = running, (files, attempt)
-        try:
-            yield
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                self.on_kill()
-            raise
-        finally:
-            self._running = self._followed = None
-
-    def _note_application(self, files: RunFiles, run: JobRun, application: str) -> None:
-        """Write down the cluster's id of the application; without it, the files of the run decide."""
-        try:
-            files.write_application(run, application)
-        except HiveFederationError as error:
-            # If this raised an error, nobody would read on what spark-submit writes.
-            self.log.warning("The id of application %s is not written down: %s", application, error)
-
-    def _settle(
-        self, files: RunFiles, key: str, holds: Callable[[], bool] = lambda: False
-    ) -> dict[str, object] | None:
-        """Wait for the application of an earlier try; return its result if it did the same job and holds."""
-        from airflow_hive_federation.hooks.job_runs import result_of_run, wait_for_run
-        from airflow_hive_federation.spark.runs import killed
-
-        run = files.run()
-        if run is None:
-            return None
-        with self._following(files, run.attempt):
-            wait_for_run(files, run, alive=self._cluster_has, stopped=lambda: self._killed)
-        if self._killed:
-            raise killed()
-        result = result_of_run(files, run) if run.key == key else None
-        if result is None or not holds():
-            return None
-        files.forget(run.attempt)
-        return result
-
-    def _begin(self, files: RunFiles, run: JobRun) -> None:
-        """Give the run to this call's submission, and wait for a job that has claimed the run before."""
-        from airflow_hive_federation.hooks.job_runs import wait_for_run
-        from airflow_hive_federation.storage.publishing import remove_file
-
-        earlier = files.run()
-        # The report of an earlier run would be taken for the report of this one.
-        remove_file(files.report, self._storage_options)
-        files.write_run(run)
-        if earlier is not None:
-            wait_for_run(files, earlier)
 
     def _prepared(
         self, job: str, application_args: Sequence[str], **settings: Any
@@ -287,9 +193,6 @@ class SparkPipelineHook(BaseHook):
         environment = spark_environment(os.environ, self._env, self._storage_options, local=local)
         return submit_hook, environment | java_kerberos(environment, access)
 
-    def _cluster_has(self, application: str) -> bool:
-        return self._provider_hook().has(application)
-
     def _provider_hook(self) -> PipelineSubmitHook:
         # The provider's module takes long to import, and every DAG imports this module.
         from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
@@ -297,7 +200,13 @@ class SparkPipelineHook(BaseHook):
         return PipelineSubmitHook(conn_id=self.conn_id)
 
     def _submit_hook(
-        self, access: HadoopAccess, *, light: bool, conf: Mapping[str, str], **settings: Any
+        self,
+        access: HadoopAccess,
+        *,
+        light: bool,
+        conf: Mapping[str, str],
+        departs: bool,
+        **settings: Any,
     ) -> PipelineSubmitHook:
         from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 
@@ -310,7 +219,11 @@ class SparkPipelineHook(BaseHook):
             **(_LIGHT_CONF if local and light else {}),
         }
         return PipelineSubmitHook(
-            conn_id=self.conn_id, observer=self._observer, conf={**defaults, **conf}, **settings
+            conn_id=self.conn_id,
+            observer=self._observer,
+            conf={**defaults, **conf, **(_LEAVING_CONF if departs else {})},
+            departs=departs,
+            **settings,
         )
 
     def _check_deploy_mode(self, master: str, deploy_mode: str | None) -> None:
@@ -331,7 +244,13 @@ class SparkPipelineHook(BaseHook):
             )
 
     def _run(
-        self, submit_hook: PipelineSubmitHook, environment: Mapping[str, str], files: RunFiles, attempt: str
+        self,
+        submit_hook: PipelineSubmitHook,
+        environment: Mapping[str, str],
+        files: RunFiles,
+        attempt: str,
+        *,
+        departs: bool,
     ) -> dict[str, Any]:
         from airflow_hive_federation.spark.package_zip import main_file
 
@@ -347,44 +266,9 @@ class SparkPipelineHook(BaseHook):
                 f"spark-submit cannot be started: {error}.",
                 remedy="Install pyspark beside Airflow, or put the spark-submit of your Spark on the PATH.",
             ) from error
+        if departs and failed is None and not self._killed:
+            raise JobDeparture(AwaitedJob(report=files.report, attempt=attempt, own=True))
         return self._result(submit_hook, failed, files, attempt)
-
-    def _result(
-        self,
-        submit_hook: PipelineSubmitHook,
-        failed: AirflowException | None,
-        files: RunFiles,
-        attempt: str,
-    ) -> dict[str, object]:
-        from airflow_hive_federation.spark.failures import read_report
-        from airflow_hive_federation.spark.runs import killed
-
-        report = files.report_of(attempt)
-        # A Python driver outlives its killed JVM for a moment, and may report the lost connection to it.
-        if self._killed and (report is None or b'"result"' not in report):
-            raise killed()
-        if report is not None:
-            return read_report(report)
-        raise self._unreported(submit_hook, failed, files, attempt) from failed
-
-    def _unreported(
-        self,
-        submit_hook: PipelineSubmitHook,
-        failed: AirflowException | None,
-        files: RunFiles,
-        attempt: str,
-    ) -> SparkJobError:
-        from airflow_hive_federation.spark.runs import taken
-
-        run = files.run()
-        if (run is not None and run.attempt != attempt) or files.overwritten(attempt):
-            return taken(files.report, attempt)
-        return SparkJobError(
-            "spark-submit failed: " + "\n".join(submit_hook.tail)
-            if failed
-            else "The Spark job reported no result.",
-            remedy="Look further up in the task's log.",
-        )
 
 
 def spark_environment(
@@ -485,16 +369,3 @@ def _java_home(environ: Mapping[str, str], *, needed: bool) -> str | None:
         if needed:
             raise
         return None
-
-
-def _copy_bounds(policy: ReplicationPolicy) -> list[str]:
-    bounds = {
-        "--bandwidth": policy.bandwidth_bytes_per_s,
-        "--parallel": policy.parallel_copies,
-        "--max-tasks": policy.max_load_tasks,
-        "--preserve": policy.preserve,
-    }
-    roots = [part for root in policy.sources.roots for part in ("--source-root", root)]
-    leniently = [] if policy.preserve_strictly else ["--preserve-leniently"]
-    arguments = [part for name, bound in bounds.items() if bound for part in (name, str(bound))]
-    return [*arguments, *leniently, *roots]

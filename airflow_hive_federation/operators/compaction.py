@@ -45,6 +45,7 @@ class _CompactionOperator(LineageOperator, ResultOperator):
         self.spark_conn_id = spark_conn_id
         self.compression = compression
         self._spark: SparkPipelineHook | None = None
+        self._killed = False
 
     def merge_runner(self, hook: HiveMetastoreHook) -> MergeRunner:
         """Return the function that merges the bucket files."""
@@ -57,6 +58,8 @@ class _CompactionOperator(LineageOperator, ResultOperator):
 
         spark = SparkPipelineHook(self.spark_conn_id, storage_options=options)
         self._spark = spark
+        if self._killed:
+            spark.on_kill()
         return by_spark(
             lambda job, arguments, report_uri: spark.submit(job, arguments, report_uri=report_uri),
             options=options,
@@ -89,6 +92,7 @@ class _CompactionOperator(LineageOperator, ResultOperator):
 
     def on_kill(self) -> None:
         """Stop the Spark job; the transaction of the compaction is aborted."""
+        self._killed = True
         if self._spark:
             self._spark.on_kill()
 

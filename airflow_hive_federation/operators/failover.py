@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import asdict, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.hooks.error_translation import as_airflow_error
+from airflow_hive_federation.hooks.compat import default_deferrable
+from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
+from airflow_hive_federation.hooks.probes import DrainProbe, ProbeAnswer, observed
 from airflow_hive_federation.operators.replication_base import ReplicationOperator
+from airflow_hive_federation.replication.policy import DRAIN_POLL
+from airflow_hive_federation.triggers.waiting import ProbeTrigger
+from airflow_hive_federation.waiting import wait_until
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_hive_federation.replication.failover import FailoverResult, SourceState
+    from airflow_hive_federation.replication.dump.drain import DrainStart
+    from airflow_hive_federation.replication.failover_results import FailoverResult, SourceState
+
+#: Seconds by which the deferral outlives the trigger's deadline: it only catches a triggerer that has died.
+_GRACE_S = 600.0
 
 
 class FailoverStartOperator(ReplicationOperator):
@@ -24,19 +36,60 @@ class FailoverStartOperator(ReplicationOperator):
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
+    :param deferrable: wait in the triggerer instead of a worker slot; by default as Airflow's
+        ``[operators] default_deferrable`` says.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
     ui_color = "#f0d8e8"
 
+    def __init__(self, *, deferrable: bool | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.deferrable = deferrable
+        self._answer: ProbeAnswer | None = None
+
     def perform(self, context: Context) -> SourceState:
-        from airflow_hive_federation.replication.failover import SourceState, start_failover
+        from airflow_hive_federation.replication.dump.drain import DrainStart
+        from airflow_hive_federation.replication.failover import end_start, mark_source
+        from airflow_hive_federation.replication.failover_results import SourceState
 
         with as_airflow_error():
             source, target, policy = self.ends()
-            with source.pool() as source_pool, target.pool() as target_pool:
-                start_failover(source_pool, target_pool, policy, observer=self.observer)
+            answer = self._answer
+            if answer is None:
+                with source.pool() as source_pool, target.pool() as target_pool:
+                    start = mark_source(source_pool, target_pool, policy, observer=self.observer)
+                answer = None if start is None else self._drained(start, policy.open_txn_timeout_s)
+            if answer is not None and not answer:
+                with source.pool() as source_pool:
+                    start = DrainStart.from_json(answer.value)
+                    end_start(source_pool, policy, start, observer=self.observer)
             return SourceState(database=policy.source_database, writable=False)
+
+    def execute_complete(self, context: Context, event: dict[str, object]) -> dict[str, object]:
+        """Abort the transactions that have not ended; the trigger resumes the task here."""
+        if "error" in event:
+            raise airflow_error(str(event["error"]), retryable=bool(event.get("retryable", True)))
+        self._answer = ProbeAnswer.from_json(event)
+        return self.execute(context)
+
+    def _drained(self, start: DrainStart, timeout_s: float) -> ProbeAnswer:
+        """Wait for transactions, here or in the triggerer; return the last answer."""
+        deadline_s = time.time() + timeout_s
+        probe = DrainProbe(source_conn_id=self.source_conn_id, start=start.to_json())
+        defers = default_deferrable() if self.deferrable is None else self.deferrable
+        # The first look is in the worker: mostly it is the only one.
+        poll = replace(DRAIN_POLL, timeout_s=0.0 if defers else timeout_s)
+        answer = wait_until(observed(probe, self.observer), poll)
+        if defers and not answer and timeout_s:
+            self.defer(
+                trigger=ProbeTrigger(
+                    kind=probe.kind, probe=probe.to_json(), poll=asdict(poll), deadline_s=deadline_s
+                ),
+                method_name="execute_complete",
+                timeout=timedelta(seconds=timeout_s + _GRACE_S),
+            )
+        return answer
 
 
 class FailoverOperator(ReplicationOperator):
@@ -94,7 +147,8 @@ class FailoverRollbackOperator(ReplicationOperator):
         self.target_lost = target_lost
 
     def perform(self, context: Context) -> SourceState:
-        from airflow_hive_federation.replication.failover import SourceState, roll_back_failover
+        from airflow_hive_federation.replication.failover import roll_back_failover
+        from airflow_hive_federation.replication.failover_results import SourceState
 
         with as_airflow_error():
             source, target, policy = self.ends()

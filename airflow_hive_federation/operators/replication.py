@@ -17,6 +17,7 @@ from airflow_hive_federation.operators.lineage import REPLICATED, LineageOperato
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
 from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.operators.spark_tasks import run_name
 from airflow_hive_federation.progress.events import CycleChosen
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
@@ -201,7 +202,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     def perform(self, context: Context) -> LoadSummary:
         from airflow_hive_federation.replication.cycle import load_dump, load_idle
 
-        with as_airflow_error():
+        with self.leaving():
             source, target, policy = self.ends()
             spark = self.spark(policy)
             dump = latest_dump(self.dump)
@@ -263,7 +264,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
         from airflow_hive_federation.replication.verify.unverified import tables_to_compare
         from airflow_hive_federation.replication.verify.verify import verify_replica
 
-        with as_airflow_error():
+        with self.leaving():
             source, target, policy = self.ends()
             spark = self.spark(policy)
             dump = latest_dump(self.dump)
@@ -275,7 +276,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
                     target_pool,
                     policy,
                     uri,
-                    run_verify=spark.verify_runner(),
+                    run_verify=spark.verify_runner(run_name(context)),
                     source=source_pool,
                     tables=tables,
                     row_digests=self.row_digests,
@@ -315,9 +316,13 @@ class RepairReplicaOperator(SparkReplicationOperator):
         self.report = report
 
     def perform(self, context: Context) -> RepairResult:
-        from airflow_hive_federation.replication.repair import RepairResult, repair_replica
+        from airflow_hive_federation.replication.repair import (
+            RepairProgress,
+            RepairResult,
+            repair_replica,
+        )
 
-        with as_airflow_error():
+        with self.leaving():
             source, target, policy = self.ends()
             spark = self.spark(policy)
             # Tables with unreadable rows are not repaired, but fail the task if they are still unreadable.
@@ -331,8 +336,9 @@ class RepairReplicaOperator(SparkReplicationOperator):
                     target_pool,
                     policy,
                     run_copy=spark.copy_runner(policy),
-                    run_verify=spark.verify_runner(),
+                    run_verify=spark.verify_runner(run_name(context)),
                     tables=tables,
+                    begun=RepairProgress.from_json(self._progress) if self._progress else None,
                     observer=self.observer,
                 )
             repaired.report.raise_if_different()

@@ -9,6 +9,7 @@ from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_st
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.operators.spark_tasks import SparkOperator
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 
@@ -43,7 +44,7 @@ class ReplicationOperator(ResultOperator):
         return source, target, rendered_policy(self.policy, common_storage_options(source, target))
 
 
-class SparkReplicationOperator(ReplicationOperator):
+class SparkReplicationOperator(SparkOperator, ReplicationOperator):
     """Base of the operators that use both ends, and Spark to work on their files.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
@@ -51,6 +52,8 @@ class SparkReplicationOperator(ReplicationOperator):
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the job. (templated)
+    :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
+        ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
@@ -67,16 +70,7 @@ class SparkReplicationOperator(ReplicationOperator):
         super().__init__(**kwargs)
         self.spark_conn_id = spark_conn_id
         self.spark_conf = dict(spark_conf or {})
-        self._spark: SparkPipelineHook | None = None
-
-    def on_kill(self) -> None:
-        """Stop the Spark job."""
-        if self._spark:
-            self._spark.on_kill()
 
     def spark(self, policy: ReplicationPolicy) -> SparkPipelineHook:
         """Return the Spark hook with the policy's storage options, whose job :meth:`on_kill` stops."""
-        self._spark = SparkPipelineHook(
-            self.spark_conn_id, storage_options=policy.storage_options, conf=self.spark_conf
-        )
-        return self._spark
+        return self.spark_hook(policy.storage_options, self.spark_conf)

@@ -12,7 +12,7 @@ from airflow_hive_federation.hooks.group_fields import group_fields, rendered_gr
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import REPLICATED, Lineage, LineageOperator, note_load
-from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.operators.spark_tasks import SparkOperator, run_name
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _DUMP_CONNECTIONS = 8
 
 
-class _GroupOperator(ResultOperator):
+class _GroupOperator(SparkOperator):
     """Base of the operators of a group.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
@@ -65,7 +65,6 @@ class _GroupOperator(ResultOperator):
         self.target_conn_id = target_conn_id
         self.spark_conn_id = spark_conn_id
         self.spark_conf = dict(spark_conf or {})
-        self._spark: SparkPipelineHook | None = None
 
     def ends(self) -> tuple[HiveMetastoreHook, HiveMetastoreHook, ReplicationGroup]:
         """Return the hooks of source and target, and the group with the storage options of both."""
@@ -74,17 +73,7 @@ class _GroupOperator(ResultOperator):
 
     def spark(self, group: ReplicationGroup) -> SparkPipelineHook:
         """Return the Spark hook, whose job :meth:`on_kill` stops."""
-        self._spark = SparkPipelineHook(
-            self.spark_conn_id,
-            storage_options=group.policies[0].storage_options,
-            conf=self.spark_conf,
-        )
-        return self._spark
-
-    def on_kill(self) -> None:
-        """Stop the Spark job."""
-        if self._spark:
-            self._spark.on_kill()
+        return self.spark_hook(group.policies[0].storage_options, self.spark_conf)
 
 
 class _GroupLoadingOperator(LineageOperator, _GroupOperator):
@@ -133,6 +122,10 @@ class GroupBootstrapOperator(_GroupLoadingOperator):
     """
 
     ui_color = "#d8e8f0"
+
+    def __init__(self, **kwargs: Any) -> None:
+        # A bootstrap that is executed anew begins with another cut.
+        super().__init__(deferrable=False, **kwargs)
 
     def perform(self, context: Context) -> GroupLoadSummary:
         from airflow_hive_federation.replication.groups.bootstrap import bootstrap_group
@@ -208,7 +201,7 @@ class GroupLoadOperator(_GroupLoadingOperator):
         from airflow_hive_federation.replication.groups.dump import GroupDump
         from airflow_hive_federation.replication.groups.load import load_group
 
-        with as_airflow_error():
+        with self.leaving():
             source, target, group = self.ends()
             dumped = GroupDump.from_json(self.dump)
             spark = self.spark(group)
@@ -258,7 +251,7 @@ class GroupVerifyOperator(_GroupOperator):
     def perform(self, context: Context) -> GroupVerification:
         from airflow_hive_federation.replication.groups.status import GroupVerification, verify_group
 
-        with as_airflow_error():
+        with self.leaving():
             source, target, group = self.ends()
             spark = self.spark(group)
             with source.pool() as source_pool, target.pool() as target_pool:
@@ -266,7 +259,7 @@ class GroupVerifyOperator(_GroupOperator):
                     source_pool,
                     target_pool,
                     group,
-                    run_verify=spark.verify_runner(),
+                    run_verify=spark.verify_runner(run_name(context)),
                     whole=self.whole,
                     observer=self.observer,
                 )

@@ -239,6 +239,12 @@ def _target_behind(event: ev.TargetBehind) -> str:
 
 
 @words.register
+def _spark_job_seen(event: ev.SparkJobSeen) -> str:
+    application = f"application {event.application}" if event.application else "the Spark application"
+    return f"{application}, which reports to {event.report}, {event.state}"
+
+
+@words.register
 def _remote_checked(event: ev.RemoteChecked) -> str:
     if not event.partition:
         return f"{event.remote}: the remote has {'' if event.ready else 'not '}changed"

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import (
     FailoverError,
@@ -46,7 +46,13 @@ from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.progress.words import words
 from airflow_hive_federation.replication.cycle import dump_next_increment
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
-from airflow_hive_federation.replication.dump.drain import abort_remaining, begin_drain, has_drained
+from airflow_hive_federation.replication.dump.drain import (
+    DrainStart,
+    abort_remaining,
+    begin_drain,
+    has_drained,
+)
+from airflow_hive_federation.replication.failover_results import FailoverResult
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import FinishedLoad
 from airflow_hive_federation.replication.group_policy import refuse_alone
@@ -78,41 +84,6 @@ _TARGET = (
     markers.READ_ONLY,
     markers.GROUP,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceState:
-    """The state of a source after the start of a failover, or after its roll-back.
-
-    :param database: the database of the source.
-    :param writable: the source may be written.
-    """
-
-    database: str
-    writable: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class FailoverResult:
-    """A failover or a take-over as tasks and commands return it.
-
-    :param converged: both sides had the same state: false for a take-over without the source.
-    :param database: the database of the former target, which may now be written.
-    :param event_id: the event from which the way back continues; after a take-over, the last event of the
-        lost source that the database has.
-    :param summary: the result as one sentence.
-    :param replica: the database of the former source, which is now a replica; ``None`` after a take-over.
-    :param policy: the fields of the policy of the way back; ``None`` after a take-over.
-    :param removed: the number of files that a take-over removed, because their transactions never ended.
-    """
-
-    converged: bool
-    database: str
-    event_id: int
-    summary: str
-    replica: str | None = None
-    policy: Mapping[str, Any] | None = None
-    removed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +139,32 @@ def start_failover(
 
     :param source: connections to the source.
     :param target: connections to the target.
-    :raises FailoverError: the source is a replica itself, or the start was rolled back during the wait for
-        transactions of the source.
+    :raises HiveFederationError: as :func:`mark_source` and :func:`end_start`.
+    """
+    start = mark_source(source, target, policy, observer=observer)
+    if start is None:
+        return
+    with source.client() as client:
+        if has_drained(client, start, timeout_s=policy.open_txn_timeout_s, observer=observer):
+            return
+    end_start(source, policy, start, observer=observer)
+
+
+def mark_source(
+    source: MetastorePool,
+    target: MetastorePool,
+    policy: ReplicationPolicy,
+    *,
+    observer: Observer = LOGGED,
+) -> DrainStart | None:
+    """Mark the source as failing over; return the open transactions, which are to be waited for.
+
+    No lock is held during the wait, so that a start that waits for an hour can be rolled back.
+
+    :param source: connections to the source.
+    :param target: connections to the target.
+    :return: ``None`` if the source is a replica of the target already.
+    :raises FailoverError: the source is a replica of something else.
     :raises TargetNotOursError: the target is not the policy's, or not published yet.
     :raises CycleRunningError: a switch or a roll-back is marking the source at this moment.
     :raises GroupMembershipError: the policy belongs to a consistency group.
@@ -183,18 +178,26 @@ def start_failover(
     ):
         if _has_switched(source_client, policy):
             observer(SourceIsReplica(database=policy.source_database))
-            return
+            return None
         _refuse_replica(source_client, policy)
         refuse_older(source_client, policy.source_database)
         loaded_dump(target_client, policy)
         _alter(source_client, policy.source_database, _SOURCE)
         lock.prove()
-    # No lock is held during the wait, so that a start that waits for an hour can be rolled back.
     with source.client() as source_client:
         start = begin_drain(source_client, policy.source_database)
-        observer(SourceMarked(database=policy.source_database, transactions=len(start.transactions)))
-        if has_drained(source_client, start, timeout_s=policy.open_txn_timeout_s, observer=observer):
-            return
+    observer(SourceMarked(database=policy.source_database, transactions=len(start.transactions)))
+    return start
+
+
+def end_start(
+    source: MetastorePool, policy: ReplicationPolicy, start: DrainStart, *, observer: Observer = LOGGED
+) -> None:
+    """Abort those transactions of :func:`mark_source` that are still open.
+
+    :raises FailoverError: the start was rolled back during the wait for them.
+    :raises CycleRunningError: a switch or a roll-back is marking the source at this moment.
+    """
     with _source_lock(source, policy, observer) as lock, lock.target.client() as source_client:
         _refuse_unmarked(source_client, policy)
         abort_remaining(source_client, start, observer=observer)

@@ -10,7 +10,7 @@ mends that table, and then copies only that table.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_federation.errors import ConfigurationError
@@ -18,6 +18,7 @@ from airflow_hive_federation.progress.events import RepairStarting
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.dump.repair_plan import repair_plan_of
+from airflow_hive_federation.replication.format.manifest import RepairPlan
 from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -25,6 +26,7 @@ from airflow_hive_federation.replication.replica.differences import RETAINED, Di
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.verify.report import VerificationReport, VerificationResult
 from airflow_hive_federation.replication.verify.verify import VerifyRunner, verify_replica
+from airflow_hive_federation.waiting import Departure
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastorePool
@@ -96,6 +98,7 @@ def repair_replica(
     run_copy: CopyRunner,
     run_verify: VerifyRunner,
     tables: Collection[str] | None = None,
+    begun: RepairProgress | None = None,
     observer: Observer = LOGGED,
 ) -> RepairReport:
     """Verify a target, mend its differences, and verify it again.
@@ -105,6 +108,8 @@ def repair_replica(
     :param run_copy: carries out a copy plan.
     :param run_verify: reads files by Spark, see :func:`~.verify.verify_replica`.
     :param tables: tables whose files and rows are compared; all by default.
+    :param begun: the progress of this repair when it left its process by a
+        :class:`~airflow_hive_federation.waiting.Departure`.
     :param observer: receives the events of progress.
     :return: the mended differences; its ``report`` holds those that remain.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
@@ -122,36 +127,100 @@ def repair_replica(
             target, policy, dump, run_verify=run_verify, source=source, tables=tables, observer=observer
         )
 
-    report = verify()
-    seen: list[Difference] = []
-    mended: set[str] = set()
-    replaced: set[str] = set()
-    for _ in range(_ROUNDS):
-        mendable = [
+    progress = begun or RepairProgress()
+    try:
+        while True:
+            if not progress.dump:
+                report = verify()
+                mendable = progress.mendable(report, policy)
+                if not mendable:
+                    break
+                # A difference that was seen before needs more than another look at its table.
+                again = {difference.table for difference in mendable if difference in progress.seen}
+                mend = repair_plan_of(mendable, again=again)
+                observer(RepairStarting(database=policy.target_database, tables=tuple(sorted(mend.tables))))
+                dumped = dump_next_increment(source, target, policy, mend=mend, observer=observer)
+                progress.begin_round(dumped.dump, mendable, mend)
+            load_dump(source, target, policy, progress.dump, run_copy=run_copy, observer=observer)
+            progress.end_round()
+    except Departure as left:
+        left.progress = progress.to_json()
+        raise
+    return progress.report(report)
+
+
+@dataclass(kw_only=True)
+class RepairProgress:
+    """The progress of a repair, which may go on in another process.
+
+    :param rounds: the number of rounds that have been loaded.
+    :param seen: differences that rounds were to mend.
+    :param mended: tables that rounds have examined.
+    :param replaced: those of them that were copied anew.
+    :param dump: URI of the dump that is being loaded; empty before a verification.
+    """
+
+    rounds: int = 0
+    seen: list[Difference] = field(default_factory=list)
+    mended: set[str] = field(default_factory=set)
+    replaced: set[str] = field(default_factory=set)
+    dump: str = ""
+
+    def mendable(self, report: VerificationReport, policy: ReplicationPolicy) -> list[Difference]:
+        """Return the differences that another round may mend; none after the last round."""
+        return [
             difference
             for difference in report.differences
-            if difference.table not in replaced and not _stays(difference, policy)
+            if self.rounds < _ROUNDS
+            and difference.table not in self.replaced
+            and not _stays(difference, policy)
         ]
-        if not mendable:
-            break
-        # A difference that was seen before needs more than another look at its table.
-        mend = repair_plan_of(
-            mendable, again={difference.table for difference in mendable if difference in seen}
+
+    def begin_round(self, dump: str, mendable: Sequence[Difference], mend: RepairPlan) -> None:
+        """Note a round of which the dump is written."""
+        self.dump = dump
+        self.seen += [difference for difference in mendable if difference not in self.seen]
+        self.mended |= mend.tables
+        self.replaced |= mend.replaced
+
+    def end_round(self) -> None:
+        """Note that the round's dump is loaded."""
+        self.rounds += 1
+        self.dump = ""
+
+    def report(self, last: VerificationReport) -> RepairReport:
+        """Return the report of the repair.
+
+        :param last: the last verification.
+        """
+        remaining = set(last.differences)
+        return RepairReport(
+            mended=[difference for difference in self.seen if difference not in remaining],
+            tables=sorted(self.mended),
+            replaced=sorted(self.replaced),
+            report=last,
         )
-        observer(RepairStarting(database=policy.target_database, tables=tuple(sorted(mend.tables))))
-        dumped = dump_next_increment(source, target, policy, mend=mend, observer=observer)
-        load_dump(source, target, policy, dumped.dump, run_copy=run_copy, observer=observer)
-        seen += [difference for difference in mendable if difference not in seen]
-        mended |= mend.tables
-        replaced |= mend.replaced
-        report = verify()
-    remaining = set(report.differences)
-    return RepairReport(
-        mended=[difference for difference in seen if difference not in remaining],
-        tables=sorted(mended),
-        replaced=sorted(replaced),
-        report=report,
-    )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the progress as values of JSON."""
+        return {
+            "rounds": self.rounds,
+            "seen": [asdict(difference) for difference in self.seen],
+            "mended": sorted(self.mended),
+            "replaced": sorted(self.replaced),
+            "dump": self.dump,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the progress that :meth:`to_json` wrote."""
+        return cls(
+            rounds=values["rounds"],
+            seen=[Difference(**difference) for difference in values["seen"]],
+            mended=set(values["mended"]),
+            replaced=set(values["replaced"]),
+            dump=values["dump"],
+        )
 
 
 def _stays(difference: Difference, policy: ReplicationPolicy) -> bool:

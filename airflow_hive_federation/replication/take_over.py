@@ -27,7 +27,8 @@ from airflow_hive_federation.progress.events import TakenOver
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.progress.words import words
-from airflow_hive_federation.replication.failover import SILENCE, FailoverResult, let_go
+from airflow_hive_federation.replication.failover import SILENCE, let_go
+from airflow_hive_federation.replication.failover_results import FailoverResult
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unfinished_loads

@@ -18,7 +18,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol, cast
@@ -28,6 +28,7 @@ from airflow_hive_federation.errors import (
     HiveFederationError,
     SparkJobError,
     SparkRunTakenError,
+    StorageError,
 )
 from airflow_hive_federation.progress.lines import EventFormatter
 from airflow_hive_federation.spark.failures import error_report, from_spark, of_attempt, result_report
@@ -35,6 +36,7 @@ from airflow_hive_federation.spark.needs import NEEDS, check_needs
 from airflow_hive_federation.spark.runs import RunClaim, RunFiles
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.waiting import PollPolicy, retry
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +52,11 @@ JOBS: Mapping[str, str] = MappingProxyType(
 
 #: Environment variable with the storage options as JSON; it appears in no process list and no Spark property.
 OPTIONS_VARIABLE = "HIVE_FEDERATION_STORAGE_OPTIONS"
+
+
+#: The pauses and the number of tries, about two minutes in all, while the store of the report is away.
+_PAUSES = PollPolicy(first_s=1.0, factor=2.0, longest_s=15.0)
+_TRIES = 12
 
 
 class JobModule(Protocol):
@@ -203,15 +210,30 @@ def _deliver(text: str, report: str | None, options: StorageOptions | None, clai
     claim.end()
     code = 0
     try:
-        claim.prove()
+        _patiently(claim.prove)
     except SparkRunTakenError as error:
         logger.error("%s", error)
+        _release(claim)
         return 1
     except SparkJobError as error:
         text, code = error_report(error), 1
-    write_atomically(report, [of_attempt(text, claim.attempt).encode()], options)
-    claim.release()
+    of_this_run = of_attempt(text, claim.attempt).encode()
+    _patiently(lambda: write_atomically(report, [of_this_run], options))
+    _release(claim)
     return code
+
+
+def _patiently(call: Callable[[], object]) -> None:
+    """Repeat a call while the store is away for a moment: the report is hours of work."""
+    retry(call, _PAUSES, tries=_TRIES, on=StorageError)
+
+
+def _release(claim: RunClaim) -> None:
+    try:
+        claim.release()
+    except StorageError as error:
+        # The submitter reads the report, or sees that the claim grows no more.
+        logger.warning("The end of the run is not written down: %s", error)
 
 
 class _Parser(argparse.ArgumentParser):

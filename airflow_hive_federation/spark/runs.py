@@ -1,8 +1,8 @@
 """Keeps one application per run of a job, by two small files beside the file of its report.
 
 The submitter writes ``<report>.run`` before it starts spark-submit, and adds the application's id when
-spark-submit prints it. The job writes ``<report>.claim`` when it begins, and again with a growing number
-every few seconds.
+spark-submit prints it. The job writes ``<report>.<submission>.claim`` when it begins, and again with a
+growing number every few seconds.
 
 Each side writes its own file first and reads the other's afterwards. So of a job that begins late and a
 submitter that gives it up, at least one sees the other: a job ends without a report if ``.run`` names
@@ -110,14 +110,16 @@ class RunFiles:
         :raises StorageError: the store cannot be read.
         """
         values = self._read(".run")
-        return None if values is None else _made(JobRun, values)
+        run: JobRun | None = None if values is None else _made(JobRun, values)
+        # The id is a part of a file's name.
+        return run if run is not None and run.attempt.isalnum() else None
 
     def claim(self, attempt: str) -> JobClaim | None:
         """Return the claim of a submission's job; ``None`` if it has none.
 
         :raises StorageError: the store cannot be read.
         """
-        values = self._read(".claim")
+        values = self._read(_claim_of(attempt))
         claim = None if values is None else _made(JobClaim, values)
         return claim if claim is not None and claim.attempt == attempt else None
 
@@ -160,7 +162,7 @@ class RunFiles:
 
         :raises StorageError: the store cannot be written.
         """
-        self._write(".claim", claim)
+        self._write(_claim_of(claim.attempt), claim)
 
     def stop(self, attempt: str) -> None:
         """Ask the job of a submission to end, wherever its driver is.
@@ -177,8 +179,15 @@ class RunFiles:
         :raises StorageError: the store cannot be read or written.
         """
         if self._has(attempt):
-            for suffix in (".run", ".claim"):
-                remove_file(f"{self.report}{suffix}", self.options)
+            remove_file(f"{self.report}.run", self.options)
+            self.forget_claim(attempt)
+
+    def forget_claim(self, attempt: str) -> None:
+        """Remove the claim of a submission's job, which does nothing more.
+
+        :raises StorageError: the store cannot be written.
+        """
+        remove_file(f"{self.report}{_claim_of(attempt)}", self.options)
 
     def _has(self, attempt: str) -> bool:
         run = self.run()
@@ -342,6 +351,11 @@ def taken(report: str, attempt: str) -> SparkRunTakenError:
         report=report,
         attempt=attempt,
     )
+
+
+def _claim_of(attempt: str) -> str:
+    # A file per submission: a late job would otherwise write over the claim of its successor.
+    return f".{attempt}.claim"
 
 
 def _made(kind: Any, values: Mapping[str, Any]) -> Any:

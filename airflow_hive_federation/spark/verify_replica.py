@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(spark: Any, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
-    """Run the job with parsed arguments; return the numbers of files, bytes and tables as JSON values."""
+    """Run the job with parsed arguments; return the numbers of files, bytes and tables, and the URI."""
     from pyspark.sql import SparkSession
 
     # The session uses the running context, if one exists.
@@ -60,7 +60,12 @@ def run(spark: Any, args: argparse.Namespace, options: StorageOptions | None = N
         counts = list(workers.map(lambda plan: _count(session, plan, options), plans))
     text = "".join(json.dumps(count.to_json(), sort_keys=True) + "\n" for count in counts)
     write_atomically(join(args.results, "rows.jsonl"), [text.encode()], options, private=True)
-    return {"files": digests.files, "size_bytes": digests.size_bytes, "tables": len(plans)}
+    return {
+        "files": digests.files,
+        "size_bytes": digests.size_bytes,
+        "tables": len(plans),
+        "results": args.results,
+    }
 
 
 def _count(spark: SparkSession, plan: SidePlan, options: StorageOptions | None) -> SideRows:

@@ -24,6 +24,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.heartbeat import Heartbeat, Loss
 from airflow_hive_federation.transactions.keeping import KeptFiles
+from airflow_hive_federation.waiting import Departure
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -76,10 +77,13 @@ def lease_of_a_dump(pool: MetastorePool, *, policy: str, given: int | None = Non
 def files_kept(pool: MetastorePool, database: str, tables: Sequence[str], *, policy: str) -> Iterator[None]:
     """Keep a metastore's cleaner from removing files of tables while the block runs.
 
+    After a :class:`~airflow_hive_federation.waiting.Departure`, the process that returns ends the lease.
+
     :param pool: connections to the metastore.
     :param tables: names of its transactional tables.
     """
     lease = open_lease(pool, policy=policy)
+    departed = False
     try:
         with LeaseKeeper(pool, lease):
             with pool.client() as client:
@@ -87,9 +91,24 @@ def files_kept(pool: MetastorePool, database: str, tables: Sequence[str], *, pol
                 names = [f"{database}.{name}" for name in tables if name in existing]
                 KeptFiles(client, lease).take(lambda: names, lambda: None)
             yield
+    except Departure as left:
+        departed = True
+        left.borrowed.append((pool.settings.uris, lease))
+        raise
     finally:
-        with suppress(MetastoreError):
-            end_lease(pool, lease)
+        if not departed:
+            with suppress(MetastoreError):
+                end_lease(pool, lease)
+
+
+def keep_lease(client: MetastoreClient, txn_id: int) -> None:
+    """Send one heartbeat for a lease.
+
+    :raises TransactionAbortedError: the metastore has ended the read transaction.
+    """
+    answer = client.heartbeat_txn_range(txn_id, txn_id)
+    if txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+        raise TransactionAbortedError(f"The source has ended read transaction {txn_id}.", txn_id=txn_id)
 
 
 class LeaseKeeper:
@@ -101,6 +120,7 @@ class LeaseKeeper:
 
     def __init__(self, pool: MetastorePool, txn_id: int) -> None:
         self.txn_id = txn_id
+        self._uris = pool.settings.uris
         self._heart = Heartbeat(
             pool.settings,
             self._beat,
@@ -114,8 +134,10 @@ class LeaseKeeper:
         self._heart.start(at_once=True)  # the dump may have ended minutes ago
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._heart.stop()
+        if isinstance(error, Departure):
+            error.leases.append((self._uris, self.txn_id))
 
     def check(self) -> None:
         """Have the source confirm that the lease is still open, and has kept all files until now.
@@ -131,11 +153,7 @@ class LeaseKeeper:
             ) from loss.cause
 
     def _beat(self, client: MetastoreClient) -> None:
-        answer = client.heartbeat_txn_range(self.txn_id, self.txn_id)
-        if self.txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
-            raise TransactionAbortedError(
-                f"The source has ended read transaction {self.txn_id}.", txn_id=self.txn_id
-            )
+        keep_lease(client, self.txn_id)
 
     def _warn(self, loss: Loss) -> None:
         logger.warning(

@@ -23,14 +23,19 @@ class ProbeTrigger(BaseTrigger):
     Another triggerer that takes the trigger over waits until the same deadline, and looks once if the
     deadline has passed in between.
 
-    :param kind: the kind of the probe: ``drain``, ``lag`` or ``remote``.
+    :param kind: the kind of the probe: ``drain``, ``job``, ``lag`` or ``remote``.
     :param probe: the fields of the probe.
     :param poll: the fields of the :class:`~airflow_hive_federation.waiting.PollPolicy`.
-    :param deadline_s: the end of the wait, in seconds since 1970.
+    :param deadline_s: the end of the wait, in seconds since 1970; ``None`` waits without an end.
     """
 
     def __init__(
-        self, *, kind: str, probe: Mapping[str, object], poll: Mapping[str, Any], deadline_s: float
+        self,
+        *,
+        kind: str,
+        probe: Mapping[str, object],
+        poll: Mapping[str, Any],
+        deadline_s: float | None,
     ) -> None:
         super().__init__()
         self.kind = kind
@@ -47,7 +52,8 @@ class ProbeTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event: the fields of the last answer, or ``error`` and ``retryable``."""
-        policy = replace(PollPolicy(**self.poll), timeout_s=max(0.0, self.deadline_s - time.time()))
+        left_s = None if self.deadline_s is None else max(0.0, self.deadline_s - time.time())
+        policy = replace(PollPolicy(**self.poll), timeout_s=left_s)
         wait = Wait(observed(probe_of(self.kind, self.probe), task_observer(self.log)), policy)
         try:
             while (pause_s := await asyncio.to_thread(wait.step)) is not None:
@@ -56,3 +62,7 @@ class ProbeTrigger(BaseTrigger):
             yield TriggerEvent({"error": error_text(error), "retryable": error.retryable})
         else:
             yield TriggerEvent(wait.answer.to_json())
+
+    async def on_kill(self) -> None:
+        """Have the awaited work end, because a user has ended the task; Airflow 3.3 and later call this."""
+        await asyncio.to_thread(probe_of(self.kind, self.probe).stop)

@@ -70,8 +70,8 @@ if TYPE_CHECKING:
 #: The digest of a version file, which a load writes for a base without files.
 _VERSION_DIGEST = hashlib.sha256(ACID_VERSION.encode()).hexdigest()
 #: Carries out a verification job, given the URIs of the directory with the plan and of the one for its
-#: results.
-VerifyRunner = Callable[[str, str], None]
+#: results; returns the URI of the results if it is another one.
+VerifyRunner = Callable[[str, str], str | None]
 
 
 def verify_replica(
@@ -227,8 +227,11 @@ class _Verification:
         )
         options = self._policy.storage_options
         write_records(f"{self._directory.uri}/{run}/files.jsonl", self._to_digest(), options=options)
-        run_verify(f"{self._directory.uri}/{run}", f"{self._directory.uri}/{run}")
-        for result in self._directory.read_report(f"{run}/rows.jsonl", SideRows.from_json):
+        plan = f"{self._directory.uri}/{run}"
+        results = run_verify(plan, plan) or plan
+        # An earlier try of a task may have asked for them.
+        read = results.removeprefix(f"{self._directory.uri}/")
+        for result in self._directory.read_report(f"{read}/rows.jsonl", SideRows.from_json):
             self._rows[result.table, result.side] = result.rows
             if result.row_digest is not None:
                 self._row_digests[result.table, result.side] = result.row_digest
@@ -240,7 +243,7 @@ class _Verification:
                 self._gone_meanwhile[result.table] = result.unreadable
             elif result.unreadable is not None:
                 self._unreadable[result.table, result.side] = result.unreadable
-        for record in read_record_parts(f"{self._directory.uri}/{run}/digests", FileDigest, options=options):
+        for record in read_record_parts(f"{results}/digests", FileDigest, options=options):
             self._digests[canonical(record.uri)] = record.digest
 
     def _to_digest(self) -> Iterator[FileToDigest]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ from airflow_hive_federation.errors import (
     SparkRunTakenError,
     StorageFullError,
 )
-from airflow_hive_federation.hooks import job_runs, spark
+from airflow_hive_federation.hooks import job_runners, job_runs, spark
 from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -306,6 +307,35 @@ def test_old_result_that_holds_no_more(worker: Worker) -> None:
         worker.hook.copy_runner()(plan, outcomes)
         assert worker.calls == calls
         assert files.run() is None
+
+
+@pytest.mark.parametrize("change", ["other order", "other plan", "results gone", "long ago", "no task"])
+def test_verification_finds_its_job_again(worker: Worker, tmp_path: Path, change: str) -> None:
+    """The plan of each try has a directory of its own; the job of an earlier try had the same lines."""
+
+    def plan(name: str, *lines: str) -> str:
+        folder = tmp_path / "verify" / name
+        folder.mkdir(parents=True)
+        (folder / "tables.jsonl").write_text("t\n")
+        (folder / "files.jsonl").write_text("".join(f"{line}\n" for line in lines))
+        return folder.as_uri()
+
+    first = plan("1", "a", "b")
+    rows = tmp_path / "verify" / "1" / "rows.jsonl"
+    rows.touch()
+    files = RunFiles((tmp_path / "verify" / "task-x" / "_report.json").as_uri())
+    key = run_key("verify-replica", [job_runners._digest_of_plan(first, {})])
+    files.write_run(JobRun(attempt="earlier", key=key))
+    write_atomically(files.report, [of_attempt(result_report({"results": first}), "earlier").encode()])
+    if change == "results gone":
+        rows.unlink()
+    elif change == "long ago":
+        os.utime(rows, (1, time.time() - 2 * job_runners._VERIFIED_S))
+    second = plan("2", *(["c"] if change == "other plan" else ["b", "a"]))
+    results = worker.hook.verify_runner("" if change == "no task" else "task-x")(second, second)
+    again = change == "other order"
+    assert (results, worker.calls) == ((first, 0) if again else (second, 1))
+    assert (files.run() is None) is (change != "no task")
 
 
 def test_report_that_a_suspended_job_has_overwritten(worker: Worker) -> None:

@@ -29,9 +29,13 @@ from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.probes import LagProbe, ProbeAnswer, RemoteProbe, probe_of
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.pool import MetastorePool
+from airflow_hive_federation.operators import failover as failover_operators
+from airflow_hive_federation.operators.failover import FailoverStartOperator
 from airflow_hive_federation.progress.events import TransactionsEnded, TransactionsOpen
 from airflow_hive_federation.remotes import probes as remote_probes
 from airflow_hive_federation.remotes.statement import Kind
+from airflow_hive_federation.replication import failover
 from airflow_hive_federation.replication.dump import drain
 from airflow_hive_federation.replication.dump.drain import DrainStart
 from airflow_hive_federation.replication.policy import DRAIN_POLL
@@ -334,7 +338,42 @@ def by_sensor(place: Place) -> Callable[[str, float], None]:
     return ended
 
 
-DRAINING = {"operator": by_operator, "poke": by_sensor(poking), "trigger": by_sensor(triggered)}
+def by_failover(*, deferrable: bool) -> Callable[[str, float], None]:
+    def aborted(pool: MetastorePool, _policy: object, start: DrainStart, **_: object) -> None:
+        with pool.client() as client:
+            drain.abort_remaining(client, start)
+
+    def ended(conn_id: str, timeout_s: float) -> None:
+        def task() -> FailoverStartOperator:
+            return FailoverStartOperator(
+                task_id="start",
+                policy={**POLICY, "open_txn_timeout_s": timeout_s},
+                source_conn_id=conn_id,
+                target_conn_id=conn_id,
+                deferrable=deferrable,
+            )
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(failover, "mark_source", lambda *_, **__: START)
+            patch.setattr(failover, "end_start", aborted)
+            try:
+                result = task().execute({})  # type: ignore[arg-type]
+            except TaskDeferred as deferred:
+                trigger: Any = deferred.trigger
+                event = asyncio.run(first_event(stored(trigger)))
+                result = task().resume_execution("execute_complete", {"event": event}, {})  # type: ignore[arg-type]
+        assert result == {"database": "shop", "writable": False}
+
+    return ended
+
+
+DRAINING = {
+    "operator": by_operator,
+    "poke": by_sensor(poking),
+    "trigger": by_sensor(triggered),
+    "failover": by_failover(deferrable=False),
+    "failover's trigger": by_failover(deferrable=True),
+}
 
 
 @pytest.fixture
@@ -376,7 +415,8 @@ def test_a_drain_whose_metastore_stays_away_is_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(drain, "begin_drain", lambda *_: START)
-    monkeypatch.setattr(drain, "DRAIN_POLL", replace(DRAIN_POLL, patience_s=0.2))
+    for module in (drain, failover_operators):
+        monkeypatch.setattr(module, "DRAIN_POLL", replace(DRAIN_POLL, patience_s=0.2))
     draining, peer = metastore(["open", "away"])
     conn_id = connection(extra={"uris": peer.uri})
     with pytest.raises(AirflowException, match="Error: ") as caught:

@@ -160,6 +160,10 @@ WORDS: list[tuple[ev.Event, str]] = [
     ),
     (ev.TargetUnpublished(database="shop"), "shop is not published yet"),
     (ev.TargetBehind(database="shop", events=1, seconds=2.4), "shop is behind by 1 event, 2 s"),
+    (
+        ev.SparkJobSeen(application="application_1_7", report="s3://d/_report.json", state="is running"),
+        "application application_1_7, which reports to s3://d/_report.json, is running",
+    ),
     (ev.RemoteChecked(remote="far", ready=True), "far: the remote has changed"),
     (ev.RemoteChecked(remote="far", ready=False), "far: the remote has not changed"),
     (ev.RemoteChecked(remote="far", ready=True, partition="p=1"), "far: partition p=1 exists"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.hooks.spark import _copy_bounds
+from airflow_hive_federation.hooks.job_runners import _copy_bounds
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 pytestmark = pytest.mark.usefixtures("unbound_sources")

@@ -6,10 +6,16 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import SparkJobError, SparkRunTakenError
+from airflow_hive_federation.errors import (
+    SparkJobError,
+    SparkRunTakenError,
+    StorageError,
+    StorageFullError,
+)
 from airflow_hive_federation.spark import job, runs
 from airflow_hive_federation.spark.failures import read_report
 from airflow_hive_federation.spark.runs import JobClaim, JobRun, JobState, RunClaim, RunFiles, RunWatch
@@ -145,6 +151,9 @@ def test_job_that_lost_its_run_reports_nothing(files: RunFiles, monkeypatch: pyt
     now = replace(RUN, attempt="two")
     assert job.main(command) == 1
     assert files.report_of("one") is None
+    claim = files.claim("one")
+    assert claim is not None
+    assert claim.ended
 
     files.write_run(RUN)
     now = replace(RUN, stopped=True)
@@ -159,6 +168,46 @@ def test_job_that_lost_its_run_reports_nothing(files: RunFiles, monkeypatch: pyt
     assert RunWatch(files, "one").state() is JobState.ENDED
 
 
+def test_late_job_does_not_touch_the_claim_of_its_successor(files: RunFiles) -> None:
+    for attempt in ("one", "two"):
+        files.write_claim(JobClaim(attempt=attempt, machine="far"))
+    files.write_claim(JobClaim(attempt="one", machine="far", ended=True))
+    assert RunWatch(files, "two").state() is JobState.WORKING
+    # The id is a part of a file's name.
+    Path(f"{files.report.removeprefix('file:')}.run").write_text(json.dumps({"attempt": "../x", "key": "k"}))
+    assert files.run() is None
+
+
+def test_report_outlasts_a_store_that_is_away(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job's work is done: its last look at the run, and its report, are tried again."""
+    away = [StorageError("away", path="x")] * 2
+    prove, write = RunClaim.prove, job.write_atomically
+
+    def silent(call: Any) -> Any:
+        def answer(*arguments: Any) -> Any:
+            if away:
+                raise away.pop()
+            away.append(StorageError("away", path="x")) if call is prove else None
+            return call(*arguments)
+
+        return answer
+
+    monkeypatch.setattr(job, "_run_in_new_context", lambda *_: {"copied": 1})
+    monkeypatch.setattr(job, "_PAUSES", replace(job._PAUSES, first_s=0.01))
+    monkeypatch.setattr(RunClaim, "prove", silent(prove))
+    monkeypatch.setattr(job, "write_atomically", silent(write))
+    files.write_run(RUN)
+    assert job.main(["--report", files.report, "--attempt", "one", "copy-files"]) == 0
+    assert read_report(files.report_of("one") or b"") == {"copied": 1}
+
+    # Without its claim, the job has ended all the same.
+    def full(*_: object) -> None:
+        raise StorageFullError("full", path="x")
+
+    monkeypatch.setattr(RunClaim, "release", full)
+    assert job.main(["--report", files.report, "--attempt", "one", "copy-files"]) == 0
+
+
 def test_damaged_files_name_no_run(files: RunFiles) -> None:
     path = Path(files.report.removeprefix("file:"))
     for text in (
@@ -171,7 +220,7 @@ def test_damaged_files_name_no_run(files: RunFiles) -> None:
         Path(f"{path}.run").write_text(text)
         assert files.run() is None
     for fields in ({"process": 1}, {"beats": "1"}):
-        Path(f"{path}.claim").write_text(json.dumps({"attempt": "one", **fields}))
+        Path(f"{path}.one.claim").write_text(json.dumps({"attempt": "one", **fields}))
         assert files.claim("one") is None
     files.write_claim(JobClaim(attempt="one", machine=runs._machine(), process="damaged"))
     assert RunWatch(files, "one").state() is JobState.WORKING
