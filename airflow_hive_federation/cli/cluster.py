@@ -16,6 +16,7 @@ from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.progress.events import Event, TablesProcessed
 from airflow_hive_federation.progress.observers import Observer, unobserved
+from airflow_hive_federation.progress.quantities import several, size
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -161,9 +162,9 @@ def _move(args: argparse.Namespace) -> int:
             options=end.storage_options,
         )
     _print_waiting(report.left, registry)
-    size = f"{_count(report.files, 'file')}, {report.size_bytes:,} bytes copied"
+    files = f"{several(report.files, 'file')}, {size(report.size_bytes)} copied"
     route = f"from {report.from_cluster} to {report.to_cluster}"
-    return _print(args, report, f"{report.table}: {_copies(len(report.moved))} moved {route} ({size})")
+    return _print(args, report, f"{report.table}: {_copies(len(report.moved))} moved {route} ({files})")
 
 
 def _set_primary(args: argparse.Namespace) -> int:
@@ -179,8 +180,8 @@ def _set_primary(args: argparse.Namespace) -> int:
             options=end.storage_options,
         )
     _print_left(report.left)
-    removed = _count(len(report.removed), "directory", "directories")
-    counts = f"{_count(len(report.moved), 'location')} changed, {removed} removed"
+    removed = several(len(report.removed), "directory", "directories")
+    counts = f"{several(len(report.moved), 'location')} changed, {removed} removed"
     return _print(args, report, f"{report.table}: primary {report.cluster} ({counts})")
 
 
@@ -198,7 +199,7 @@ def _sweep(args: argparse.Namespace) -> int:
             options=end.storage_options,
         )
     _print_left(report.left)
-    removed = _count(len(report.removed), "directory", "directories")
+    removed = several(len(report.removed), "directory", "directories")
     counts = f"{removed} removed, {report.used} in use, {len(report.left)} left"
     return _print(args, report, f"{report.cluster}: {counts}")
 
@@ -213,7 +214,7 @@ def _print_waiting(left: list[str], registry: ClusterRegistry) -> None:
     places = [cluster.name for uri in left if (cluster := registry.cluster_at(uri))]
     for name, number in sorted(Counter(places).items()):
         stays, them = ("stays", "it") if number == 1 else ("stay", "them")
-        directories = _count(number, "directory", "directories")
+        directories = several(number, "directory", "directories")
         print(
             f"{directories} in cluster {name} {stays} for statements that were planned before; a "
             f"day from now, `hive-federation cluster sweep {name}` removes {them}.",
@@ -252,20 +253,16 @@ def _copy(args: argparse.Namespace) -> int:
     _print_waiting(report.left, registry)
     copies = _copies(len(report.copied))
     if args.action == "drop-copy":
-        removed = _count(len(report.removed), "directory", "directories")
+        removed = several(len(report.removed), "directory", "directories")
         line = f"{copies} dropped in {report.cluster}, {removed} removed"
     else:
-        size = f"{_count(report.files, 'file')}, {report.size_bytes:,} bytes"
-        line = f"{copies} made in {report.cluster} ({size}), {len(report.current)} already current"
+        files = f"{several(report.files, 'file')}, {size(report.size_bytes)}"
+        line = f"{copies} made in {report.cluster} ({files}), {len(report.current)} already current"
     return _print(args, report, f"{report.table}: {line}")
 
 
 def _copies(number: int) -> str:
-    return _count(number, "copy", "copies")
-
-
-def _count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+    return several(number, "copy", "copies")
 
 
 def _assign(args: argparse.Namespace) -> int:
@@ -286,9 +283,8 @@ def _assign(args: argparse.Namespace) -> int:
         return 0
     done = "taken out of" if report.undo else "assigned to"
     would = " would be" if report.dry_run else ""
-    print(
-        f"{_count(len(report.changed), 'table')}{would} {done} {report.cluster}; {report.unchanged} unchanged"
-    )
+    changed = several(len(report.changed), "table")
+    print(f"{changed}{would} {done} {report.cluster}; {report.unchanged} unchanged")
     for name in report.changed if report.dry_run else ():
         print(f"  {name}")
     for name, cluster in sorted(report.elsewhere.items()):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_federation.cli.connecting import settings_for
 from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.tables import print_table
+from airflow_hive_federation.progress.quantities import duration, several, size
 from airflow_hive_federation.storage.options import StorageOptions
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--max-compactions", type=int, metavar="N", help="worker: serve so many requests at most"
     )
     parser.add_argument("--until-empty", action="store_true", help="worker: end when the queue is empty")
-    parser.add_argument("--json", action="store_true", help="print a line of JSON a request")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON per request")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -148,7 +149,8 @@ def _print_report(args: argparse.Namespace, report: CompactionReport) -> None:
     if report.unneeded:
         print(f"{name}: nothing to compact. {_ENOUGH[report.kind]}", file=sys.stderr, flush=True)
         return
-    text = report.message or f"{report.rows:,} rows, {report.size_bytes:,} bytes, {report.seconds:.1f} s"
+    amounts = (several(report.rows, "row"), size(report.size_bytes), duration(report.seconds))
+    text = report.message or ", ".join(amounts)
     print(f"{name}: {report.state}. {text}", file=sys.stderr, flush=True)
 
 
@@ -158,7 +160,7 @@ def _print_table(reports: Sequence[CompactionReport], *, nothing: str) -> None:
         print(f"Nothing was compacted: {nothing}.")
         return
     print_table(
-        ("Table", "Partition", "Kind", "State", "Rows", "Bytes", "Seconds", "Directories"),
+        ("Table", "Partition", "Kind", "State", "Rows", "Size", "Time", "Directories"),
         (
             (
                 report.table,
@@ -166,11 +168,12 @@ def _print_table(reports: Sequence[CompactionReport], *, nothing: str) -> None:
                 report.kind,
                 "unneeded" if report.unneeded else report.state,
                 f"{report.rows:,}",
-                f"{report.size_bytes:,}",
-                f"{report.seconds:.1f}",
+                size(report.size_bytes),
+                duration(report.seconds),
                 ", ".join(report.directories),
             )
             for report in reports
         ),
+        numbers=("Rows", "Size", "Time"),
         whole=True,
     )

@@ -14,7 +14,8 @@ from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.progress.events import Event, RecordsIngested
 from airflow_hive_federation.progress.observers import Observer, unobserved
-from airflow_hive_federation.progress.words import words
+from airflow_hive_federation.progress.quantities import duration, several
+from airflow_hive_federation.progress.words import progress_of, words
 
 if TYPE_CHECKING:
     from airflow_hive_federation.ingest.runs import IngestReport
@@ -159,17 +160,16 @@ def _observer(args: argparse.Namespace) -> Iterator[Observer]:
 @contextmanager
 def _bar(table: str) -> Iterator[Observer]:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        DownloadColumn(),
-        TextColumn("{task.fields[committed]:,} records committed, {task.fields[rate]:,.0f}/s"),
+        TextColumn("{task.fields[progress]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(table, total=None, committed=0, rate=0.0)
+        task = bar.add_task(table, total=None, progress="")
 
         def show(event: Event) -> None:
             if isinstance(event, RecordsIngested):
@@ -177,8 +177,7 @@ def _bar(table: str) -> Iterator[Observer]:
                     task,
                     total=event.all_bytes,
                     completed=event.read_bytes,
-                    committed=event.committed,
-                    rate=event.records_per_s,
+                    progress=progress_of(event),
                 )
 
         yield show
@@ -207,9 +206,9 @@ def _described(report: IngestReport) -> str:
         behind = f" behind {reached.uri}, which this name has reached" if reached else ""
         return f"{report.table}: nothing to ingest; no file was found{behind}."
     text = (
-        f"{report.table}: {report.records:,} records of {report.files:,} files in {report.transactions:,} "
-        f"transactions, {report.seconds:.1f} s"
+        f"{report.table}: {several(report.records, 'record')} of {several(report.files, 'file')} in "
+        f"{several(report.transactions, 'transaction')}, {duration(report.seconds)}"
     )
     if report.created_partitions:
-        text += f"; {report.created_partitions:,} partitions created"
-    return text + (f"; {report.dead_letters:,} bad records put aside" if report.dead_letters else "")
+        text += f"; {several(report.created_partitions, 'partition')} created"
+    return text + (f"; {several(report.dead_letters, 'bad record')} put aside" if report.dead_letters else "")

@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """Runs the command ``hive-federation``."""
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from importlib import import_module
 
 from airflow_hive_federation import __version__
 from airflow_hive_federation.cli.connecting import answers_up_to, connections_of_the_database
-from airflow_hive_federation.cli.parsers import CommandParser
+from airflow_hive_federation.cli.parsers import COMPLETING, CommandParser
 from airflow_hive_federation.errors import HiveFederationError
 
 #: The module of each command, which has ``add_parser(subparsers)`` and ``run(args) -> int``.
@@ -52,7 +53,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status: 0, or 1 with one clear message on stderr."""
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    if COMPLETING in os.environ:
+        import argcomplete
+
+        # This prints the completions and ends the process.
+        argcomplete.autocomplete(parser)
+    args = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
         with answers_up_to(args.max_answer_bytes), connections_of_the_database():

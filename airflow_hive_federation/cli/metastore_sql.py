@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_federation.cli.tables import print_table
 from airflow_hive_federation.embedded.naming import named_metastore
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.progress.quantities import duration, several
 
 if TYPE_CHECKING:
     from airflow_hive_federation.embedded.sql import HiveAnswer, HiveSql
@@ -111,9 +112,8 @@ def _run_statement(sql: HiveSql, statement: str, args: argparse.Namespace) -> No
     verb = statement.split(maxsplit=1)[0].upper()
     print_answer(answer, rows_are_values=verb in _QUERIES, always=verb in _QUERIES | _ANSWERING)
     beginning = textwrap.shorten(statement, _SHOWN_CHARACTERS, placeholder=" …")
-    several = "" if len(answer.rows) == 1 else "s"
-    rows = f"{len(answer.rows):,} row{several}, " if answer.rows or verb in _QUERIES else ""
-    print(f"{beginning}: {rows}{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+    rows = f"{several(len(answer.rows), 'row')}, " if answer.rows or verb in _QUERIES else ""
+    print(f"{beginning}: {rows}{duration(time.monotonic() - began)}", file=sys.stderr, flush=True)
 
 
 def print_answer(answer: HiveAnswer, *, rows_are_values: bool, always: bool) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import TypeAlias
 
 #: The result of ``argparse.ArgumentParser.add_subparsers``.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
+
+#: The variable by which a shell asks for completions (argcomplete).
+COMPLETING = "_ARGCOMPLETE"
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -24,9 +28,15 @@ class CommandParser(argparse.ArgumentParser):
         """Parse the arguments as ``ArgumentParser.parse_known_args`` does, in any order.
 
         The parser of commands keeps the order: options after a command belong to the command. So does a line
-        with ``--``, behind which nothing is an option.
+        with ``--``, behind which nothing is an option, and so does a completion, which looks at one parser.
         """
-        if self._is_intermixed or self._subparsers is not None or args is None or "--" in args:
+        if (
+            COMPLETING in os.environ
+            or self._is_intermixed
+            or self._subparsers is not None
+            or args is None
+            or "--" in args
+        ):
             return super().parse_known_args(args, namespace)
         self._is_intermixed = True
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import common_storage_options, end_for
 from airflow_hive_federation.cli.tables import print_table
+from airflow_hive_federation.progress.quantities import duration, rate, several, size
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:
@@ -54,18 +55,19 @@ _CYCLE_COLUMNS = (
     "Transactions",
     "Tables",
     "Files",
-    "Bytes",
-    "Seconds",
-    "MB/s",
+    "Size",
+    "Time",
+    "Rate",
 )
+_NUMBERS = frozenset({"Event", "Events", "Transactions", "Tables", "Files", "Size", "Time", "Rate", "Lag"})
 
 
 def print_plan(plan: CyclePlan) -> None:
     """Print the actions of the next cycle."""
     states = {
         "bootstrap": f"is not published: a bootstrap at event {plan.event_id}",
-        "increment": f"would take {plan.events} events and {plan.transactions} transactions, up to event "
-        f"{plan.event_id}",
+        "increment": f"would take {several(plan.events, 'event')} and "
+        f"{several(plan.transactions, 'transaction')}, up to event {plan.event_id}",
         "idle": f"is up to date at event {plan.event_id}: nothing to do",
     }
     print(f"Database {plan.database} {states[plan.kind]}")
@@ -76,13 +78,13 @@ def print_plan(plan: CyclePlan) -> None:
         print(f"The load of {dump} is unfinished: the cycle repeats its work")
     if plan.tables:
         print_table(
-            ("Table", "Action", "Files", "Bytes", "What"),
+            ("Table", "Action", "Files", "Size", "What"),
             (
                 (
                     table.name,
                     table.action,
                     f"{table.files:,}",
-                    f"{table.size_bytes:,}",
+                    size(table.size_bytes),
                     "; ".join(
                         filter(
                             None,
@@ -96,6 +98,7 @@ def print_plan(plan: CyclePlan) -> None:
                 )
                 for table in plan.tables
             ),
+            numbers=_NUMBERS,
         )
 
 
@@ -112,16 +115,17 @@ def print_status(status: ReplicationStatus) -> None:
     _print_skipped(status.skipped, status.retained)
     if status.lag:
         print(
-            f"The source is at event {status.source_event_id}; behind by {status.lag.events} events, "
-            f"{status.lag.seconds:.0f} s"
+            f"The source is at event {status.source_event_id}; behind by "
+            f"{several(status.lag.events, 'event')}, {duration(status.lag.seconds)}"
         )
     if status.tables:
         print_table(
-            ("Table", "Events", "Seconds", "Bytes"),
+            ("Table", "Events", "Lag", "Size"),
             (
-                (table.name, f"{table.events:,}", f"{table.seconds:,.0f}", f"{table.size_bytes:,}")
+                (table.name, f"{table.events:,}", duration(table.seconds), size(table.size_bytes))
                 for table in status.tables
             ),
+            numbers=_NUMBERS,
         )
     if status.cycles:
         print_table(
@@ -134,11 +138,14 @@ def print_status(status: ReplicationStatus) -> None:
                         f"{value:,}"
                         for value in (cycle.event_id, cycle.events, cycle.transactions, cycle.tables)
                     ),
-                    *(f"{value:,}" for value in (cycle.files, cycle.size_bytes, cycle.seconds)),
-                    f"{cycle.bytes_per_s / 1e6:,.1f}",
+                    f"{cycle.files:,}",
+                    size(cycle.size_bytes),
+                    duration(cycle.seconds),
+                    rate(cycle.bytes_per_s),
                 )
                 for cycle in status.cycles
             ),
+            numbers=_NUMBERS,
         )
 
 

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_hive_federation.progress.quantities import size
+
 _KINDS = {"full_acid": "full ACID", "insert_only": "insert-only ACID"}
-_COLUMNS = ("Table", "Kind", "Files", "Bytes", "Rows, source", "Rows, target", "Digests")
+_COLUMNS = ("Table", "Kind", "Files", "Size", "Rows, source", "Rows, target", "Digests")
 _NUMBERS = frozenset(_COLUMNS[2:6])
 #: The width of tables without a terminal, which rich would otherwise cut at 80 columns.
 _WIDTH_WITHOUT_TERMINAL = 200
@@ -28,7 +30,8 @@ def print_report(report: Mapping[str, Any], *, title: str) -> None:
         table.add_row(
             row["name"],
             _KINDS.get(row["kind"], row["kind"].replace("_", " ")),
-            *(_number(row[name] or None) for name in ("files", "size_bytes")),
+            _number(row["files"] or None),
+            size(row["size_bytes"]) if row["files"] else "",
             *(_number(row[name]) for name in ("source_rows", "target_rows")),
             ("[green]equal[/]" if row["digest_equal"] else "[red]differ[/]") if row["files"] else "",
         )

@@ -21,7 +21,8 @@ from airflow_hive_federation.progress.events import (
     TableCreated,
     TableDumped,
 )
-from airflow_hive_federation.progress.words import several, words
+from airflow_hive_federation.progress.quantities import several
+from airflow_hive_federation.progress.words import words
 
 #: The number of lines of one kind that appear in full; afterwards only their count appears.
 _IN_FULL = 12

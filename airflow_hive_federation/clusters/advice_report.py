@@ -8,11 +8,11 @@ from typing import Any
 from airflow_hive_federation.clusters.advice_result import Advice, CopyAdvice, LeftOut
 from airflow_hive_federation.clusters.keep_rules import KeepRule
 from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.progress.quantities import several, size
 
 #: The number of groups without copies that are listed.
 MAX_LEFT_OUT = 10
 _SHOWN = 100
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def rule_of(copy: CopyAdvice) -> str | None:
@@ -38,10 +38,10 @@ def title_of(copy: CopyAdvice) -> str:
 
 def reason_of(copy: CopyAdvice) -> str:
     """Return the reason for a copy, as a sentence."""
-    updates = f", and {in_units(copy.kept_bytes)} to keep it current" if copy.kept_bytes else ""
-    runs = f"{_count(copy.runs, 'run')} of {_count(copy.statements, 'statement')}"
-    read = f"would read {in_units(copy.saved_bytes)} from {copy.source}"
-    return f"{runs} {read}; the copy takes {in_units(copy.copied_bytes)}{updates}."
+    updates = f", and {size(copy.kept_bytes)} to keep it current" if copy.kept_bytes else ""
+    runs = f"{several(copy.runs, 'run')} of {several(copy.statements, 'statement')}"
+    read = f"would read {size(copy.saved_bytes)} from {copy.source}"
+    return f"{runs} {read}; the copy takes {size(copy.copied_bytes)}{updates}."
 
 
 def in_words(advice: Advice) -> str:
@@ -92,20 +92,12 @@ def as_json(advice: Advice) -> dict[str, Any]:
     }
 
 
-def in_units(size: int) -> str:
-    """Return a number of bytes for people: ``1.5 GiB``."""
-    amount, unit = float(size), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{amount:.1f} {_UNITS[unit]}" if unit else f"{size} B"
-
-
 def summary_of(advice: Advice) -> str:
     """Return a summary of the history, as one sentence."""
     return (
-        f"{_count(advice.runs, 'run')} of {_count(advice.statements, 'statement')} in "
-        f"{_count(advice.days, 'day')}, {advice.refused:,} of them refused; they would read "
-        f"{in_units(advice.crossing_bytes)} from other clusters."
+        f"{several(advice.runs, 'run')} of {several(advice.statements, 'statement')} in "
+        f"{several(advice.days, 'day')}, {advice.refused:,} of them refused; they would read "
+        f"{size(advice.crossing_bytes)} from other clusters."
     )
 
 
@@ -116,8 +108,8 @@ def _lines(advice: Advice) -> Iterator[str]:
         yield from _table(advice.copies)
         yield ""
         yield (
-            f"These copies take {in_units(advice.copied_bytes)} and save {in_units(advice.saved_bytes)} in "
-            f"{_count(advice.days, 'day')}."
+            f"These copies take {size(advice.copied_bytes)} and save {size(advice.saved_bytes)} in "
+            f"{several(advice.days, 'day')}."
         )
         yield from _next_steps(advice.copies)
     else:
@@ -128,7 +120,7 @@ def _lines(advice: Advice) -> Iterator[str]:
         for group in advice.left_out[:MAX_LEFT_OUT]:
             yield from _left_out(group)
         if (more := len(advice.left_out) - MAX_LEFT_OUT) > 0:
-            yield f"  and {_count(more, 'statement')} more, which --json lists"
+            yield f"  and {several(more, 'statement')} more, which --json lists"
 
 
 def _table(copies: Sequence[CopyAdvice]) -> Iterator[str]:
@@ -136,11 +128,11 @@ def _table(copies: Sequence[CopyAdvice]) -> Iterator[str]:
     rows += [
         (
             title_of(copy),
-            in_units(copy.copied_bytes),
-            in_units(copy.kept_bytes),
-            in_units(copy.saved_bytes),
+            size(copy.copied_bytes),
+            size(copy.kept_bytes),
+            size(copy.saved_bytes),
             f"{copy.rate:.1f}",
-            f"{_count(copy.runs, 'run')} of {_count(copy.statements, 'statement')}",
+            f"{several(copy.runs, 'run')} of {several(copy.statements, 'statement')}",
         )
         for copy in copies
     ]
@@ -162,15 +154,11 @@ def _next_steps(copies: Sequence[CopyAdvice]) -> Iterator[str]:
 
 
 def _left_out(left_out: LeftOut) -> Iterator[str]:
-    size = "" if left_out.crossing_bytes is None else f" ({in_units(left_out.crossing_bytes)})"
-    yield f"  {_count(left_out.runs, 'run')} of {left_out.source}{size}: {left_out.why}"
+    read = "" if left_out.crossing_bytes is None else f" ({size(left_out.crossing_bytes)})"
+    yield f"  {several(left_out.runs, 'run')} of {left_out.source}{read}: {left_out.why}"
     yield f"    {left_out.template[:_SHOWN]}{'…' if len(left_out.template) > _SHOWN else ''}"
 
 
 def _key_to_name(copy: CopyAdvice) -> str | None:
     """Return the key of a window if the table has other partition keys beside it."""
     return copy.key if len(copy.keys) > 1 else None
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

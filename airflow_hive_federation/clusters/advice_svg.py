@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
-from airflow_hive_federation.clusters.advice_report import in_units, summary_of, title_of
+from airflow_hive_federation.clusters.advice_report import summary_of, title_of
 from airflow_hive_federation.clusters.advice_result import Advice, CopyAdvice
+from airflow_hive_federation.progress.quantities import size
 
 #: The number of copies that are drawn.
 MAX_COPIES = 20
@@ -57,8 +58,8 @@ def _elements(advice: Advice) -> Iterator[str]:
 
 def _legend(advice: Advice) -> Iterator[str]:
     entries = (
-        ("saved", f"saved: {in_units(advice.saved_bytes)}"),
-        ("copied", f"copied, at once and to keep current: {in_units(advice.copied_bytes)}"),
+        ("saved", f"saved: {size(advice.saved_bytes)}"),
+        ("copied", f"copied, at once and to keep current: {size(advice.copied_bytes)}"),
     )
     left = _LEFT
     for name, text in entries:
@@ -72,13 +73,13 @@ def _row(copy: CopyAdvice, top: int, most: int) -> Iterator[str]:
     title = title_of(copy)
     shown = title if len(title) <= _TITLE else title[: _TITLE - 1] + "…"
     yield _text(_LEFT, top + 16, shown, title=title)
-    for number, (name, size) in enumerate((("saved", copy.saved_bytes), ("copied", _taken(copy)))):
+    for number, (name, size_bytes) in enumerate((("saved", copy.saved_bytes), ("copied", _taken(copy)))):
         # An invisible short bar would look like zero.
-        width = max(round((_WIDTH - _LEFT - _RIGHT) * size / most), 2) if size else 0
+        width = max(round((_WIDTH - _LEFT - _RIGHT) * size_bytes / most), 2) if size_bytes else 0
         at = top + 23 + number * (_BAR + 2)
         yield f'<rect class="{name}" x="{_LEFT}" y="{at}" width="{width}" height="{_BAR}" rx="2"/>'
         rate = f" · {copy.rate:.1f} per byte" if name == "saved" else ""
-        yield _text(_LEFT + width + 6, at + 11, f"{in_units(size)}{rate}", "small")
+        yield _text(_LEFT + width + 6, at + 11, f"{size(size_bytes)}{rate}", "small")
 
 
 def _taken(copy: CopyAdvice) -> int:

@@ -20,6 +20,7 @@ from pathlib import Path
 from airflow_hive_federation.embedded.ivy import SETTINGS_VARIABLE, IvyRun, start_ivy
 from airflow_hive_federation.embedded.lock import HDFS, METASTORE, SCHEMA, SQL, Artifact, locked
 from airflow_hive_federation.errors import JarDownloadError
+from airflow_hive_federation.progress.quantities import part_of_size, several, size
 from airflow_hive_federation.runtime.cache import CACHE_VARIABLE, cache_directory, exclusively
 from airflow_hive_federation.runtime.java import Java
 
@@ -159,7 +160,7 @@ def _fetch_missing(java: Java, artifacts: Sequence[Artifact], folder: Path) -> N
     if not missing:
         return
     total_bytes = sum(artifact.size_bytes for artifact in missing)
-    LOG.info("Fetching %d jars (%d MB) from Maven Central, once", len(missing), total_bytes // 1_000_000)
+    LOG.info("Fetching %s (%s) from Maven Central, once", several(len(missing), "jar"), size(total_bytes))
     try:
         incoming.mkdir(parents=True, exist_ok=True)
         arrived = Path(tempfile.mkdtemp(dir=incoming))
@@ -253,7 +254,7 @@ def _progress(total_bytes: int) -> Iterator[Advance]:
         nonlocal logged_at
         if time.monotonic() - logged_at >= _LOG_EVERY_S:
             logged_at = time.monotonic()
-            LOG.info("Fetched %d of %d MB", received_bytes // 1_000_000, total_bytes // 1_000_000)
+            LOG.info("Fetched %s", part_of_size(received_bytes, total_bytes))
 
     yield advance_log
 

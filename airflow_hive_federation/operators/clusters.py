@@ -23,6 +23,7 @@ from airflow_hive_federation.operators.cluster_links import (
     run_of,
 )
 from airflow_hive_federation.progress.observers import spaced
+from airflow_hive_federation.progress.quantities import several, size
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -178,13 +179,13 @@ class CopyToClusterOperator(ClusterOperator):
             report = copy_to_cluster(client, registry, self.table, self.cluster, run_copy, **chosen)
             note = copy_note(report.table, cluster, report.copied, report.current)
             self.log.info(
-                "%s has %s new copies in %s, below %s (%s files, %s bytes); %s were current",
+                "%s has %s new copies in %s, below %s (%s, %s); %s were current",
                 report.table,
                 len(report.copied),
                 cluster.name,
                 note["directory"],
-                report.files,
-                report.size_bytes,
+                several(report.files, "file"),
+                size(report.size_bytes),
                 len(report.current),
             )
             push(context, COPY, note)
@@ -261,12 +262,12 @@ class KeepCopiesOperator(ClusterOperator):
                 options=options,
             )
             self.log.info(
-                "%s: looked at %s, made %s new copies (%s files, %s bytes), dropped %s",
+                "%s: looked at %s, made %s new copies (%s, %s), dropped %s",
                 rule,
                 report.looked_at,
                 len(report.copied),
-                report.files,
-                report.size_bytes,
+                several(report.files, "file"),
+                size(report.size_bytes),
                 len(report.dropped),
             )
             push(context, COPY, copy_note(rule.table, cluster, report.copied, None))

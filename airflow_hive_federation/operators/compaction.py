@@ -11,6 +11,7 @@ from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.progress.quantities import duration, several, size
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -70,15 +71,15 @@ class _CompactionOperator(LineageOperator, ResultOperator):
         """Log the outcome of a compaction request."""
         name = f"{report.table} {report.partition}".strip()
         self.log.info(
-            "%s compaction of %s: %s. %s %d rows, %d deleted, %d bytes in %.1f s",
+            "%s compaction of %s: %s. %s %s, %d deleted, %s in %s",
             report.kind,
             name,
             report.state,
             report.message or ", ".join(report.directories),
-            report.rows,
+            several(report.rows, "row"),
             report.deleted,
-            report.size_bytes,
-            report.seconds,
+            size(report.size_bytes),
+            duration(report.seconds),
         )
 
     def note_lineage(self, hook: HiveMetastoreHook, reports: Sequence[CompactionReport]) -> None:

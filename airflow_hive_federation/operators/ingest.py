@@ -14,6 +14,7 @@ from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
 from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.progress.observers import spaced
+from airflow_hive_federation.progress.quantities import duration, several
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -141,13 +142,13 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
                 raise airflow_error(error_text(error), retryable=True) from error
             hive_uri = namespace(metastore.settings)
         self.log.info(
-            "%s: %d records of %s in %d transactions, %.1f s; %d bad records put aside",
+            "%s: %s of %s in %s, %s; %s put aside",
             report.table,
-            report.records,
-            f"{report.files} files" if self.sql is None else f"the query of {self.sql_conn_id}",
-            report.transactions,
-            report.seconds,
-            report.dead_letters,
+            several(report.records, "record"),
+            several(report.files, "file") if self.sql is None else f"the query of {self.sql_conn_id}",
+            several(report.transactions, "transaction"),
+            duration(report.seconds),
+            several(report.dead_letters, "bad record"),
         )
         database, _, table = report.table.partition(".")
         self.lineage = Lineage(

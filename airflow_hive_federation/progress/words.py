@@ -7,6 +7,14 @@ from functools import singledispatch
 
 from airflow_hive_federation.progress import events as ev
 from airflow_hive_federation.progress.kinds import Activity, FileJob
+from airflow_hive_federation.progress.quantities import (
+    count_rate,
+    duration,
+    part_of_size,
+    rate,
+    several,
+    size,
+)
 
 #: The number of transactions that a line names.
 _NAMED = 20
@@ -35,16 +43,16 @@ def _step_starting(event: ev.StepStarting) -> str:
 
 @words.register
 def _partitions_counted(event: ev.PartitionsCounted) -> str:
-    rate = event.partitions / max(event.seconds, 1e-3)
+    per_s = count_rate(event.partitions / max(event.seconds, 1e-3), "partitions")
     work = _ACTIVITIES[event.activity]
-    return f"{event.table}: {several(event.partitions, 'partition')} {work} so far, {rate:,.0f} per second"
+    return f"{event.table}: {several(event.partitions, 'partition')} {work} so far, {per_s}"
 
 
 @words.register
 def _files_processed(event: ev.FilesProcessed) -> str:
     files = f"{event.files:,} of {several(event.all_files, 'file')}"
-    sizes = _size_of(event.size_bytes, event.all_bytes)
-    return f"{_VERBS[event.job]} {files}, {sizes}, {size(round(event.bytes_per_s))}/s"
+    sizes = part_of_size(event.size_bytes, event.all_bytes)
+    return f"{_VERBS[event.job]} {files}, {sizes}, {rate(event.bytes_per_s)}"
 
 
 @words.register
@@ -235,7 +243,7 @@ def _target_unpublished(event: ev.TargetUnpublished) -> str:
 
 @words.register
 def _target_behind(event: ev.TargetBehind) -> str:
-    return f"{event.database} is behind by {several(event.events, 'event')}, {event.seconds:.0f} s"
+    return f"{event.database} is behind by {several(event.events, 'event')}, {duration(event.seconds)}"
 
 
 @words.register
@@ -260,39 +268,14 @@ def _tables_processed(event: ev.TablesProcessed) -> str:
 
 @words.register
 def _records_ingested(event: ev.RecordsIngested) -> str:
-    share = event.read_bytes / event.all_bytes if event.all_bytes else 1.0
-    return (
-        f"{event.table}: {several(event.committed, 'record')} committed, {share:.0%} of "
-        f"{event.all_bytes:,} bytes, {event.records_per_s:,.0f} records/s"
-    )
+    return f"{event.table}: {progress_of(event)}"
 
 
-def several(count: int, noun: str) -> str:
-    """Return the count with its noun, in the plural unless the count is one."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def size(size_bytes: int) -> str:
-    """Return the size in units of powers of 1000, as the rates."""
-    unit, factor = _unit(size_bytes)
-    return f"{_amount(size_bytes, factor)} {unit}"
-
-
-def _size_of(done_bytes: int, all_bytes: int) -> str:
-    """Return both sizes in the unit of the second one."""
-    unit, factor = _unit(all_bytes)
-    return f"{_amount(done_bytes, factor)} of {_amount(all_bytes, factor)} {unit}"
-
-
-def _unit(size_bytes: int) -> tuple[str, int]:
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size_bytes >= factor:
-            return unit, factor
-    return "bytes", 1
-
-
-def _amount(size_bytes: int, factor: int) -> str:
-    return f"{size_bytes / factor:,.1f}" if factor > 1 else f"{size_bytes:,}"
+def progress_of(event: ev.RecordsIngested) -> str:
+    """Return the progress of an ingest without the name of its table."""
+    read = part_of_size(event.read_bytes, event.all_bytes)
+    committed = f"{several(event.committed, 'record')} committed"
+    return f"{committed}, {read} read, {count_rate(event.records_per_s, 'records')}"
 
 
 def _listed(ids: Sequence[int]) -> str:

@@ -8,8 +8,7 @@ from typing import Any
 
 from airflow_hive_federation.clusters.routing.decision import Decision, Group, InputUse, OutputUse, Rule
 from airflow_hive_federation.clusters.statements.statement import TableName
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+from airflow_hive_federation.progress.quantities import size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,7 @@ def _plan(cluster: str, decision: Decision) -> CopyPlan | None:
     if not steps or len(attempt.problems) != lacking or len(steps) != lacking:
         return None
     sizes = [step.bytes for step in steps]
-    total = None if None in sizes else sum(size for size in sizes if size is not None)
+    total = None if None in sizes else sum(known for known in sizes if known is not None)
     return CopyPlan(cluster=cluster, steps=steps, bytes=total)
 
 
@@ -148,13 +147,8 @@ def _names(partitions: int | None, examples: tuple[str, ...]) -> str:
     return str(Group(readable=(), partitions=partitions, examples=examples))
 
 
-def _size(size: int | None) -> str:
-    if size is None:
-        return "size unknown"
-    amount, unit = float(size), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{amount:.1f} {_UNITS[unit]}" if unit else f"{size} B"
+def _size(size_bytes: int | None) -> str:
+    return "size unknown" if size_bytes is None else size(size_bytes)
 
 
 # -- JSON ----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from airflow_hive_federation.acid.names import is_acid_directory, parse_director
 from airflow_hive_federation.errors import AcidFormatError, TargetChangedError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import UNBOUNDED, ValidWriteIds
+from airflow_hive_federation.progress.quantities import size
 
 #: An error names at most this many of them; ``differences`` has them all.
 SHOWN = 20
@@ -162,7 +163,7 @@ def unplaced(
 def foreign_file(table: str, uri: str, entry: FileEntry) -> ForeignWrite:
     """Name a file that no load placed in its present state."""
     when = f", modified {_moment(entry.modified_ns // 1_000_000_000)}" if entry.modified_ns else ""
-    return ForeignWrite(table=table, what=f"file {uri} ({entry.size_bytes} bytes{when})")
+    return ForeignWrite(table=table, what=f"file {uri} ({size(entry.size_bytes)}{when})")
 
 
 def names_digest(names: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import airflow
 import jsonschema
 import pytest
-from airflow.sdk import BaseHook, BaseOperator
+from airflow.sdk import BaseHook, BaseOperator, Connection
 from airflow.triggers.base import BaseTrigger
 
 from airflow_hive_federation.hooks.metastore import EXTRAS, TRANSPORTS
@@ -70,6 +70,21 @@ def test_the_form_has_the_extras_of_the_hook() -> None:
         "grpc_token",
         "delegation_token",
     }
+
+
+def test_a_connection_survives_its_uri() -> None:
+    """A scheme has no underscore: Airflow writes ``hive-federation``, and reads it as the connection type."""
+    uris = "thrift://a:9083,thrift://b:9083"
+    connection = Connection(
+        conn_id="hive",
+        conn_type=CONNECTION_TYPE["connection-type"],
+        host="h",
+        extra=json.dumps({"uris": uris}),
+    )
+    uri = connection.get_uri()
+    assert uri.startswith("hive-federation://")
+    again = Connection.from_uri(uri, conn_id="hive")
+    assert (again.conn_type, again.host, again.extra_dejson) == ("hive_federation", "h", {"uris": uris})
 
 
 def test_importing_the_operators_in_a_dag_is_light() -> None:

@@ -33,12 +33,12 @@ CYCLES = [
 def test_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     print_plan(PLAN)
     output = capsys.readouterr().out
-    assert "would take 1200 events and 7 transactions, up to event 90" in output
+    assert "would take 1,200 events and 7 transactions, up to event 90" in output
     lines = [line for line in output.splitlines() if "│" in line]
     assert [cell for cell in map(str.strip, lines[0].split("│")) if cell and cell != "3"] == [
         "orders",
         "alter",
-        "12,000",
+        "12.0 kB",
         "changed: columns",
     ]
     assert "new partitions: d=0, d=1, d=2 and 2 more; partitions dropped: d=x" in lines[1]
@@ -75,10 +75,11 @@ def test_a_status(capsys: pytest.CaptureFixture[str]) -> None:
     for text in (
         "Database shop is loaded at event 4",
         "A cycle is at work: policy shop, process 7 of airflow on worker",
-        "The source is at event 9; behind by 3 events, 61 s",
+        "The source is at event 9; behind by 3 events, 1 min 1 s",
         "idle, 12 times",
-        "4,000,000",
-        "2.0",
+        "4.0 MB",
+        "2.0 s",
+        "2.0 MB/s",
     ):
         assert text in output
     assert json.loads(json.dumps(status.to_json()))["cycles"][0]["bytes_per_s"] == 2_000_000

@@ -181,13 +181,13 @@ def some_advice(number: int = 1) -> Advice:
 def test_words_name_rules_partitions_and_what_is_left_out() -> None:
     text = in_words(some_advice())
     row = next(line for line in text.splitlines() if line.startswith("last 30 days"))
-    cells = ["last 30 days of sales.orders by day in C2", "300.0 GiB", "60.0 GiB", "2.1 TiB", "5.8"]
+    cells = ["last 30 days of sales.orders by day in C2", "322.1 GB", "64.4 GB", "2.3 TB", "5.8"]
     assert re.split(r"  +", row) == [*cells, "21 runs of 3 statements"]
     assert (
         "hive-federation cluster copy web.clicks C3 --partition 'name=<&>%07' --partition 'name=b%3Ac'"
         in text
     )
-    assert "1 run of dag.task (5 B): it is seldom\n    select ? from x" in text
+    assert "1 run of dag.task (5 bytes): it is seldom\n    select ? from x" in text
     assert "No copy would save" in in_words(Advice(days=7, budget_bytes=0))
     rules = [copy["rule"] for copy in as_json(some_advice())["copies"]]
     assert rules == ["last 30 days of sales.orders by day in C2", None]

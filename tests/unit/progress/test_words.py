@@ -21,11 +21,11 @@ WORDS: list[tuple[ev.Event, str]] = [
     (ev.StepStarting(database="shop", step=Step.PUBLISH), "shop: publish"),
     (
         ev.PartitionsCounted(table="a.t", activity=Activity.READ, partitions=6000, seconds=30.0),
-        "a.t: 6,000 partitions read so far, 200 per second",
+        "a.t: 6,000 partitions read so far, 200 partitions/s",
     ),
     (
         ev.PartitionsCounted(table="a.t", activity=Activity.COMPARED, partitions=60, seconds=30.0),
-        "a.t: 60 partitions compared, and altered where they differ, so far, 2 per second",
+        "a.t: 60 partitions compared, and altered where they differ, so far, 2 partitions/s",
     ),
     (
         ev.FilesProcessed(
@@ -159,11 +159,11 @@ WORDS: list[tuple[ev.Event, str]] = [
         ),
     ),
     (ev.TargetUnpublished(database="shop"), "shop is not published yet"),
-    (ev.TargetBehind(database="shop", events=1, seconds=2.4), "shop is behind by 1 event, 2 s"),
     (
         ev.SparkJobSeen(application="application_1_7", report="s3://d/_report.json", state="is running"),
         "application application_1_7, which reports to s3://d/_report.json, is running",
     ),
+    (ev.TargetBehind(database="shop", events=1, seconds=2.4), "shop is behind by 1 event, 2.4 s"),
     (ev.RemoteChecked(remote="far", ready=True), "far: the remote has changed"),
     (ev.RemoteChecked(remote="far", ready=False), "far: the remote has not changed"),
     (ev.RemoteChecked(remote="far", ready=True, partition="p=1"), "far: partition p=1 exists"),
@@ -174,7 +174,7 @@ WORDS: list[tuple[ev.Event, str]] = [
     (ev.TablesProcessed(tables=500, all_tables=2000), "500 of 2,000 tables"),
     (
         ev.RecordsIngested(table="a.t", read_bytes=500, all_bytes=1000, files=1, committed=4000, seconds=2.0),
-        "a.t: 4,000 records committed, 50% of 1,000 bytes, 2,000 records/s",
+        "a.t: 4,000 records committed, 0.5 of 1.0 kB read, 2,000 records/s",
     ),
 ]
 

@@ -352,14 +352,14 @@ def test_explain_in_words_and_json(catalog: Catalog) -> None:
     assert in_words(decision).splitlines() == [
         "Cluster: none",
         f"Rule: input. {decision.reason}",
-        "Reads default.b: in C2 (1000 B)",
+        "Reads default.b: in C2 (1.0 kB)",
         "Reads default.logs: 5 of 7 partitions; primary cluster C1",
-        "  partition ds=2026-03-03: in C1 (1.0 MiB)",
-        "  partition ds=2026-03-04, ds=2026-03-05, ds=2026-03-06 and 1 more: in C1, C2 (4.0 MiB)",
+        "  partition ds=2026-03-03: in C1 (1.0 MB)",
+        "  partition ds=2026-03-04, ds=2026-03-05, ds=2026-03-06 and 1 more: in C1, C2 (4.2 MB)",
         "Tried C2: default.logs partition ds=2026-03-03 is not there (it is in C1)",
         "Tried C1: default.b is not there (it is in C2)",
-        "It could run in C1 after these copies, the cheapest (1000 B):",
-        "  default.b from C2 to C1 (1000 B)",
+        "It could run in C1 after these copies, the cheapest (1.0 kB):",
+        "  default.b from C2 to C1 (1.0 kB)",
     ]
     document = json.loads(json.dumps(as_json(decision)))
     assert document["cluster"] is None
@@ -375,7 +375,7 @@ def test_explain_of_what_runs(catalog: Catalog) -> None:
         "Cluster: C1",
         "Rule: input. C1 is the primary cluster of default.a, and has all other inputs.",
         "Writes default.fresh: new, created in the cluster that runs the statement",
-        "Reads default.a: in C1, C2 (10 B)",
+        "Reads default.a: in C1, C2 (10 bytes)",
         "Tried C1: it has all that the statement needs",
     ]
     assert cheapest_copies(decision) is None
