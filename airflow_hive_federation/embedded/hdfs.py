@@ -178,7 +178,7 @@ def _start(home: Path, port: int, settings: Mapping[str, str]) -> tuple[_Running
         java,
         HDFS_MAIN,
         [str(port), str(home / _LOCK), str(announcement), str(home), str(os.getpid())],
-        class_path=[home / "conf", classes, *jars],
+        class_path=[classes, *jars, home / "conf"],
         argument_file=home / "conf" / "java.args",
     )
 

@@ -55,7 +55,7 @@ def metastore_jars(java: Java) -> list[Path]:
 
     :raises JarDownloadError: if network or disk fail, or a jar differs from the lock.
     """
-    return fetch(java, locked(METASTORE))
+    return _class_path(fetch(java, locked(METASTORE)))
 
 
 def sql_jars(java: Java) -> list[Path]:
@@ -63,7 +63,7 @@ def sql_jars(java: Java) -> list[Path]:
 
     :raises JarDownloadError: if network or disk fail, or a jar differs from the lock.
     """
-    return fetch(java, locked(METASTORE, SQL))
+    return _class_path(fetch(java, locked(METASTORE, SQL)))
 
 
 def hdfs_jars(java: Java) -> list[Path]:
@@ -73,6 +73,12 @@ def hdfs_jars(java: Java) -> list[Path]:
     """
     beside = [artifact for artifact in locked(METASTORE) if artifact.name in _BESIDE_HDFS]
     return fetch(java, [*locked(HDFS), *beside])
+
+
+def _class_path(jars: Sequence[Path]) -> list[Path]:
+    # The manifest of cron-utils names slf4j-api. A JVM uses an archive of classes only if the jars that
+    # manifests name come before those that name them.
+    return sorted(jars, key=lambda jar: not jar.name.startswith("slf4j-api-"))
 
 
 def schema_archive(java: Java) -> Path:

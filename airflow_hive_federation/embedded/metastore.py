@@ -420,7 +420,7 @@ def _command(java: Java, options: _StartOptions, database: OpenDatabase, port: i
             str(os.getpid()) if options.tied_to_parent else "0",
             database.kind,
         ],
-        class_path=[directory / "conf", launcher_classes(java, jars), *jars, *options.jars],
+        class_path=[launcher_classes(java, jars), *jars, directory / "conf", *options.jars],
         argument_file=directory / "conf" / "java.args",
         properties={
             "derby.stream.error.file": str(directory / "derby.log"),

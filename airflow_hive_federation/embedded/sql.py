@@ -191,7 +191,7 @@ class HiveSql:
             java,
             SQL_MAIN,
             [str(os.getpid())],
-            class_path=[conf, launcher_classes(java, jars), *jars, *self._jars],
+            class_path=[launcher_classes(java, jars), *jars, conf, *self._jars],
             argument_file=conf / "java.args",
             heap="1g",
         )

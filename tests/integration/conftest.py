@@ -24,8 +24,8 @@ KEPT = frozenset({"default", DATABASE})
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_spark_classes(pytestconfig: pytest.Config) -> None:
-    """Have the archive of Spark's classes made beside the first tests; jobs use it from then on."""
-    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0" and not archive().exists():
+    """Have the missing archives of classes made beside the first tests; JVMs use them from then on."""
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
         # At the end of the run, where no test's timeout counts.
         pytestconfig.add_cleanup(make_meanwhile(archive()))
 

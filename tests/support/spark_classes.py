@@ -1,5 +1,7 @@
 """Lets the JVMs of Spark's drivers share their classes, in an archive that is made once per checkout.
 
+It has the archives of the embedded servers made as well.
+
 Loading and verifying its classes is a third of the processor time of a small Spark job, and a run of the
 tests starts many of those. A JVM whose class path or version is another one ignores the archive.
 """
@@ -17,6 +19,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from airflow_hive_federation.embedded.class_archives import make_archives
 from airflow_hive_federation.runtime.cache import exclusively, short_digest
 from airflow_hive_federation.runtime.environment import without_secrets
 from airflow_hive_federation.runtime.java import spark_java_home
@@ -47,7 +50,7 @@ def archive() -> Path:
 
 
 def make_meanwhile(path: Path) -> Callable[[], None]:
-    """Make the archive in a process of its own, unless it is there; return the function that waits for it."""
+    """Make missing archives in a process of its own; return the function that waits for it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".log").open("wb") as log:
         maker = subprocess.Popen(
@@ -127,4 +130,5 @@ if __name__ == "__main__":
     if given.is_dir():
         run_job(given)
     else:
+        make_archives()
         make(given)
