@@ -21,7 +21,7 @@ from airflow_hive_federation.embedded.metastore import (
 )
 from airflow_hive_federation.embedded.naming import default_directory, named_metastore
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.progress.words import size
+from airflow_hive_federation.progress.quantities import size
 from airflow_hive_federation.runtime.cache import DATA_VARIABLE
 
 _NAME_HELP = "name of the metastore: letters, digits, '_', '-' and '.'"
