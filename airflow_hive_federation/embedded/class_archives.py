@@ -21,11 +21,12 @@ from airflow_hive_federation.embedded.jvm import (
     archive_path,
     clean_environment,
     launcher_classes,
+    launcher_version,
 )
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import EmbeddedError
-from airflow_hive_federation.runtime.cache import exclusively
+from airflow_hive_federation.runtime.cache import exclusively, write_atomically
 from airflow_hive_federation.runtime.java import Java, find_java
 
 _JARS = {METASTORE_MAIN: metastore_jars, SQL_MAIN: sql_jars}
@@ -43,7 +44,7 @@ _STATEMENTS = (
 
 
 def make_archives() -> list[Path]:
-    """Make the archives that are missing, and return all of them; making them takes a minute.
+    """Make the archives if they are missing or outdated, and return them; making them takes a minute.
 
     Servers that start meanwhile do without: an archive appears when it is complete.
 
@@ -51,14 +52,17 @@ def make_archives() -> list[Path]:
     """
     java = find_java()
     paths = {main: archive_path(java, main) for main in _JARS}
-    folder = paths[METASTORE_MAIN].parent
-    with exclusively(folder.with_suffix(".lock")):
-        if not all(path.is_file() for path in paths.values()):
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder) as work:
+    basis = paths[METASTORE_MAIN].with_suffix(".basis")
+    # It changes with the Java runtime, the locked jars and the launchers.
+    needed = f"{java.executable.resolve().stat().st_mtime_ns} {launcher_version()}".encode()
+    with exclusively(basis.with_suffix(".lock")):
+        if not all(path.is_file() for path in (basis, *paths.values())) or basis.read_bytes() != needed:
+            with tempfile.TemporaryDirectory(dir=basis.parent) as work:
                 _run([sys.executable, "-m", __name__], {"JDK_JAVA_OPTIONS": _listing(Path(work))})
                 for main, path in paths.items():
                     _archive(java, main, _list_of(main, Path(work))).rename(path)
+            # It comes last: archives without it are made again.
+            write_atomically(basis, needed)
     return list(paths.values())
 
 

@@ -78,17 +78,16 @@ def launcher_version() -> str:
 
 def archive_path(java: Java, main: str) -> Path:
     """Return the path of the archive of the classes that ``main`` loads; the file may be missing."""
-    runtime = java.executable.resolve()
-    made = str(runtime.stat().st_mtime_ns) if runtime.exists() else ""
-    name = f"{main}-{short_digest(str(runtime).encode(), made.encode(), launcher_version().encode())}.jsa"
-    return cache_directory() / "classes" / name
+    return (
+        cache_directory() / "classes" / f"{main}-{short_digest(str(java.executable.resolve()).encode())}.jsa"
+    )
 
 
 def archive_flags(java: Java, main: str) -> list[str]:
     """Return the flags with which a JVM reads its classes from an archive, if that exists.
 
-    Loading and verifying its classes takes half of the processor time of a server's start. The archive holds
-    for class paths that begin with the jars from which it was made; with another one, the JVM ignores it.
+    Loading and verifying its classes takes half of the processor time of a server's start. A JVM ignores the
+    archive of another Java release, and one whose jars are not the first ones of its class path.
     """
     archive = archive_path(java, main)
     # Unified logging writes to standard output, which belongs to the answers of the SQL engine.

@@ -66,8 +66,10 @@ from airflow_hive_federation.replication.format.tables import (
 )
 from airflow_hive_federation.replication.groups.dump import GroupDump
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.repair import RepairProgress
 from airflow_hive_federation.replication.replica import external_claims
 from airflow_hive_federation.replication.replica.cycle_history import CycleRecord, read_cycles, with_cycle
+from airflow_hive_federation.replication.replica.differences import Difference
 from airflow_hive_federation.replication.replica.external_roots import ExternalRoots, read_roots, with_roots
 from airflow_hive_federation.spark import runs
 from airflow_hive_federation.spark.failures import error_from_json, error_to_json
@@ -329,6 +331,15 @@ DOCUMENTS: Mapping[str, Document] = {
         values=made(GroupDump, members=st.lists(members, max_size=2)),
         write=dataclasses.asdict,
         read=GroupDump.from_json,
+    ),
+    "replication.repair.RepairProgress": Document(
+        values=made(
+            RepairProgress,
+            seen=st.lists(made(Difference), max_size=2),
+            mended=st.sets(words, max_size=2),
+            replaced=st.sets(words, max_size=2),
+        ),
+        read=RepairProgress.from_json,
     ),
     "replication.replica.cycle_history._record": Document(
         values=made(CycleRecord),
