@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.embedded.class_archives import make_archives
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import EmbeddedError
@@ -30,6 +31,16 @@ def sql(hive_sql_source: HiveSql) -> Iterator[HiveSql]:
     yield hive_sql_source
     hive_sql_source.execute(f"ALTER DATABASE {DATABASE} SET DBPROPERTIES ('repl.source.for'='')")
     hive_sql_source.execute(f"DROP DATABASE {DATABASE} CASCADE")
+
+
+def test_servers_take_their_classes_from_the_archives() -> None:
+    """A JVM that cannot use an archive only starts more slowly, and nothing else would show it."""
+    archives = make_archives()
+    assert make_archives() == archives
+    with EmbeddedMetastore.start("archived") as metastore, HiveSql(metastore) as sql:
+        assert sql.execute("SELECT 1") == [("1",)]
+        for archive, pid in zip(archives, (metastore.pid, sql.pid), strict=True):
+            assert str(archive) in Path(f"/proc/{pid}/maps").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
