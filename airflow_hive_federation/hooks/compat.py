@@ -80,5 +80,5 @@ def configured(section: str, key: str, fallback: str) -> str:
 
 
 def default_deferrable() -> bool:
-    """Return whether tasks that say nothing of it leave their worker (``[operators] default_deferrable``)."""
+    """Return whether tasks leave their worker by default (``[operators] default_deferrable``)."""
     return configured("operators", "default_deferrable", "False").strip().lower() in {"true", "t", "1"}

@@ -49,7 +49,7 @@ class RunOver:
         self._begin_by_s = clock() + begin_s
 
     def state(self, application: str, *, stopped: bool = False) -> JobState:
-        """Return the state of the job, with the cluster's own word on an application that has not begun.
+        """Return the state of the job, with the cluster's answer on an application that has not begun.
 
         :param application: the cluster's id of the application; empty if it is unknown.
         :param stopped: the job is to end: one that has not begun does nothing.

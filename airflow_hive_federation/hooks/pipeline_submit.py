@@ -102,7 +102,7 @@ class PipelineSubmitHook(SparkSubmitHook):
             )
 
     def has(self, application: str) -> bool | None:
-        """Return whether an application waits or runs on the cluster; ``None`` if nobody can say."""
+        """Return whether an application waits or runs on the cluster; ``None`` if nobody knows."""
         # Earlier versions of the provider have no such call.
         ask = getattr(self, "query_yarn_application_status", None)
         try:

@@ -36,8 +36,8 @@ class FailoverStartOperator(ReplicationOperator):
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
-    :param deferrable: wait in the triggerer instead of a worker slot; by default as Airflow's
-        ``[operators] default_deferrable`` says.
+    :param deferrable: wait in the triggerer instead of a worker slot; by default if Airflow's
+        ``[operators] default_deferrable`` is set.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 

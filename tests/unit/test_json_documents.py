@@ -465,7 +465,7 @@ def optional_fields(value: Any) -> list[str]:
 
 
 def content(value: Any) -> Any:
-    """What is compared: errors are equal if their reports are."""
+    """The part of a value that the tests compare: errors are equal if their reports are."""
     return error_to_json(value) if isinstance(value, errors.HiveFederationError) else value
 
 
