@@ -82,7 +82,7 @@ def _list_of(main: str, folder: Path) -> Path:
     for path in folder.glob("*.classes"):
         if any(line.split(" ", 1)[0] == main for line in path.read_text("utf-8").splitlines()):
             return path
-    raise EmbeddedError(f"Java listed no classes of {main}.", remedy="see the log of the metastore.")
+    raise _failed(f"Java listed no classes of {main}")
 
 
 def _archive(java: Java, main: str, classes: Path) -> Path:
@@ -97,22 +97,28 @@ def _archive(java: Java, main: str, classes: Path) -> Path:
 
 
 def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
-    done = subprocess.run(
-        command,
-        env={**clean_environment(), **(environment or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        reason = (done.stdout.strip().splitlines() or ["no output"])[-1]
-        raise EmbeddedError(
-            f"{Path(command[0]).name} could not archive the classes of the embedded servers: {reason}",
-            remedy="start them without: they only start more slowly.",
+    try:
+        done = subprocess.run(
+            command,
+            env={**clean_environment(), **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
         )
+    except subprocess.TimeoutExpired:
+        raise _failed(f"a step did not end within {_TIMEOUT_S} s") from None
+    if done.returncode != 0:
+        raise _failed((done.stdout.strip().splitlines() or ["no output"])[-1])
+
+
+def _failed(reason: str) -> EmbeddedError:
+    return EmbeddedError(
+        f"The classes of the embedded servers were not archived: {reason}.",
+        remedy="run `hive-federation metastore prepare` again; without the archives, servers only start slower.",
+    )
 
 
 if __name__ == "__main__":

@@ -316,10 +316,10 @@ def test_the_command_prints_its_progress(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    table(client, "told")
+    table(client, "watched")
     for name in "123":
         (tmp_path / f"{name}.csv").write_text("".join(f"{number},x\n" for number in range(2_000)))
-    command = ["ingest", f"{DATABASE}.told", f"{tmp_path}/*.csv", "--metastore", source.uri]
+    command = ["ingest", f"{DATABASE}.watched", f"{tmp_path}/*.csv", "--metastore", source.uri]
     shown, stdout = on_a_terminal([*command, "--commit-records", "1000"])
     assert "\x1b[" in shown
     assert re.search(r"6,000 records committed, 38\.7 of 38\.7 kB read, [\d,]+ records/s", shown)
@@ -327,7 +327,7 @@ def test_the_command_prints_its_progress(
     # Nobody watches: a line instead, and no other one however long it takes.
     monkeypatch.setattr(cli_ingest, "_LINE_SECONDS", 600.0)
     assert main([*command, "--name", "again"]) == 0
-    line = rf"{DATABASE}\.told: [\d,]+ records committed, [\d.]+ of 38\.7 kB read, [\d,]+ records/s\n"
+    line = rf"{DATABASE}\.watched: [\d,]+ records committed, [\d.]+ of 38\.7 kB read, [\d,]+ records/s\n"
     assert re.fullmatch(line, capsys.readouterr().err)
 
 
