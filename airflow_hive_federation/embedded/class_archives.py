@@ -117,7 +117,7 @@ def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> N
 def _failed(reason: str) -> EmbeddedError:
     return EmbeddedError(
         f"The classes of the embedded servers were not archived: {reason}.",
-        remedy="run `hive-federation metastore prepare` again; without the archives, servers only start slower.",
+        remedy="run `hive-federation metastore prepare` again; without archives, servers only start slower.",
     )
 
 
