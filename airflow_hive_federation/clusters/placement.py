@@ -131,9 +131,14 @@ class Column:
         return np.array(self.distinct, dtype=np.str_)
 
     @cached_property
+    def code_of(self) -> dict[str, int]:
+        """The index of each distinct value."""
+        return {value: code for code, value in enumerate(self.distinct)}
+
+    @property
     def default(self) -> int | None:
         """The index of Hive's default partition in ``distinct``; ``None`` if the table has none."""
-        return self.distinct.index(DEFAULT_PARTITION) if DEFAULT_PARTITION in self.distinct else None
+        return self.code_of.get(DEFAULT_PARTITION)
 
     @cached_property
     def in_order(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:

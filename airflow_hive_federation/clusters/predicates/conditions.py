@@ -351,11 +351,17 @@ def _of_texts(leaf: _Leaf, column: Column, day: date | None) -> NDArray[np.uint8
     """Compare a string key with a constant text, for all values at once; ``None`` for other leaves."""
     if not isinstance(leaf, Compare) or not isinstance(leaf.left, Key) or leaf.operator not in _VECTORS:
         return None
-    right = None if keys_of(leaf.right) else _value(leaf.right, {}, day)
+    # A key has no value here, and no call of a key has a text.
+    right = _value(leaf.right, {}, day)
     # NumPy ignores zero bytes at the end of a string.
     if not isinstance(right, str) or right == DEFAULT_PARTITION or "\0" in right:
         return None
-    outcomes = _FLAGS[_VECTORS[leaf.operator](column.texts, right).view(np.uint8)]
+    if leaf.operator == "=":
+        outcomes = np.full(len(column.distinct), FALSE, dtype=np.uint8)
+        if right in column.code_of:
+            outcomes[column.code_of[right]] = TRUE
+    else:
+        outcomes = _FLAGS[_VECTORS[leaf.operator](column.texts, right).view(np.uint8)]
     if column.default is not None:
         outcomes[column.default] = NULL
     return outcomes

@@ -266,8 +266,10 @@ class Conditions:
 def _key(column: exp.Column) -> Value:
     if not isinstance(column.this, exp.Identifier) or column.args.get("catalog"):
         return Undecided()
-    database = column.args.get("db")
-    return Key(column.name.lower(), column.table.lower() or None, database and database.name.lower())
+    table, database = column.args.get("table"), column.args.get("db")
+    return Key(
+        column.this.this.lower(), (table and table.name.lower()) or None, database and database.name.lower()
+    )
 
 
 def _java_format(node: exp.Expr | None) -> str | None:

@@ -8,7 +8,7 @@ from datetime import date
 import numpy as np
 from numpy.typing import NDArray
 
-from airflow_hive_federation.clusters.placement import CatalogFacts, Clusters, Home, Partitions, TableFacts
+from airflow_hive_federation.clusters.placement import CatalogFacts, Clusters, Partitions, TableFacts
 from airflow_hive_federation.clusters.predicates.conditions import And, may_be_read
 from airflow_hive_federation.clusters.routing.decision import Group, InputUse
 from airflow_hive_federation.clusters.statements.reads import Read
@@ -40,13 +40,11 @@ def primary_of(facts: TableFacts, clusters: Clusters) -> str | None:
 def partition_names(facts: TableFacts, partitions: Partitions, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
     """Return the names of the first partitions that are chosen."""
     numbers = np.flatnonzero(chosen)[:MAX_EXAMPLES].tolist()
-    return tuple(
-        "/".join(
-            f"{key}={value}"
-            for (key, _), value in zip(facts.partition_keys, partitions[number].values, strict=True)
-        )
-        for number in numbers
-    )
+    return tuple(_name(facts, partitions[number].values) for number in numbers)
+
+
+def _name(facts: TableFacts, values: Sequence[str]) -> str:
+    return "/".join(f"{key}={value}" for (key, _), value in zip(facts.partition_keys, values, strict=True))
 
 
 def _use(
@@ -93,16 +91,17 @@ def _read(
 def _groups(
     facts: TableFacts, partitions: Partitions, read: NDArray[np.bool_], primary: str
 ) -> tuple[Group, ...]:
-    flags_by_home: dict[tuple[tuple[str, ...], tuple[str, ...]], NDArray[np.bool_]] = {}
-    for code in np.flatnonzero(np.bincount(partitions.home_codes[read])).tolist():
-        home: Home = partitions.homes[code]
+    numbers = np.flatnonzero(read)
+    codes = partitions.home_codes[numbers]
+    codes_by_home: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    for code in sorted(set(codes.tolist())):
         # A partition without its own metadata is only in the cluster that updates its table.
-        key = home or ((primary,), ())
-        in_home = read & (partitions.home_codes == code)
-        flags_by_home[key] = flags_by_home[key] | in_home if key in flags_by_home else in_home
+        codes_by_home.setdefault(partitions.homes[code] or ((primary,), ()), []).append(code)
     return tuple(
-        _group(facts, partitions, readable, stale, chosen)
-        for (readable, stale), chosen in flags_by_home.items()
+        _group(
+            facts, partitions, *home, numbers if len(codes_by_home) == 1 else numbers[np.isin(codes, of_home)]
+        )
+        for home, of_home in codes_by_home.items()
     )
 
 
@@ -111,33 +110,27 @@ def _group(
     partitions: Partitions,
     readable: tuple[str, ...],
     stale: tuple[str, ...],
-    chosen: NDArray[np.bool_],
+    numbers: NDArray[np.intp],
 ) -> Group:
-    sizes = partitions.bytes[chosen]
+    sizes = partitions.bytes[numbers]
+    values = tuple(partitions[number].values for number in numbers[:MAX_VALUES].tolist())
     return Group(
         readable=readable,
         stale=stale,
-        partitions=int(chosen.sum()),
-        examples=partition_names(facts, partitions, chosen),
-        bytes=None if (sizes < 0).any() else int(sizes.sum()),
-        values=_values(partitions, chosen),
-        spans=_spans(facts, partitions, chosen),
+        partitions=len(numbers),
+        examples=tuple(_name(facts, of_one) for of_one in values[:MAX_EXAMPLES]),
+        bytes=None if sizes.min() < 0 else int(sizes.sum()),
+        values=values if len(numbers) <= MAX_VALUES else (),
+        spans=_spans(facts, partitions, numbers),
     )
 
 
-def _values(partitions: Partitions, chosen: NDArray[np.bool_]) -> tuple[tuple[str, ...], ...]:
-    numbers = np.flatnonzero(chosen)
-    if len(numbers) > MAX_VALUES:
-        return ()
-    return tuple(partitions[number].values for number in numbers.tolist())
-
-
 def _spans(
-    facts: TableFacts, partitions: Partitions, chosen: NDArray[np.bool_]
+    facts: TableFacts, partitions: Partitions, numbers: NDArray[np.intp]
 ) -> tuple[tuple[str, str, str], ...]:
     spans = []
     for (key, _), column in zip(facts.partition_keys, partitions.columns, strict=True):
         texts, ranks = column.in_order
-        ranks_chosen = ranks[chosen]
+        ranks_chosen = ranks[numbers]
         spans.append((key, texts[ranks_chosen.min()], texts[ranks_chosen.max()]))
     return tuple(spans)

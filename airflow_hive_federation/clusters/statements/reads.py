@@ -135,11 +135,13 @@ class _From:
         before, within = list(self._visible), [*self._visible, *added]
         for source in added:
             self._conditions[source] = ()
+        concerned: list[_Source] = []
         if (not hides and (side == "RIGHT" or not side)) or kind == "SEMI":
-            self._put(before, within, on)
+            concerned += before
         # The ON of a parenthesised join may concern only some of its parts.
         if (side in {"", "LEFT"} or hides) and len(added) == 1:
-            self._put(added, within, on)
+            concerned += added
+        self._put(concerned, within, on)
         self.outer |= bool(side) and not hides
         # The right side of a semi-join is no longer visible.
         self._visible = before if hides else within
