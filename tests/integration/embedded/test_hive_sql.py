@@ -109,6 +109,22 @@ def test_values_survive_the_way_to_python(sql: HiveSql) -> None:
     ]
 
 
+def test_scripts_and_archives_are_in_the_working_directory_of_a_task(sql: HiveSql, tmp_path: Path) -> None:
+    """The launcher has its own class for this, without Tez's copy of Hive's jar per task."""
+    (tmp_path / "twice.sh").write_text("sed 's/.*/&&/'\n", encoding="utf-8")
+    (tmp_path / "words.txt").write_text("inside\n", encoding="utf-8")
+    archive = shutil.make_archive(str(tmp_path / "words"), "zip", tmp_path, "words.txt")
+    sql.execute(f"ADD FILE {tmp_path}/twice.sh")
+    sql.execute(f"ADD ARCHIVE {archive}")
+    doubled = "SELECT TRANSFORM (a) USING 'sh twice.sh' AS (b STRING) FROM (SELECT 'x' AS a) t"
+    unpacked = doubled.replace("sh twice.sh", "cat words.zip/words.txt")
+    for _ in range(2):
+        assert sql.execute(doubled) == [("xx",)]
+        assert sql.execute(unpacked) == [("inside",)]
+    sql.execute(f"DELETE FILE {tmp_path}/twice.sh")
+    sql.execute(f"DELETE ARCHIVE {archive}")
+
+
 def test_statistics_reach_the_metastore(sql: HiveSql, source: EmbeddedMetastore) -> None:
     sql.execute(f"CREATE TABLE {DATABASE}.counted (a INT, b STRING) {ACID}")
     sql.execute(f"INSERT INTO {DATABASE}.counted VALUES (5, 'x'), (7, NULL)")
