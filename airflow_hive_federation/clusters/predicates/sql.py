@@ -43,6 +43,11 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.GTE: ">=",
     exp.NullSafeEQ: "<=>",
 }
+#: The arguments of predicates that this module knows; another one may mean anything, even a negation.
+_ARGUMENTS = frozenset(
+    {"this", "expression", "expressions", "low", "high"}
+    | {"negate", "symmetric", "query", "unnest", "field", "is_global"}
+)
 _ONE_ARGUMENT: dict[type[exp.Expr], str] = {
     exp.Year: "year",
     exp.Month: "month",
@@ -97,6 +102,15 @@ class Conditions:
         return self._leaf(node)
 
     def _leaf(self, node: exp.Expr | None) -> Condition:
+        if not isinstance(node, exp.Predicate):
+            return Fixed(ANY)
+        if any(value for name, value in node.args.items() if name not in _ARGUMENTS):
+            return Undecided()
+        made = self._predicate(node)
+        # sqlglot 30 marks NOT LIKE and IS NOT NULL so; former versions put a Not around them.
+        return Not(made) if node.args.get("negate") else made
+
+    def _predicate(self, node: exp.Predicate) -> Condition:
         match node:
             case exp.Between():
                 return self._between(node)
@@ -106,7 +120,7 @@ class Conditions:
                 return self._is(node)
             case exp.Like():
                 return self._like(node)
-        if node is not None and type(node) in _OPERATORS:
+        if type(node) in _OPERATORS:
             return self._compared(_OPERATORS[type(node)], node.this, node.expression)
         return Fixed(ANY)
 

@@ -121,6 +121,8 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ("SELECT * FROM split", None),
         ("SELECT * FROM split WHERE ds IN ('1', '3')", "C1"),
         ("SELECT * FROM split WHERE ds = '2'", None),
+        ("SELECT * FROM split WHERE ds NOT LIKE '1%'", None),
+        ("SELECT * FROM split WHERE ds NOT LIKE '2%'", "C1"),
         ("CREATE TABLE new STORED AS ORC AS SELECT * FROM b", "C2"),
         ("CREATE TABLE new LIKE b", "C2"),
         ("CREATE TEMPORARY TABLE c AS SELECT * FROM b", "C2"),
