@@ -117,10 +117,10 @@ def test_a_cycle_cut_off_at_any_call_ends_in_the_same_state(case: Case) -> None:
 
 
 def kills_of(steps: Sequence[str]) -> dict[int, str]:
-    """Return steps to kill a load at: by default one of each kind, such as ``drop`` or ``copy``."""
+    """Return steps to kill a load at: one of each kind, such as ``drop partitions`` or ``copy``."""
     kept = dict(enumerate(steps))
     if CUTS != "all":
-        kinds = {name.partition(" ")[0]: step for step, name in kept.items()}
+        kinds = {name.rpartition(" ")[0] or name: step for step, name in kept.items()}
         kept = {step: steps[step] for step in sorted(kinds.values())}
     print(f"{len(steps)} steps, killed before {kept}")
     return kept
