@@ -15,7 +15,7 @@ from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.progress.events import Event, RecordsIngested
 from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.progress.quantities import duration, several
-from airflow_hive_federation.progress.words import progress_of, words
+from airflow_hive_federation.progress.words import beside_bar, words
 
 if TYPE_CHECKING:
     from airflow_hive_federation.ingest.runs import IngestReport
@@ -151,25 +151,24 @@ def _observer(args: argparse.Namespace) -> Iterator[Observer]:
     if args.json:
         yield unobserved
     elif sys.stderr.isatty():
-        with _bar(args.table) as observer:
+        with _bar() as observer:
             yield observer
     else:
         yield _lines()
 
 
 @contextmanager
-def _bar(table: str) -> Iterator[Observer]:
+def _bar() -> Iterator[Observer]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[progress]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(table, total=None, progress="")
+        task = bar.add_task("", total=None, progress="")
 
         def show(event: Event) -> None:
             if isinstance(event, RecordsIngested):
@@ -177,7 +176,7 @@ def _bar(table: str) -> Iterator[Observer]:
                     task,
                     total=event.all_bytes,
                     completed=event.read_bytes,
-                    progress=progress_of(event),
+                    progress=beside_bar(event),
                 )
 
         yield show

@@ -268,14 +268,15 @@ def _tables_processed(event: ev.TablesProcessed) -> str:
 
 @words.register
 def _records_ingested(event: ev.RecordsIngested) -> str:
-    return f"{event.table}: {progress_of(event)}"
-
-
-def progress_of(event: ev.RecordsIngested) -> str:
-    """Return the progress of an ingest without the name of its table."""
     read = part_of_size(event.read_bytes, event.all_bytes)
     committed = f"{several(event.committed, 'record')} committed"
-    return f"{committed}, {read} read, {count_rate(event.records_per_s, 'records')}"
+    return f"{event.table}: {committed}, {read} read, {count_rate(event.records_per_s, 'records')}"
+
+
+def beside_bar(event: ev.RecordsIngested) -> str:
+    """Return the progress of an ingest in at most 62 characters, for a bar on a terminal of 80."""
+    read = part_of_size(event.read_bytes, event.all_bytes)
+    return f"{several(event.committed, 'record')}, {read}, {count_rate(event.records_per_s, 'records')}"
 
 
 def _listed(ids: Sequence[int]) -> str:

@@ -322,7 +322,7 @@ def test_the_command_prints_its_progress(
     command = ["ingest", f"{DATABASE}.watched", f"{tmp_path}/*.csv", "--metastore", source.uri]
     shown, stdout = on_a_terminal([*command, "--commit-records", "1000"])
     assert "\x1b[" in shown
-    assert re.search(r"6,000 records committed, 38\.7 of 38\.7 kB read, [\d,]+ records/s", shown)
+    assert re.search(r"6,000 records, 38\.7 of 38\.7 kB, [\d,]+ records/s .*0:00:00", shown)
     assert "6,000 records of 3 files" in stdout
     # Nobody watches: a line instead, and no other one however long it takes.
     monkeypatch.setattr(cli_ingest, "_LINE_SECONDS", 600.0)
@@ -334,13 +334,15 @@ def test_the_command_prints_its_progress(
 def on_a_terminal(arguments: list[str]) -> tuple[str, str]:
     """Run the command with its standard error on a pseudo-terminal; return that and its standard output."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 80, 0, 0))
     program = str(Path(sys.executable).with_name("hive-federation"))
     with subprocess.Popen(
         [program, *arguments],
+        # A terminal there, of which the width is unknown, would count before the one on standard error.
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=theirs,
-        env={**os.environ, "TERM": "xterm"},
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "", "LINES": ""},
         text=True,
     ) as process:
         os.close(theirs)

@@ -14,7 +14,7 @@ import airflow_hive_federation
 from airflow_hive_federation.progress import events as ev
 from airflow_hive_federation.progress.kinds import Activity, FileJob, Step
 from airflow_hive_federation.progress.reading import event_classes, event_of
-from airflow_hive_federation.progress.words import words
+from airflow_hive_federation.progress.words import beside_bar, words
 
 WORDS: list[tuple[ev.Event, str]] = [
     (ev.StepStarting(database="shop", step=Step.CREATE, subject="orders"), "shop: create orders"),
@@ -186,6 +186,19 @@ def test_the_words_of_an_event(event: ev.Event, text: str) -> None:
 
 def test_each_class_of_events_has_words_here() -> None:
     assert {type(event).__name__ for event, _ in WORDS} == set(event_classes())
+
+
+def test_the_words_beside_a_bar_leave_it_room_on_a_terminal_of_80_columns() -> None:
+    event = ev.RecordsIngested(
+        table="a.t",
+        read_bytes=123_400_000_000,
+        all_bytes=567_800_000_000,
+        files=1,
+        committed=12_345_678_900,
+        seconds=2_000.0,
+    )
+    assert beside_bar(event) == "12,345,678,900 records, 123.4 of 567.8 GB, 6,172,839 records/s"
+    assert len(beside_bar(event)) <= 62
 
 
 @pytest.mark.parametrize("event", [event for event, _ in WORDS])
