@@ -17,7 +17,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
-from pyarrow import dataset, fs
 
 from airflow_hive_federation.orc.arrow_columns import orc_width
 from airflow_hive_federation.orc.assembly import PROLEPTIC
@@ -30,6 +29,7 @@ from airflow_hive_federation.orc.wide_timestamps import WideTimestamps, types_as
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+    from pyarrow import dataset
 
 
 # Arrow decodes up to 32 batches ahead (kDefaultBackgroundMaxQ), so batches are small.
@@ -160,6 +160,9 @@ class OrcBatches:
 
 
 def _fragment(file: str | BinaryIO) -> dataset.Fragment:
+    # It imports pandas, which takes a second of processor time.
+    from pyarrow import dataset, fs
+
     local = fs.LocalFileSystem() if isinstance(file, str) else None
     return dataset.OrcFileFormat().make_fragment(file, filesystem=local)
 

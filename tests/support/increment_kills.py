@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from airflow_hive_federation.replication.replica.external_claims import EXTERNAL
 from airflow_hive_federation.replication.replica.position import read_position
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from tests.support.forked_workers import Run, forking
 from tests.support.incrementing import run_copy
 from tests.support.kills import KILLED, exiting_at, lasting, pool
 from tests.support.observing import at_steps
@@ -58,6 +59,7 @@ class Case:
         self, source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path, database: str = DATABASE
     ) -> None:
         self.source, self.target, self.database = source, target, database
+        self._opened = ExitStack()
         make_small_source(source, database)
         self.policy = ReplicationPolicy(
             name=self.database,
@@ -144,7 +146,8 @@ class Case:
         return entry.changes.concerned if entry else None
 
     def close(self) -> None:
-        """Leave no open transaction to the other tests."""
+        """Leave no process, and no open transaction, to the other tests."""
+        self._opened.close()
         with connected(self.source) as client:
             client.abort_txns(self.still_open)
         with connected(self.target) as client:
@@ -163,15 +166,11 @@ class Case:
         """Begin the load of a dump, by default the case's, in a process that ends before a step."""
         policy = json.dumps(self.policy.to_json())
         arguments = [self.source.uri, self.target.uri, policy, dump or self.dump, str(step)]
-        code = "import sys; from tests.support.increment_kills import worker; worker(sys.argv[1:])"
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-        assert done.returncode == KILLED, done.stderr
+        assert self._worker(arguments) == KILLED
+
+    @cached_property
+    def _worker(self) -> Run:
+        return self._opened.enter_context(forking("tests.support.increment_kills"))
 
     def state(self) -> dict[str, Any]:
         """The target as a reader finds it: tables, partitions, write ids, files; no times, no ids."""

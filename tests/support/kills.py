@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from tests.support.forked_workers import Run
 from tests.support.observing import at_steps
 from tests.support.small_source import DATABASE, connected
 
@@ -101,7 +100,8 @@ class Case:
                 observer=at_steps(steps.append) if steps is not None else unobserved,
             )
 
-    def kill(self, half: str, step: int) -> int:
+    def kill(self, run: Run, half: str, step: int) -> None:
+        """Begin a half in a process of the worker of this module, which ends before a step."""
         arguments = [
             half,
             self.source.uri,
@@ -110,16 +110,7 @@ class Case:
             json.dumps(self.start.to_json()),
             str(step),
         ]
-        code = "import sys; from tests.support.kills import worker; worker(sys.argv[1:])"
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
-        assert done.returncode in {0, KILLED}, done.stderr
-        return done.returncode
+        assert run(arguments) == KILLED
 
     def state(self) -> dict[str, Any]:
         """The target as a reader finds it: tables, partitions, write ids, files; no times, no ids."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -31,6 +29,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import cycle_lock, markers
 from airflow_hive_federation.storage.plan_files import read_plan
 from tests.support.cycling import Scheduled, rows, scheduled
+from tests.support.forked_workers import Run, forking
 from tests.support.incrementing import run_copy
 from tests.support.kills import KILLED, exiting_at, pool
 from tests.support.observing import at_steps
@@ -209,11 +208,18 @@ def switch(
         return switch_roles(source, target, policy, observer=observer)
 
 
+@pytest.fixture
+def run() -> Iterator[Run]:
+    with forking(__name__) as started:
+        yield started
+
+
 def test_a_switch_killed_at_each_of_its_steps_goes_on(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    run: Run,
 ) -> None:
     monkeypatch.setattr(cycle_lock, "_BEAT_S", 0.1)  # the dead one's lock is taken over sooner
     make_small_source(source, "fo_killed")
@@ -236,24 +242,15 @@ def test_a_switch_killed_at_each_of_its_steps_goes_on(
             Unchecked(source_pool, target_pool, policy, None).cycle()  # type: ignore[arg-type]
             back = reverse_policy(source_pool, policy)
         arguments = [ends[0].uri, ends[1].uri, json.dumps(policy.to_json()), str(step)]
-        code = (
-            "import sys; from tests.integration.replication.test_failover import worker; worker(sys.argv[1:])"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=Path(__file__).parents[3],
-        )
-        assert done.returncode in {0, KILLED}, done.stderr
+        ended = run(arguments)
+        assert ended in {0, KILLED}
         # Two replicas until the last but one: never two sides that may be written.
         assert writable(ends, policy) == ([] if step < 4 else [ends[1]])
         meanwhile = at_steps(partial(rolled_back_meanwhile, ends, policy, steps))
         report = switch(ends[0].uri, ends[1].uri, policy, meanwhile)
         assert report.policy == back
         assert writable(ends, policy) == [ends[1]]
-        if done.returncode == 0:
+        if ended == 0:
             break
         # Onwards, the other way.
         ends, policy, step = ends[::-1], report.policy, step + 1

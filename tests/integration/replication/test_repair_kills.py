@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from airflow_hive_federation.replication.replica.external_claims import EXTERNAL
 from airflow_hive_federation.storage.digests import FileToDigest, digest_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_records, write_records
+from tests.support.forked_workers import Run, forking
 from tests.support.incrementing import run_copy
 from tests.support.kills import KILLED, exiting_at, lasting, pool
 from tests.support.observing import at_steps
@@ -91,18 +90,9 @@ class Case:
         next(location.glob("delta_*/bucket_*")).write_text("damaged", encoding="utf-8")
         (Path(local_path(external.sd.location) or "") / "data").unlink()
 
-    def kill(self, step: int) -> None:
+    def kill(self, run: Run, step: int) -> None:
         arguments = [self.source.uri, self.target.uri, json.dumps(self.policy.to_json()), str(step)]
-        module = "tests.integration.replication.test_repair_kills"
-        code = f"import sys; from {module} import worker; worker(sys.argv[1:])"
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=Path(__file__).parents[3],
-        )
-        assert done.returncode == KILLED, done.stderr
+        assert run(arguments) == KILLED
 
     def repair(self, observer: Observer = unobserved) -> RepairReport:
         return repair(self.source.uri, self.target.uri, self.policy, observer)
@@ -160,8 +150,9 @@ def test_a_repair_killed_at_its_steps_ends_in_the_same_state(
         "publish",
     } <= set(steps)
     # Some of them: the load of an increment, which this is, has a test that takes them all.
-    for name in ("replace written", "copy", "shape acid", "drop surplus", "publish"):
-        case.damage()
-        case.kill(steps.index(name))
-        assert case.repair().report.differences == [], f"killed before {name!r}"
-        assert case.state() == expected, f"killed before {name!r}"
+    with forking(__name__) as run:
+        for name in ("replace written", "copy", "shape acid", "drop surplus", "publish"):
+            case.damage()
+            case.kill(run, steps.index(name))
+            assert case.repair().report.differences == [], f"killed before {name!r}"
+            assert case.state() == expected, f"killed before {name!r}"
