@@ -31,6 +31,10 @@ __all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"
 # Airflow, imported by the tests of its surface, would otherwise write into the user's home.
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-home-"))
 
+# Hundreds of processes import the same modules: the first one compiles them, as is Python's default.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # Tests replicate from directories of this machine; the policy's own list is tested without this.
 os.environ["HIVE_FEDERATION_SOURCE_ROOTS"] = "file:/,s3://,hdfs://,memory://"
 

@@ -13,6 +13,7 @@ from airflow_hive_federation.embedded.configuration import minimum_history
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.replication.dump.drain import open_transactions
+from airflow_hive_federation.runtime.cache import exclusively
 from tests.support.hive_3_metastore import hive_3_metastore
 from tests.support.plain_metastore import older_settings, plain_metastore, sparks_jars
 from tests.support.small_source import DATABASE, make_small_source
@@ -77,8 +78,16 @@ def client(source: EmbeddedMetastore) -> Iterator[MetastoreClient]:
 @pytest.fixture(scope="session")
 def airflow_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a new database of Airflow's, which takes Airflow seconds to make; a home gets a copy."""
-    home = tmp_path_factory.mktemp("airflow-database")
-    DemoAirflow(home).migrate()
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # The directory of the run is above those of its workers.
+        shared = shared.parent
+    home, made = shared / "airflow-database", shared / "airflow-database.made"
+    with exclusively(shared / "airflow-database.lock"):
+        if not made.exists():
+            home.mkdir(exist_ok=True)
+            DemoAirflow(home).migrate()
+            made.touch()
     return home / "airflow" / "airflow.db"
 
 

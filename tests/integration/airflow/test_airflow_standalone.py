@@ -13,13 +13,14 @@ import psutil
 import pytest
 
 from airflow_hive_federation.demo.data import open_a_transaction
-from airflow_hive_federation.demo.local_airflow import DAG_ID, DemoAirflow, example_dags
+from airflow_hive_federation.demo.local_airflow import DAG_ID, example_dags
 from airflow_hive_federation.demo.ui import ENDED, AirflowServer, airflow_server
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.replication.cycle import load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
+from tests.support.airflow_homes import new_airflow
 from tests.support.cycling import rows, scheduled
 from tests.support.incrementing import run_copy
 from tests.support.moving_files import content_of, paths_below
@@ -33,7 +34,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 SECRETS = ("AKIA-open-sesame", "s3cr3t-open-sesame")
 #: States of a task that asks a person (Airflow 3.3 has one of its own).
 WAITING = ("deferred", "awaiting_input")
-TEST_DAGS = Path(__file__).parents[1] / "airflow_dags"
+DAG_FILES = (
+    example_dags() / f"{DAG_ID}.py",
+    example_dags() / "failover.py",
+    Path(__file__).parents[1] / "airflow_dags" / "one_bad_database.py",
+)
 EXTRA = {"secret_storage_options": json.dumps({"key": SECRETS[0], "secret": SECRETS[1]}), "uris": None}
 
 
@@ -59,6 +64,7 @@ def finished(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,
+    airflow_database: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Finished]:
     statements = """
@@ -72,11 +78,13 @@ DELETE FROM hangar.planes WHERE id = 2"""
     home = tmp_path_factory.mktemp("standalone")
     with connected(source) as client:
         open_txn = open_a_transaction(client, database="hangar", table="planes")
-    airflow = DemoAirflow(home)
-    dags = home / "dags"
-    shutil.copytree(example_dags(), dags)
-    shutil.copy(TEST_DAGS / "one_bad_database.py", dags)
+    airflow = new_airflow(home, airflow_database)
+    (dags := home / "dags").mkdir()
+    for dag_file in DAG_FILES:
+        shutil.copy(dag_file, dags)
     airflow.environment["AIRFLOW__CORE__DAGS_FOLDER"] = str(dags)
+    # No file changes meanwhile, and each look at one is a process.
+    airflow.environment["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"] = "3600"
     with airflow_server(airflow) as server:
         for conn_id, metastore in (("hive_source", source), ("hive_target", target)):
             fields = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": metastore.port}

@@ -23,8 +23,7 @@ from tests.support.kills import pool
 from tests.support.observing import at_steps
 from tests.support.small_source import connected
 
-#: How many steps to cut a cycle off at, ``all``, or which: ``2,5,8``. With ``all``, a load is killed at all
-#: of its steps.
+#: How many steps to cut a cycle off at, ``all``, or which: ``2,5,8``.
 CUTS = os.environ.get("HIVE_FEDERATION_CUTS", "6")
 CUTS_BEGIN = random.SystemRandom().randrange(1, 15)
 
@@ -47,7 +46,7 @@ def test_a_load_killed_at_each_of_its_steps_ends_in_the_same_state(case: Case) -
     assert expected["write_ids"][f"{DATABASE}.acid"] == (7, 1)
     assert sorted(expected["tables"]) == ["acid", "ext", "new", "replaced"]
     assert case.concerned() == ("p=a%3Ab", "p=later", "p=one")
-    for step, name in kills_of(steps).items():
+    for step, name in enumerate(steps):
         case.reset()
         case.kill(step)
         case.load()
@@ -114,16 +113,6 @@ def test_a_cycle_cut_off_at_any_call_ends_in_the_same_state(case: Case) -> None:
             case.cycle()
         case.cycle()
         assert case.state() == expected, f"cut off at step {last}, {steps.taken[last]!r}"
-
-
-def kills_of(steps: Sequence[str]) -> dict[int, str]:
-    """Return steps to kill a load at: one of each kind, such as ``drop partitions`` or ``copy``."""
-    kept = dict(enumerate(steps))
-    if CUTS != "all":
-        kinds = {name.rpartition(" ")[0] or name: step for step, name in kept.items()}
-        kept = {step: steps[step] for step in sorted(kinds.values())}
-    print(f"{len(steps)} steps, killed before {kept}")
-    return kept
 
 
 def cuts_of(count: int) -> Sequence[int]:
