@@ -6,10 +6,8 @@ their statement, which takes longer to parse than to route.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
 from functools import lru_cache
 
 from airflow_hive_federation.clusters.placement import Clusters, Copy, Placement, Session
@@ -17,18 +15,22 @@ from airflow_hive_federation.clusters.routing.explain import cheapest_copies
 from airflow_hive_federation.clusters.routing.route import decide
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from tests.support.catalogs import Catalog
+from tests.support.routing_cases import (
+    ALL_DAYS,
+    ALL_HOURS,
+    TABLES,
+    TODAY,
+    Chance,
+    Parts,
+    Statements,
+    Written,
+    key_text,
+)
 
 NAMES = ("C1", "C2", "C3", "C4")
 #: The cluster of a few tables, which is not configured any more.
 GONE = "C8"
 CATALOGS = 10
-TABLES = ("t1", "t2", "t3", "t4", "t5")
-Days = tuple[str, ...] | None
-#: The days that filters name; the last one is ``current_date``.
-ALL_DAYS = tuple(str(day) for day in range(6))
-TODAY = date(2026, 3, 1)
-#: The types of ``ds``; the last one is a string that holds a date.
-KINDS = ("string", "int", "date", "day")
 
 
 @dataclass(frozen=True)
@@ -55,24 +57,6 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Written:
-    """A statement.
-
-    :param inputs: the tables that it reads, with the days of the partitions.
-    :param outputs: the tables that it writes, with the day of a static partition.
-    :param views: the text and the columns of each view, by name.
-    :param kind: the type of the partition key, of :data:`KINDS`.
-    """
-
-    partitioned: frozenset[str]
-    kind: str
-    inputs: tuple[tuple[str, Days], ...]
-    outputs: tuple[tuple[str, str | None], ...]
-    sql: str
-    views: dict[str, tuple[str, tuple[str, ...]]]
-
-
-@dataclass(frozen=True)
 class Case:
     """A statement, a catalog and a session, as the model knows them."""
 
@@ -87,200 +71,28 @@ class Case:
         return own.primary if own is not None else "C1" if self.use_default else None
 
 
-class _Chance:
-    """Draws from one seed."""
-
-    def __init__(self, seed: int | str) -> None:
-        self._random = random.Random(seed)
-
-    def _chance(self, share: float) -> bool:
-        return self._random.random() < share
-
-
-class Statements(_Chance):
-    """A random statement from one seed.
-
-    It is built from the places that it reads, so what each of them reads is known without reading the text: a
-    place behind a view, a common table expression or a subquery reads the days that all filters leave.
-    """
-
-    def statement(self) -> Written:
-        self._partitioned = frozenset(name for name in TABLES if self._chance(0.5))
-        self._kind = self._random.choice(KINDS)
-        self._views: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self._common: list[str] = []
-        self._unreferred: list[tuple[str, Days]] = []
-        self._aliases = 0
-        names = self._random.choices(TABLES, k=self._random.randint(0, 4))
-        places = [place for name in names for place in self._places(name)]
-        if self._chance(0.15):
-            self._unreferred.append(self._common_expression(self._random.choice(TABLES)))
-        below, condition = self._nested() if self._chance(0.3) else ([], "")
-        inputs = (*self._unreferred, *(read for read, _ in places), *below)
-        outputs = tuple(self._outputs())
-        sql = self._sql([source for _, source in places], outputs, condition)
-        return Written(self._partitioned, self._kind, inputs, outputs, sql, self._views)
-
-    def _days(self, name: str) -> Days:
-        if name not in self._partitioned or self._chance(0.4):
-            return None
-        if self._chance(0.4):
-            first = self._random.randint(0, 5)
-            return ALL_DAYS[first : self._random.randint(first, 5) + 1]
-        return tuple(day for day in ALL_DAYS if self._chance(0.4)) or ("0",)
-
-    def _outputs(self) -> Iterator[tuple[str, str | None]]:
-        for _ in range(self._random.choice([0, 0, 1, 1, 2])):
-            name = self._random.choice([*TABLES, "new1"])
-            static = name in self._partitioned and self._chance(0.5)
-            yield name, str(self._random.randint(0, 5)) if static else None
-
-    # -- places --------------------------------------------------------------------------------------------
-
-    def _places(self, name: str) -> Iterator[tuple[tuple[str, Days], str]]:
-        """Yield the days of a table that one or two entries of a FROM clause read, and their text."""
-        kind = self._random.choice(["table", "table", "view", "views", "common", "twice", "derived"])
-        if kind == "table":
-            days = self._days(name)
-            yield (name, days), self._entry(name, days)
-            return
-        if kind == "derived":
-            inside, outside = self._days(name), self._days(name)
-            yield (name, both(inside, outside)), self._entry(f"({self._query(name, inside)}) AS d", outside)
-            return
-        if kind in {"view", "views"}:
-            inner, days = self._view(name, name, self._days(name))
-            if kind == "views":
-                again = self._days(name)
-                inner, days = self._view(name, inner, again, within=days)
-        else:
-            _, days = self._common_expression(name)
-            inner = f"c{len(self._common)}"
-        for _ in range(2 if kind == "twice" else 1):
-            outside = self._days(name)
-            yield (name, both(days, outside)), self._entry(inner, outside)
-
-    def _view(self, table: str, below: str, days: Days, within: Days = None) -> tuple[str, Days]:
-        name = f"v{len(self._views) + 1}"
-        columns = ("k", "ds") if table in self._partitioned else ("k",)
-        # A metastore has the text with the names of all columns.
-        self._views[name] = self._query(below, days, ", ".join(columns)), columns
-        return name, both(within, days)
-
-    def _common_expression(self, name: str) -> tuple[str, Days]:
-        days = self._days(name)
-        self._common.append(f"c{len(self._common) + 1} AS ({self._query(name, days)})")
-        return name, days
-
-    def _nested(self) -> tuple[list[tuple[str, Days]], str]:
-        """Return the tables and days that a subquery of a condition reads, and the condition."""
-        name = self._random.choice(TABLES)
-        days = self._days(name)
-        query = self._query(name, days, columns="k")
-        test = self._random.choice(
-            ["EXISTS ({})", "NOT EXISTS ({})", "1 IN ({})", "1 = (SELECT max(k) FROM ({}) AS m)"]
-        )
-        return [(name, days)], f" WHERE {test.format(query)}"
-
-    # -- texts ---------------------------------------------------------------------------------------------
-
-    def _query(self, source: str, days: Days, columns: str = "*") -> str:
-        if days is None:
-            return f"SELECT {columns} FROM {source}"
-        return f"SELECT {columns} FROM {source} WHERE {self._random.choice(list(self._filters(days)))}"
-
-    def _filters(self, days: tuple[str, ...]) -> Iterator[str]:
-        """Yield the conditions that leave these days."""
-        yield f"ds IN ({', '.join(map(self._literal, days))})"
-        yield " OR ".join(f"ds = {self._literal(day)}" for day in days)
-        others = [day for day in ALL_DAYS if day not in days]
-        if others:
-            yield f"ds NOT IN ({', '.join(map(self._literal, others))})"
-            yield f"NOT ({' OR '.join(f'{self._literal(day)} = ds' for day in others)})"
-        first, last = days[0], days[-1]
-        if days == ALL_DAYS[int(first) : int(last) + 1]:
-            yield f"ds BETWEEN {self._literal(first)} AND {self._literal(last)}"
-            yield f"ds >= {self._literal(first)} AND {self._literal(last)} >= ds"
-            if last == ALL_DAYS[-1]:
-                yield f"ds > {self._literal(first)} OR ds = {self._literal(first)}"
-
-    def _literal(self, day: str) -> str:
-        text, back = key_text(self._kind, day), len(ALL_DAYS) - 1 - int(day)
-        if self._kind in {"date", "day"} and self._chance(0.3):
-            return self._random.choice(
-                [f"date_sub(current_date, {back})", f"date_add(current_date(), -{back})"]
-            )
-        if self._kind == "date" and self._chance(0.3):
-            return f"DATE '{text}'"
-        return text if self._kind == "int" and self._chance(0.7) else f"'{text}'"
-
-    def _entry(self, source: str, days: Days) -> str:
-        self._aliases += 1
-        alias = f"a{self._aliases}"
-        if days is None and not source.startswith("("):
-            return f"{source} AS {alias}"
-        return f"({self._query(source, days)}) AS {alias}"
-
-    def _sql(self, sources: Sequence[str], outputs: Sequence[tuple[str, str | None]], condition: str) -> str:
-        clause = " CROSS JOIN ".join(sources) or "(SELECT 1 AS x) AS nothing"
-        common = f"WITH {', '.join(self._common)} " if self._common else ""
-        heads = [self._head(name, day) for name, day in outputs]
-        if self._chance(0.1):
-            # A directory is in no cluster.
-            local = self._random.choice(["", "LOCAL "])
-            heads.insert(self._random.randint(0, len(heads)), f"INSERT OVERWRITE {local}DIRECTORY '/out'")
-        if not heads:
-            return f"{common}SELECT * FROM {clause}{condition}"
-        if len(heads) == 1 and self._chance(0.5):
-            return f"{common}{heads[0]} SELECT * FROM {clause}{condition}"
-        first, *others = heads
-        inserts = " ".join([f"{first} SELECT *{condition}", *(f"{head} SELECT *" for head in others)])
-        return f"{common}FROM {clause} {inserts}"
-
-    def _head(self, name: str, day: str | None) -> str:
-        verb = self._random.choice(["INSERT INTO TABLE", "INSERT INTO", "INSERT OVERWRITE TABLE"])
-        absent = day is not None and verb == "INSERT OVERWRITE TABLE" and self._chance(0.5)
-        return f"{verb} {name}{self._partition(name, day)}{' IF NOT EXISTS' if absent else ''}"
-
-    def _partition(self, name: str, day: str | None) -> str:
-        if day is not None:
-            text = key_text(self._kind, day)
-            return f" PARTITION (ds = {text})" if self._kind == "int" else f" PARTITION (ds = '{text}')"
-        # Dynamic, with and without the clause.
-        return " PARTITION (ds)" if name in self._partitioned and self._chance(0.5) else ""
-
-
-def key_text(kind: str, day: str) -> str:
-    """Return the metastore's text of a key's value."""
-    if day == DEFAULT_PARTITION or kind in {"string", "int"}:
-        return day
-    return str(TODAY - timedelta(days=len(ALL_DAYS) - 1 - int(day)))
-
-
-def both(first: Days, second: Days) -> Days:
-    """Return the days that two filters leave."""
-    if first is None or second is None:
-        return second if first is None else first
-    return tuple(day for day in first if day in second)
-
-
-class Catalogs(_Chance):
+class Catalogs(Chance):
     """A random catalog and session from one seed."""
 
     def case(self, statement: Written) -> Case:
-        tables = {name: self._table(name, name in statement.partitioned) for name in TABLES}
+        tables = {name: self._table(name, statement.keys[name]) for name in TABLES}
         session = self._random.choice([*NAMES, "C9"]) if self._chance(0.25) else None
         return Case(statement, tables, session, use_default=self._chance(0.9))
 
-    def _table(self, name: str, partitioned: bool) -> Table:
+    def _table(self, name: str, keys: int) -> Table:
         own = self._random_partition() if self._chance(0.85) else None
-        if not partitioned:
+        if not keys:
             return Table(name, own, None)
         days = list(ALL_DAYS[: self._random.randint(0, 6)])
         if self._chance(0.2):
             # Its key is null, so that no filter is true for it.
             days.append(DEFAULT_PARTITION)
-        return Table(name, own, {day: self._part(own) for day in days})
+        parts = (
+            [f"{day}/{hour}" for day in days for hour in ALL_HOURS if self._chance(0.8)]
+            if keys == 2
+            else days
+        )
+        return Table(name, own, {part: self._part(own) for part in parts})
 
     def _part(self, own: Partition | None) -> Partition | None:
         if self._chance(0.15):
@@ -301,10 +113,10 @@ def in_cluster(case: Case, partition: Partition | None, name: str, cluster: str)
     return cluster == partition.primary or cluster in partition.fresh
 
 
-def partitions_read(table: Table, days: Days) -> dict[str, Partition | None]:
+def partitions_read(table: Table, parts: Parts) -> dict[str, Partition | None]:
     if table.parts is None:
         return {"": table.own}
-    return {day: part for day, part in table.parts.items() if days is None or day in days}
+    return {part: facts for part, facts in table.parts.items() if parts is None or part in parts}
 
 
 def can_run(case: Case, cluster: str) -> bool:
@@ -328,7 +140,7 @@ def output_primaries(case: Case, name: str, day: str | None) -> set[str]:
     written = {
         part.primary
         for value, part in (table.parts or {}).items()
-        if part is not None and day in {None, value}
+        if part is not None and (day in {None, value} or value.startswith(f"{day}/"))
     }
     return written | {str(case.primary(name))}
 
@@ -377,8 +189,10 @@ def catalog_of(case: Case) -> Catalog:
         made.add_partitioned(
             table.name,
             own,
-            [("ds", kind if kind in {"int", "date"} else "string")],
-            {(key_text(kind, day),): part.placement() if part else None for day, part in table.parts.items()},
+            [("ds", kind if kind in {"int", "date"} else "string"), ("hr", "int")][
+                : case.statement.keys[table.name]
+            ],
+            {_values(kind, key): part.placement() if part else None for key, part in table.parts.items()},
         )
         rows = made.rows["default", table.name]
         sizes = [part.size if part else 0 for part in table.parts.values()]
@@ -386,6 +200,11 @@ def catalog_of(case: Case) -> Catalog:
             type(row)(row.values, row.placement, size) for row, size in zip(rows, sizes, strict=True)
         )
     return made
+
+
+def _values(kind: str, part: str) -> tuple[str, ...]:
+    day, *hour = part.split("/")
+    return (key_text(kind, day), *hour)
 
 
 @lru_cache(maxsize=1)
