@@ -128,16 +128,13 @@ class Statements(Chance):
         days = self._days()
         if self._keys[name] == 1:
             return days
-        form = self._random.choice(["both", "both", "hours", "pairs", "concat"])
+        form = self._random.choice(["both", "both", "hours", "pairs"])
         hours = tuple(hour for hour in ALL_HOURS if self._chance(0.5)) or ("1",)
         if form == "both":
             return _product(days, hours)
         if form == "hours":
             return _product((*ALL_DAYS, DEFAULT_PARTITION), hours)
-        pairs = tuple(self._random.sample(_product(ALL_DAYS, ALL_HOURS), self._random.randint(1, 4)))
-        # Engines need not agree on a text that has a null in it, so the router reads it.
-        nulls = form == "concat" and self._kind in {"string", "day"}
-        return (*pairs, *_product((DEFAULT_PARTITION,), ALL_HOURS)) if nulls else pairs
+        return tuple(self._random.sample(_product(ALL_DAYS, ALL_HOURS), self._random.randint(1, 4)))
 
     def _days(self) -> tuple[str, ...]:
         if self._chance(0.4):
@@ -206,12 +203,6 @@ class Statements(Chance):
         if product and DEFAULT_PARTITION in days:
             yield hour_in
             yield hour_or
-        elif DEFAULT_PARTITION in days:
-            known = [
-                f"'{key_text(self._kind, day)}-{hour}'" for day, hour in pairs if day != DEFAULT_PARTITION
-            ]
-            yield f"concat({prefix}ds, '-', {prefix}hr) IN ({', '.join(known)})"
-            yield " OR ".join(f"concat({prefix}ds, '-', {prefix}hr) = {text}" for text in known)
         else:
             if product:
                 one = self._random.choice(list(self._days_filters(days, prefix)))
@@ -220,6 +211,12 @@ class Statements(Chance):
                 yield f"NOT (NOT ({one}) OR NOT {hour_in})"
             rows = [f"({self._literal(day)}, {self._hour(hour)})" for day, hour in pairs]
             yield f"({prefix}ds, {prefix}hr) IN ({', '.join(rows)})"
+            if self._kind in {"string", "day"}:
+                # Of a null key it is null, or a text that no filter has.
+                joined = f"concat({prefix}ds, '-', {prefix}hr)"
+                texts = [f"'{key_text(self._kind, day)}-{hour}'" for day, hour in pairs]
+                yield f"{joined} IN ({', '.join(texts)})"
+                yield " OR ".join(f"{joined} = {text}" for text in texts)
             yield " OR ".join(
                 f"{prefix}ds = {self._literal(day)} AND {prefix}hr = {self._hour(hour)}"
                 for day, hour in pairs
@@ -286,17 +283,15 @@ class Statements(Chance):
                     yield self._entry(Place(inner, name, [Leaf(name, leaf.parts)]))
 
     def _union(self, name: str) -> Place:
-        """Return two tables below a set operation; filters act by the place of a column, not by its name."""
+        """Return two tables below a set operation; a star hides which column of the second is which."""
         other = self._random.choice([table for table in TABLES if self._keys[table] == self._keys[name]])
         inside, beside = self._parts(name), self._parts(other)
         columns = self._columns(name)
         operator = self._random.choice(["UNION ALL", "UNION", "UNION DISTINCT", "EXCEPT", "INTERSECT"])
-        turned = bool(columns[1:]) and self._chance(0.2)
-        shown = (*columns[1:], columns[0]) if turned else columns
-        star = not turned and self._chance(0.2)
+        star = self._chance(0.2)
         left = self._query(name, name, inside, "*" if star else ", ".join(columns))
-        right = self._query(other, other, beside, "*" if star else ", ".join(shown))
-        leaves = [Leaf(name, inside), Leaf(other, beside, open=not turned and not star)]
+        right = self._query(other, other, beside, "*" if star else ", ".join(columns))
+        leaves = [Leaf(name, inside), Leaf(other, beside, open=not star)]
         return Place(f"({left} {operator} {right})", name, leaves)
 
     def _view(self, table: str, below: str, parts: Parts) -> str:
