@@ -122,8 +122,8 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
         "--clusters",
         default="metastore",
         metavar="WHERE",
-        help="the registry of clusters: path of a JSON file (with a /), name of an Airflow variable, or "
-        "'metastore' for the metastore's own configuration (default: %(default)s)",
+        help="the registry of clusters: path of a JSON file (with a / or .json), name of an Airflow "
+        "variable, or 'metastore' for the metastore's own configuration (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -22,8 +22,8 @@ def find_registry(
 ) -> ClusterRegistry:
     """Read the registry of clusters.
 
-    :param origin: the path or URI of a JSON file (it has a ``/``), ``metastore`` for the metastore's own
-        configuration, or the name of an Airflow variable. By default the variable
+    :param origin: the path or URI of a JSON file (it has a ``/`` or ends with ``.json``), ``metastore`` for
+        the metastore's own configuration, or the name of an Airflow variable. By default the variable
         ``hive_federation_clusters``, and the metastore's configuration if that variable does not exist.
     :param client: the client of the metastore.
     :param options: the storage options for a file.
@@ -37,7 +37,7 @@ def find_registry(
         registry_of_metastore,
     )
 
-    if origin is not None and "/" in origin:
+    if origin is not None and ("/" in origin or origin.endswith(".json")):
         return registry_of_file(origin, options)
     if origin != METASTORE:
         # The command line calls this function too, and Airflow takes a second to import.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 from airflow_hive_federation.clusters.acid_snapshots import (
     acid_files,
@@ -142,7 +141,13 @@ def chosen_partitions(
     """
     if not table.partitionKeys:
         if partitions is not None or where is not None:
-            _refuse_partition(table, "", "it has no partitions")
+            raise CopyRefusedError(
+                f"{full_name(table)} has no partitions.",
+                remedy="Name the table alone, without partitions and without a condition.",
+                table=full_name(table),
+                partition=None,
+                cluster=None,
+            )
         return {}
     if where is not None:
         keys = [key.name or "" for key in table.partitionKeys]
@@ -165,23 +170,14 @@ def chosen_partitions(
     chosen = partitions_by_name(client, table, partitions)
     for name in partitions or ():
         if name not in chosen:
-            _refuse_partition(table, name, "there is no such partition")
+            raise CopyRefusedError(
+                f"{full_name(table)} has no partition {name}.",
+                remedy="Check the names of the partitions, as SHOW PARTITIONS has them.",
+                table=full_name(table),
+                partition=name,
+                cluster=None,
+            )
     return chosen
-
-
-def _refuse_partition(table: types.Table, partition: str, why: str) -> None:
-    _refuse_object(table, partition, why, "Check the names of the partitions, as SHOW PARTITIONS has them.")
-
-
-def _refuse_object(table: types.Table, partition: str, why: str, remedy: str) -> NoReturn:
-    name = full_name(table)
-    raise CopyRefusedError(
-        f"{name}{'/' + partition if partition else ''} cannot be copied: {why}.",
-        remedy=remedy,
-        table=name,
-        partition=partition or None,
-        cluster=None,
-    )
 
 
 def copy_objects(
@@ -232,7 +228,14 @@ def _of_snapshot(
         listed.location, listing, snapshot, insert_only=is_insert_only(table), options=options
     )
     if selected.problem:
-        _refuse_object(table, listed.partition, selected.problem, "Compact it, or wait for the writer.")
+        name = f"{full_name(table)}/{listed.partition}".rstrip("/")
+        raise CopyRefusedError(
+            f"{name} cannot be copied: {selected.problem}.",
+            remedy="Compact it, or wait for the writer.",
+            table=full_name(table),
+            partition=listed.partition or None,
+            cluster=None,
+        )
     now = snapshot.write_ids
     if listed.partition:
         state = selected.state

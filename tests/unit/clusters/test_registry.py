@@ -6,6 +6,7 @@ import json
 import pickle
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -16,6 +17,8 @@ from airflow_hive_federation.clusters.registry import (
     registry_of_file,
 )
 from airflow_hive_federation.errors import ClusterRegistryError, UnknownClusterError
+from airflow_hive_federation.hooks.clusters import find_registry
+from airflow_hive_federation.metastore import MetastoreClient
 
 ONE: dict[str, Any] = {"fileSystem": "hdfs://one/data", "jobTracker": "spark_one"}
 TWO: dict[str, Any] = {
@@ -127,3 +130,15 @@ def test_a_registry_is_read_from_parameters_of_a_metastore() -> None:
     assert registry.default == "C1"
     assert not registry.use_default
     assert not _of_parameters({}.get, "thrift://h")
+
+
+@pytest.mark.parametrize("origin", ["./clusters.json", "clusters.json"])
+def test_a_name_that_ends_like_a_file_is_no_variable_of_airflows(
+    origin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    client = MagicMock(spec=MetastoreClient)
+    with pytest.raises(ClusterRegistryError, match=r"clusters\.json, does not exist"):
+        find_registry(origin, client)
+    (tmp_path / "clusters.json").write_text(json.dumps(document({"C1": ONE})))
+    assert find_registry(origin, client).cluster("C1").name == "C1"

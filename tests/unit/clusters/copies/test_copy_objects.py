@@ -7,6 +7,7 @@ import struct
 from contextlib import nullcontext
 from pathlib import Path
 from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -46,6 +47,18 @@ def test_a_condition_that_the_metastore_cannot_read_is_refused_with_the_keys() -
     with pytest.raises(CopyRefusedError, match=r"d\.t by the condition \"k = '1'\": Specified key") as caught:
         chosen_partitions(cast("MetastoreClient", Unreadable()), table, None, "k = '1'")
     assert "(day)" in (caught.value.remedy or "")
+
+
+def test_partitions_that_do_not_exist_are_refused_alike_by_copies_and_their_removal() -> None:
+    client = MagicMock(spec=MetastoreClient, **{"get_partitions_of.return_value": []})
+    plain = types.Table(dbName="d", tableName="t")
+    with pytest.raises(CopyRefusedError, match=r"^d\.t has no partitions\.") as caught:
+        chosen_partitions(client, plain, None, "k = '1'")
+    assert "without a condition" in (caught.value.remedy or "")
+    keyed = types.Table(dbName="d", tableName="t", partitionKeys=[types.FieldSchema(name="p", type="string")])
+    with pytest.raises(CopyRefusedError, match=r"^d\.t has no partition p=b\.") as caught:
+        chosen_partitions(client, keyed, ["p=b"], None)
+    assert caught.value.partition == "p=b"
 
 
 def test_a_partition_that_was_truncated_by_removing_its_files_is_not_current(tmp_path: Path) -> None:
