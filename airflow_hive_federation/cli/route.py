@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from functools import partial
 
 from airflow_hive_federation.cli.cluster import add_common_arguments, opened
 from airflow_hive_federation.cli.parsers import Subparsers
+
+#: The characters of a statement in the heading of its explanation.
+_SHOWN = 70
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -43,8 +47,9 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return 1 if no cluster can run a statement."""
+    from airflow_hive_federation.clusters.catalog import clusters_of
     from airflow_hive_federation.clusters.routing.explain import as_json, in_words
-    from airflow_hive_federation.clusters.routing.route import Policy
+    from airflow_hive_federation.clusters.routing.route import Policy, failure
     from airflow_hive_federation.clusters.running import LiveRouter, first_session, statements_of
     from airflow_hive_federation.metastore import MetastorePool
 
@@ -60,15 +65,20 @@ def run(args: argparse.Namespace) -> int:
         )
         session = first_session(registry, database=args.database, cluster=args.cluster)
         decisions = list(router.decisions(script, session))
+    count = len(statements_of(script))
     if args.json:
         print(json.dumps([{"sql": text, **as_json(decision)} for text, decision in decisions], indent=1))
     else:
-        for _, decision in decisions:
+        for number, (text, decision) in enumerate(decisions, start=1):
+            if args.explain and count > 1:
+                print(f"Statement {number} of {count}: {textwrap.shorten(text, _SHOWN, placeholder=' …')}")
             print(in_words(decision) if args.explain else decision.cluster or f"none: {decision.reason}")
-    if all(decision.cluster is not None for _, decision in decisions):
+    refused = [decision for _, decision in decisions if decision.cluster is None]
+    if not refused:
         return 0
-    number, count = len(decisions), len(statements_of(script))
-    if count > 1:
-        after = f"; the {count - number} after it are not routed" if number < count else ""
-        print(f"hive-federation route: statement {number} of {count} is refused{after}", file=sys.stderr)
+    number = len(decisions)
+    after = f"; the {count - number} after it are not routed" if number < count else ""
+    which = f"statement {number} of {count} is refused{after}. " if count > 1 else ""
+    remedy = failure(refused[-1], clusters_of(registry)).remedy
+    print(f"hive-federation route: {which}{remedy}", file=sys.stderr)
     return 1
