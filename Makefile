@@ -44,7 +44,7 @@ $(READY): requirements.lock pyproject.toml
 	@sed -n '/^uv==/,/^[^ ]/{/^uv==/p;/^ /p}' requirements.lock > $(VENV)/uv.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(VENV)/uv.txt
 	@echo "Installing the packages of requirements.lock (about a minute the first time)"
-	@# Compiled once here, whatever PYTHONDONTWRITEBYTECODE says: each process would do it again.
+	@# Compiled once here, even with PYTHONDONTWRITEBYTECODE, with which each process would do it again.
 	@# Its own certificates first; behind a proxy with another authority, the system's.
 	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(PY) --require-hashes requirements.lock 2>$(VENV)/uv.log || \
 	  $(BIN)/uv pip sync --quiet --compile-bytecode --system-certs --python $(PY) --require-hashes requirements.lock
