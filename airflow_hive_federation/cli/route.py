@@ -73,12 +73,12 @@ def run(args: argparse.Namespace) -> int:
             if args.explain and count > 1:
                 print(f"Statement {number} of {count}: {textwrap.shorten(text, _SHOWN, placeholder=' …')}")
             print(in_words(decision) if args.explain else decision.cluster or f"none: {decision.reason}")
-    refused = [decision for _, decision in decisions if decision.cluster is None]
-    if not refused:
+    # A refusal ends the decisions.
+    if not decisions or (last := decisions[-1][1]).cluster is not None:
         return 0
     number = len(decisions)
     after = f"; the {count - number} after it are not routed" if number < count else ""
     which = f"statement {number} of {count} is refused{after}. " if count > 1 else ""
-    remedy = failure(refused[-1], clusters_of(registry)).remedy
+    remedy = failure(last, clusters_of(registry)).remedy
     print(f"hive-federation route: {which}{remedy}", file=sys.stderr)
     return 1

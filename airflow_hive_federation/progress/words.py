@@ -274,7 +274,7 @@ def _records_ingested(event: ev.RecordsIngested) -> str:
 
 
 def beside_bar(event: ev.RecordsIngested) -> str:
-    """Return the progress of an ingest in at most 62 characters, for a bar on a terminal of 80."""
+    """Return the progress of an ingest in few words, beside which a bar fits into 80 columns."""
     read = part_of_size(event.read_bytes, event.all_bytes)
     return f"{several(event.committed, 'record')}, {read}, {count_rate(event.records_per_s, 'records')}"
 

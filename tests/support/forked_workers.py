@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Runs the worker with arguments, and returns the exit code of its process.
+#: Runs the worker with arguments, and returns the exit code of its process, which is negative for a signal.
 Run = Callable[[Sequence[str]], int]
 
 

@@ -1,8 +1,6 @@
 """A process that streams numbered records and is killed, really, at a step of its own code.
 
-It reads runs from its standard input, one JSON object a line, and forks for each, so that a run costs no
-start of an interpreter. A run begins at the committed position, and ends when all records are in, or by
-SIGKILL.
+A run begins at the committed position, and ends when all records are in, or by SIGKILL.
 """
 
 from __future__ import annotations
@@ -11,20 +9,17 @@ import json
 import os
 import random
 import signal
-import sys
-import traceback
 from typing import Any
 
-# Everything that a run needs is loaded before the first fork.
+# Everything that a run needs is loaded before the first fork (see forked_workers).
 import airflow_hive_federation.ingest.connection  # noqa: F401
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreSettings
 
-DONE, KILLED = "done", "killed"
 
-
-def stream(run: dict[str, Any]) -> None:
-    """Stream the records of a seed, from the position that was committed last."""
+def worker(arguments: list[str]) -> None:
+    """Stream the records of a seed, from the position that was committed last; the argument is JSON."""
+    run: dict[str, Any] = json.loads(arguments[0])
     chance = random.Random(run["seed"] * 1000 + run["attempt"])
     steps = 0
 
@@ -61,28 +56,3 @@ def stream(run: dict[str, Any]) -> None:
         connection.commit_transaction(key=key, value=str(following))
         position = following
     connection.close()
-
-
-def main() -> None:
-    """Serve runs until the input ends."""
-    for line in sys.stdin:
-        run = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                stream(run)
-                code = 0
-            finally:
-                if code:
-                    traceback.print_exc()
-                sys.stderr.flush()
-                os._exit(code)
-        _, status = os.waitpid(child, 0)
-        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        failed = not killed and os.waitstatus_to_exitcode(status) != 0
-        print("failed" if failed else KILLED if killed else DONE, flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -99,13 +99,8 @@ def copyable(client: MetastoreClient, registry: ClusterRegistry, table: str, clu
     name = full_name(described)
     primary = read_metadata(described.parameters, name).primary or registry.default_cluster().name
     if refusal := _reason_to_refuse(described, primary, cluster.name):
-        raise CopyRefusedError(
-            f"{name} cannot be copied to cluster {cluster.name}: {refusal[0]}.",
-            remedy=refusal[1],
-            table=name,
-            partition=None,
-            cluster=cluster.name,
-        )
+        message = f"{name} cannot be copied to cluster {cluster.name}: {refusal[0]}."
+        raise _refusal(described, message, refusal[1], cluster=cluster.name)
     return described
 
 
@@ -141,27 +136,20 @@ def chosen_partitions(
     """
     if not table.partitionKeys:
         if partitions is not None or where is not None:
-            raise CopyRefusedError(
-                f"{full_name(table)} has no partitions.",
-                remedy="Name the table alone, without partitions and without a condition.",
-                table=full_name(table),
-                partition=None,
-                cluster=None,
-            )
+            remedy = "Name the table alone, without partitions and without a condition."
+            raise _refusal(table, f"{full_name(table)} has no partitions.", remedy)
         return {}
     if where is not None:
         keys = [key.name or "" for key in table.partitionKeys]
         try:
             partitions_found = client.find_partitions(table.dbName or "", table.tableName or "", where)
         except MetastoreServerError as error:
-            raise CopyRefusedError(
+            raise _refusal(
+                table,
                 f"The metastore cannot choose partitions of {full_name(table)} by the condition {where!r}: "
                 f"{error.message}",
-                remedy=f"Write a condition on the partition keys ({', '.join(keys)}), such as "
+                f"Write a condition on the partition keys ({', '.join(keys)}), such as "
                 f"{keys[0]} >= '2026-01-01'.",
-                table=full_name(table),
-                partition=None,
-                cluster=None,
             ) from error
         by_name = {partition_name(keys, partition.values or []): partition for partition in partitions_found}
         return {
@@ -170,14 +158,17 @@ def chosen_partitions(
     chosen = partitions_by_name(client, table, partitions)
     for name in partitions or ():
         if name not in chosen:
-            raise CopyRefusedError(
-                f"{full_name(table)} has no partition {name}.",
-                remedy="Check the names of the partitions, as SHOW PARTITIONS has them.",
-                table=full_name(table),
-                partition=name,
-                cluster=None,
-            )
+            remedy = "Check the names of the partitions, as SHOW PARTITIONS has them."
+            raise _refusal(table, f"{full_name(table)} has no partition {name}.", remedy, partition=name)
     return chosen
+
+
+def _refusal(
+    table: types.Table, message: str, remedy: str, *, partition: str | None = None, cluster: str | None = None
+) -> CopyRefusedError:
+    return CopyRefusedError(
+        message, remedy=remedy, table=full_name(table), partition=partition, cluster=cluster
+    )
 
 
 def copy_objects(
@@ -229,12 +220,11 @@ def _of_snapshot(
     )
     if selected.problem:
         name = f"{full_name(table)}/{listed.partition}".rstrip("/")
-        raise CopyRefusedError(
+        raise _refusal(
+            table,
             f"{name} cannot be copied: {selected.problem}.",
-            remedy="Compact it, or wait for the writer.",
-            table=full_name(table),
+            "Compact it, or wait for the writer.",
             partition=listed.partition or None,
-            cluster=None,
         )
     now = snapshot.write_ids
     if listed.partition:

@@ -109,11 +109,17 @@ def test_values_survive_the_way_to_python(sql: HiveSql) -> None:
     ]
 
 
-def test_scripts_and_archives_are_in_the_working_directory_of_a_task(sql: HiveSql, tmp_path: Path) -> None:
+def test_scripts_and_archives_are_in_the_working_directory_of_a_task(
+    sql: HiveSql, source: EmbeddedMetastore, tmp_path: Path
+) -> None:
     """The launcher has its own class for this, without Tez's copy of Hive's jar per task."""
     (tmp_path / "twice.sh").write_text("sed 's/.*/&&/'\n", encoding="utf-8")
     (tmp_path / "words.txt").write_text("inside\n", encoding="utf-8")
     archive = shutil.make_archive(str(tmp_path / "words"), "zip", tmp_path, "words.txt")
+    # An engine that was killed leaves its links.
+    links = [source.directory / name for name in ("twice.sh", "words.zip")]
+    for link in links:
+        link.symlink_to(tmp_path / "gone")
     sql.execute(f"ADD FILE {tmp_path}/twice.sh")
     sql.execute(f"ADD ARCHIVE {archive}")
     doubled = "SELECT TRANSFORM (a) USING 'sh twice.sh' AS (b STRING) FROM (SELECT 'x' AS a) t"
@@ -121,6 +127,7 @@ def test_scripts_and_archives_are_in_the_working_directory_of_a_task(sql: HiveSq
     for _ in range(2):
         assert sql.execute(doubled) == [("xx",)]
         assert sql.execute(unpacked) == [("inside",)]
+    assert not any(link.is_symlink() for link in links)
     sql.execute(f"DELETE FILE {tmp_path}/twice.sh")
     sql.execute(f"DELETE ARCHIVE {archive}")
 

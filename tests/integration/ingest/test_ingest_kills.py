@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+import signal
 
 import pytest
 
@@ -16,36 +13,13 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.ingest.position import ensure_position
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
-from tests.support.killed_ingest import DONE, KILLED
+from tests.support.forked_workers import forking
 
 DATABASE = "killed_ingest"
 RECORDS = 120
 SEEDS = int(os.environ.get("INGEST_KILL_SEEDS", "24"))
 FIRST_SEED = int(os.environ.get("INGEST_KILL_FIRST_SEED", "0"))
 _MOST_ATTEMPTS = 40
-
-
-class Killer:
-    """The process that is killed."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.killed_ingest"],
-            cwd=Path(__file__).parents[3],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, run: dict[str, Any]) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(run) + "\n")
-        self._process.stdin.flush()
-        return self._process.stdout.readline().strip()
-
-    def close(self) -> None:
-        self._process.communicate()
 
 
 @pytest.mark.slow
@@ -65,8 +39,8 @@ def test_nothing_is_lost_or_doubled(source: EmbeddedMetastore, hive_sql_source: 
         for key in keys.values():
             # Beforehand: what was killed holds its locks until hive.txn.timeout.
             ensure_position(client, DATABASE, kind, key)
-    killer, kills = Killer(), 0
-    try:
+    kills = 0
+    with forking("tests.support.killed_ingest") as process:
         for seed, key in keys.items():
             chance = random.Random(seed)
             for attempt in range(_MOST_ATTEMPTS):
@@ -80,13 +54,11 @@ def test_nothing_is_lost_or_doubled(source: EmbeddedMetastore, hive_sql_source: 
                     "table": kind,
                     "uri": source.uri,
                 }
-                outcome = killer.run(run)
-                assert outcome in {DONE, KILLED}, f"seed {seed}, {run}: {outcome}"
-                kills += outcome == KILLED
-                if outcome == DONE:
+                code = process([json.dumps(run)])
+                assert code in {0, -signal.SIGKILL}, f"seed {seed}, {run}: {code}"
+                if code == 0:
                     break
-    finally:
-        killer.close()
+                kills += 1
     rows = sql.execute(
         f"SELECT seed, count(*), count(DISTINCT id), min(id), max(id) FROM {DATABASE}.{kind} GROUP BY seed"
     )
