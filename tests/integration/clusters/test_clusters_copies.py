@@ -231,7 +231,7 @@ def test_partitions_are_copied_by_name_and_by_condition(
         copy = copy_in_c2(client, "parted", partition)
         assert copy is not None
         assert files(copy.location) == files(str(parts[partition].sd.location))  # type: ignore[union-attr]
-    with pytest.raises(CopyRefusedError, match="no such partition"):
+    with pytest.raises(CopyRefusedError, match="has no partition p=z"):
         copy_to_cluster(client, registry, name, "C2", never, partitions=["p=z"])
     assert drop_copies(client, registry, name, "C2", where="p = 'a'").copied == ["p=a"]
     assert copy_in_c2(client, "parted", "p=b%3Ac") is not None
