@@ -144,11 +144,15 @@ COORDINATES = {
     org.objenesis:objenesis:2.5.1
     org.reflections:reflections:0.10.2
     """,
-    # A NameNode and a DataNode in one process; Groovy and logging are of the metastore's.
+    # NameNode, DataNode, ResourceManager and NodeManager in one process; Groovy and logging are of the
+    # metastore's.
     HDFS: """
     org.apache.hadoop:hadoop-client-api:3.5.0
     org.apache.hadoop:hadoop-client-minicluster:3.5.0
     org.apache.hadoop:hadoop-client-runtime:3.5.0
+    org.bouncycastle:bcpkix-jdk18on:1.82
+    org.bouncycastle:bcprov-jdk18on:1.82
+    org.bouncycastle:bcutil-jdk18on:1.82
     org.junit.jupiter:junit-jupiter-api:5.13.4
     org.junit.platform:junit-platform-commons:1.13.4
     org.mockito:mockito-core:4.11.0

@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from airflow_hive_federation.embedded.derby import USER as DERBYS_USER
+from airflow_hive_federation.runtime.java import spark_java_home
 
 _LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"
 # Hive's default also lists Iceberg's optimizer, whose classes are not in hive-exec: without them, the thread
@@ -105,6 +106,38 @@ def hdfs_settings(directory: Path) -> dict[str, str]:
         "hadoop.tmp.dir": f"{directory}/temporary",
         # Otherwise Hadoop warns that the user's home has no secret file for the web server.
         "hadoop.http.authentication.signature.secret.file": f"{directory}/conf/http-secret",
+    }
+
+
+def yarn_settings() -> dict[str, str]:
+    """Return the settings of a ResourceManager and a NodeManager.
+
+    :raises JavaNotFoundError: no Java that Spark runs on was found.
+    """
+    return {
+        "yarn.nodemanager.resource.memory-mb": "4096",
+        "yarn.scheduler.minimum-allocation-mb": "128",
+        # Java reserves far more virtual memory than it uses.
+        "yarn.nodemanager.vmem-check-enabled": "false",
+        "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.5",
+        # The variable names the Java of the containers.
+        "yarn.nodemanager.admin-env": f"JAVA_HOME={spark_java_home()}",
+        "yarn.scheduler.capacity.root.queues": "default",
+        "yarn.scheduler.capacity.root.default.capacity": "100",
+        "yarn.scheduler.capacity.maximum-am-resource-percent": "1",
+    }
+
+
+def yarn_client_settings(addresses: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of YARN's clients, and of the application masters to which they hand them.
+
+    :param addresses: the settings with the addresses of the ResourceManager.
+    """
+    return {
+        **addresses,
+        # An application ends soon after its ResourceManager, which may have been killed.
+        "yarn.resourcemanager.connect.max-wait.ms": "20000",
+        "yarn.resourcemanager.connect.retry-interval.ms": "1000",
     }
 
 

@@ -1,4 +1,4 @@
-"""Runs a real HDFS on this machine: NameNode and DataNode of Hadoop's own minicluster, in one JVM."""
+"""Runs a real HDFS, and a real YARN, on this machine: the servers of Hadoop's own minicluster, in one JVM."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from airflow_hive_federation.embedded.configuration import core_site_xml, hdfs_settings, site_xml
+from airflow_hive_federation.embedded.configuration import (
+    core_site_xml,
+    hdfs_settings,
+    site_xml,
+    yarn_client_settings,
+    yarn_settings,
+)
 from airflow_hive_federation.embedded.jars import hdfs_jars, metastore_jars
 from airflow_hive_federation.embedded.jvm import HDFS_MAIN, java_command, launcher_classes
 from airflow_hive_federation.embedded.process import end_server, start_server
@@ -34,6 +40,7 @@ class _Running:
     port: int
     http_port: int
     pid: int
+    yarn: dict[str, str] = field(default_factory=dict)
 
 
 class EmbeddedHdfs:
@@ -63,6 +70,7 @@ class EmbeddedHdfs:
         directory: Path | None = None,
         port: int = 0,
         settings: Mapping[str, str] | None = None,
+        yarn: bool = False,
     ) -> EmbeddedHdfs:
         """Start an HDFS and return when it answers (6 to 20 s; the very first start also fetches jars).
 
@@ -70,6 +78,7 @@ class EmbeddedHdfs:
             temporary directory, which is removed when the HDFS stops.
         :param port: the NameNode's port; 0 takes a free one.
         :param settings: Hadoop settings that replace ours, those of Kerberos for instance.
+        :param yarn: also start a ResourceManager and a NodeManager with 4 GB for containers.
         :raises EmbeddedError: if the launchers do not compile against the jars.
         :raises JavaNotFoundError: if no Java runtime fits.
         :raises JarDownloadError: if the jars could not be fetched.
@@ -77,7 +86,7 @@ class EmbeddedHdfs:
         """
         home = Path(tempfile.mkdtemp(prefix="hdfs-")) if directory is None else directory.absolute()
         try:
-            running, process = _start(home, port, settings or {})
+            running, process = _start(home, port, settings or {}, yarn=yarn)
         except HiveFederationError:
             if directory is None and not (home / _LOG).exists():
                 shutil.rmtree(home, ignore_errors=True)
@@ -93,6 +102,33 @@ class EmbeddedHdfs:
     def web_uri(self) -> str:
         """Return ``http://127.0.0.1:PORT`` of the NameNode, which serves WebHDFS."""
         return f"http://127.0.0.1:{self._running.http_port}"
+
+    @property
+    def resource_manager_uri(self) -> str:
+        """Return ``http://localhost:PORT`` of the ResourceManager.
+
+        :raises EmbeddedError: it was started without YARN.
+        """
+        return f"http://{self._yarn['yarn.resourcemanager.webapp.address']}"
+
+    @property
+    def configuration(self) -> Path:
+        """Return the directory with the configuration of YARN's clients, for ``HADOOP_CONF_DIR``.
+
+        :raises EmbeddedError: it was started without YARN.
+        """
+        folder = self._directory / "client"
+        folder.mkdir(exist_ok=True)
+        core = site_xml({"fs.defaultFS": self.uri})
+        write_atomically(folder / "core-site.xml", core.encode())
+        write_atomically(folder / "yarn-site.xml", site_xml(yarn_client_settings(self._yarn)).encode())
+        return folder
+
+    @property
+    def _yarn(self) -> dict[str, str]:
+        if not self._running.yarn:
+            raise EmbeddedError("This HDFS has no YARN.", remedy="start it with yarn=True.")
+        return self._running.yarn
 
     @property
     def pid(self) -> int:
@@ -163,7 +199,9 @@ class EmbeddedHdfs:
         return str(answer["text"])
 
 
-def _start(home: Path, port: int, settings: Mapping[str, str]) -> tuple[_Running, subprocess.Popen[bytes]]:
+def _start(
+    home: Path, port: int, settings: Mapping[str, str], *, yarn: bool
+) -> tuple[_Running, subprocess.Popen[bytes]]:
     java = find_java()
     jars = hdfs_jars(java)
     classes = launcher_classes(java, metastore_jars(java))
@@ -172,6 +210,9 @@ def _start(home: Path, port: int, settings: Mapping[str, str]) -> tuple[_Running
     write_atomically(home / "conf" / "hdfs-site.xml", site_xml(site).encode(), private=True)
     # Hadoop decides on Kerberos by this file, before it reads the other one.
     write_atomically(home / "conf" / "core-site.xml", core_site_xml(site).encode(), private=True)
+    (home / "conf" / "yarn-site.xml").unlink(missing_ok=True)
+    if yarn:
+        write_atomically(home / "conf" / "yarn-site.xml", site_xml({**yarn_settings(), **settings}).encode())
     announcement = home / _ANNOUNCEMENT
     announcement.unlink(missing_ok=True)
     command = java_command(

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _CONF = {
     "spark.log.level": "WARN",
     "spark.ui.showConsoleProgress": "false",
+    # YARN would start a failed driver again; only the task knows whether to try again.
+    "spark.yarn.maxAppAttempts": "1",
 }
 
 #: Settings for local masters, where the start takes most of a small job's time.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import sys
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -263,14 +264,15 @@ def storage_errors(path: str) -> Iterator[None]:
     :raises StorageUnavailableError: if an object store limits the rate of requests, fails or does not answer.
     :raises StorageError: for any other error of the store.
     """
+    handled = sys.exception()
     try:
         yield
     except HiveFederationError:
         raise
     except OSError as error:
-        raise _translated(error, path) from error
+        raise _translated(error, path, handled) from error
     except driver_errors() as error:
-        raise object_store_error(error, path) or StorageError(
+        raise object_store_error(error, path, handled) or StorageError(
             f"{path}: {type(error).__name__}: {error}",
             remedy="Check the storage options and that the store can be reached from here.",
             path=path,
@@ -344,8 +346,8 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
-def _translated(error: OSError, path: str) -> StorageError:
-    refused = object_store_error(error, path)
+def _translated(error: OSError, path: str, handled: BaseException | None) -> StorageError:
+    refused = object_store_error(error, path, handled)
     if refused is not None:
         return refused
     reason = error.strerror or str(error) or type(error).__name__

@@ -188,14 +188,18 @@ class _Refusal:
     shown: str
 
 
-def object_store_error(error: BaseException, path: str) -> StorageError | None:
+def object_store_error(
+    error: BaseException, path: str, handled: BaseException | None = None
+) -> StorageError | None:
     """Return the error of this package for a refusal of an object store.
 
     :param path: URI for the error.
+    :param handled: the error that was being handled when the store was asked. Python makes it the context of
+        ``error``, but it is no answer of the store; Airflow's exceptions have a ``status_code``, too.
     :return: ``None`` if the error is no answer of an object store, or has no class of its own: a missing
         file, for instance.
     """
-    for link in _chain(error):
+    for link in _chain(error, handled):
         refusal = _refusal(link)
         if refusal is not None:
             return _classified(refusal, path)
@@ -233,10 +237,10 @@ def _classified(refusal: _Refusal, path: str) -> StorageError | None:
     return None
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _chain(error: BaseException, handled: BaseException | None) -> Iterator[BaseException]:
     link: BaseException | None = error
     for _ in range(_CHAIN):
-        if link is None:
+        if link is None or link is handled:
             return
         yield link
         link = link.__cause__ or link.__context__

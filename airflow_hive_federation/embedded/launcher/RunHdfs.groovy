@@ -1,6 +1,7 @@
 // Runs a NameNode and a DataNode in this JVM, and administrator's commands on them: it reads one JSON object
 // per line from standard input, and writes one JSON object per line to the JVM's original standard output.
 // Request {"tool": "dfs" or "dfsadmin", "arguments": […]}; answer {"code": …, "text": …}.
+// With yarn-site.xml on its class path, it runs a ResourceManager and a NodeManager, too.
 // Arguments: NameNode's port (0: any free one), lock file, announcement file, directory, parent's process id.
 import groovy.json.JsonOutput
 import groovy.json.JsonSlurper
@@ -15,6 +16,7 @@ import org.apache.hadoop.fs.FsShell
 import org.apache.hadoop.hdfs.HdfsConfiguration
 import org.apache.hadoop.hdfs.tools.DFSAdmin
 import org.apache.hadoop.util.ToolRunner
+import org.apache.hadoop.yarn.conf.YarnConfiguration
 
 def (port, lockFile, announcementFile, directory, parent) = args
 Lifetime.tieTo(parent as long)
@@ -32,10 +34,12 @@ def answers = new PrintStream(System.out, false, 'UTF-8')
 System.out = System.err
 
 def conf = new HdfsConfiguration()
-// The class is loaded by name because it is in Hadoop's minicluster, which the other launchers do not have.
+// Classes of Hadoop's minicluster are loaded by name, because the other launchers do not have it.
 def builder = Class.forName('org.apache.hadoop.hdfs.MiniDFSCluster$Builder')
 def data = new File(directory, 'data')
 def cluster
+def yarn = null
+def yarnConf = new YarnConfiguration(conf)
 try {
     cluster = builder.newInstance(conf, data)
         .nameNodePort(port as int)
@@ -43,6 +47,18 @@ try {
         .numDataNodes(1)
         .build()
     cluster.waitActive()
+    if (getClass().classLoader.getResource('yarn-site.xml') != null) {
+        System.setProperty('test.build.data', new File(directory, 'yarn').path)
+        yarn = Class.forName('org.apache.hadoop.yarn.server.MiniYARNCluster')
+            .getConstructor(String, int, int, int, int).newInstance('yarn', 1, 1, 1, 1)
+        yarn.init(yarnConf)
+        yarn.start()
+        if (!yarn.waitForNodeManagersToConnect(20_000)) {
+            throw new IllegalStateException('the NodeManager did not reach the ResourceManager')
+        }
+        // Containers are processes of their own: the NodeManager ends them.
+        Runtime.runtime.addShutdownHook(new Thread({ yarn.stop() }))
+    }
 } catch (Exception | LinkageError failure) {
     System.err.println("FATAL ${failure}")
     failure.printStackTrace()
@@ -53,6 +69,11 @@ def announcement = Paths.get(announcementFile)
 def partial = announcement.resolveSibling(".${announcement.fileName}.partial".toString())
 def pid = ManagementFactory.runtimeMXBean.name.split('@')[0] as long
 def facts = [pid: pid, port: cluster.nameNodePort, http_port: cluster.nameNode.httpAddress.port]
+if (yarn != null) {
+    def known = yarn.resourceManager.config
+    facts.yarn = ['address', 'scheduler.address', 'admin.address', 'webapp.address']
+        .collectEntries { ["yarn.resourcemanager.${it}".toString(), known.get("yarn.resourcemanager.${it}".toString())] }
+}
 partial.toFile().setText(JsonOutput.toJson(facts), 'UTF-8')
 Files.move(partial, announcement, StandardCopyOption.ATOMIC_MOVE)
 Runtime.runtime.addShutdownHook(new Thread({ Files.deleteIfExists(announcement) }))

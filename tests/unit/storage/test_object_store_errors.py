@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from pyarrow import fs as arrow_files
@@ -20,7 +21,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.storage.filesystem import reading, storage_errors
 from airflow_hive_federation.storage.listing import list_directory, list_files
-from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.storage.publishing import remove_file, write_atomically
 
 REFUSALS = [
     (503, "SlowDown", StorageUnavailableError, "limits the rate"),
@@ -146,3 +147,16 @@ def test_causes_of_other_drivers(cause: Exception, kind: type[StorageError]) -> 
     with pytest.raises(kind) as caught, storage_errors("gs://b/t"):
         raise OSError("the driver's own text") from cause
     assert type(caught.value) is kind
+
+
+def test_an_error_that_is_being_handled_is_no_answer_of_the_store(tmp_path: Path) -> None:
+    class AirflowException(Exception):
+        status_code = 500
+
+    removed = None
+    with pytest.raises(AirflowException):
+        try:
+            raise AirflowException
+        finally:
+            removed = remove_file(f"file:{tmp_path}/missing")
+    assert removed is False
