@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import importlib
 import os
-import sys
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
