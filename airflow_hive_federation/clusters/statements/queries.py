@@ -91,6 +91,9 @@ def _parsed(text: str, tokens: list[Token]) -> Any:
         raise UnreadableError("expected columns after SELECT", begin)
     if trees[0].find(exp.Into):
         raise UnreadableError("expected INSERT INTO before SELECT", begin)
+    # IDENTIFIER('s').t: the database is known at run time.
+    if any(not isinstance(part, exp.Identifier) for t in trees[0].find_all(exp.Table) for part in t.parts[:-1]):
+        raise UnreadableError("a table has no plain name", begin)
     if trees[0].find(exp.Command):
         raise UnreadableError("it contains a command that sqlglot does not parse", begin)
     return trees[0]
