@@ -43,8 +43,8 @@ def test_a_variable_of_an_airflow_without_a_database_is_named_without_a_tracebac
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == (
-        "hive-federation cluster: ConfigurationError: The Airflow variable 'all_clusters' cannot be read from "
-        "Airflow's database: no such table: variable. Remedy: Give the path of a file with a '/', such as "
+        "hive-federation cluster: ConfigurationError: The Airflow variable 'all_clusters' cannot be read "
+        "from Airflow's database: no such table: variable. Remedy: Give the path of a file with a '/', such as "
         "./clusters.json, or set AIRFLOW_HOME to the home of your Airflow.\n"
     )
 
@@ -62,7 +62,8 @@ report, attempt = (sys.argv[sys.argv.index(name) + 1] for name in ("--report", "
 logging.basicConfig(level=logging.INFO, stream=sys.stdout)
 logging.getLogger().handlers[0].setFormatter(EventFormatter("%(message)s"))
 logging.info("26/01/01 INFO SparkContext: Running Spark")
-LOGGED(FilesProcessed(job=FileJob.COPY, files=1, all_files=1, size_bytes=2, all_bytes=2, bytes_per_s=2))
+copied = FilesProcessed(job=FileJob.COPY, files=1, all_files=1, size_bytes=2, all_bytes=2, bytes_per_s=2)
+LOGGED(copied)
 Path(report.removeprefix("file://")).write_text(of_attempt(result_report({{}}), attempt))
 """
 
@@ -78,7 +79,9 @@ def test_a_copy_prints_its_progress_and_the_log_of_spark_only_if_asked(
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_C2", json.dumps({"conn_type": "spark", "host": "spark://far"}))
     args = build_parser().parse_args(["cluster", "copy", "d.t", "C2", *options])
     registry = two_clusters(tmp_path / "C1", tmp_path / "C2")
-    with _copy_runner(args, registry, End("here", MetastoreSettings(uris=("thrift://here:9083",)))) as run_copy:
+    with _copy_runner(
+        args, registry, End("here", MetastoreSettings(uris=("thrift://here:9083",)))
+    ) as run_copy:
         run_copy("plan", tmp_path.as_uri())
     printed = capfd.readouterr()
     assert printed.out == ""
