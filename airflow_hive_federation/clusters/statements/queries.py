@@ -12,6 +12,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.dialects.hive import Hive
 from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.parser import Parser
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from airflow_hive_federation.clusters.statements.statement import Outline, TableName, UnreadableError
@@ -38,6 +39,10 @@ class _Parser(Hive.Parser):  # type: ignore[misc, valid-type]
         if isinstance(expression, exp.Func):
             return expression
         return super().validate_expression(expression, args)
+
+    def _parse_types(self, *args: Any, **options: Any) -> object:
+        """Keep the lengths of CHAR and VARCHAR, which sqlglot leaves out in casts: Hive cuts values there."""
+        return Parser._parse_types(self, *args, **options)  # noqa: SLF001
 
 
 def parsed(text: str, tokens: Sequence[Token]) -> Any:

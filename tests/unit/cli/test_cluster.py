@@ -44,8 +44,8 @@ def test_a_variable_of_an_airflow_without_a_database_is_named_without_a_tracebac
     assert printed.out == ""
     assert printed.err == (
         "hive-federation cluster: ConfigurationError: The Airflow variable 'all_clusters' cannot be read "
-        "from Airflow's database: no such table: variable. Remedy: Give the path of a file with a '/', such as "
-        "./clusters.json, or set AIRFLOW_HOME to the home of your Airflow.\n"
+        "from Airflow's database: no such table: variable. Remedy: Give the path of a file with a '/', such "
+        "as ./clusters.json, or set AIRFLOW_HOME to the home of your Airflow.\n"
     )
 
 

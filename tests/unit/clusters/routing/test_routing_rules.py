@@ -115,6 +115,11 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ("INSERT INTO TABLE logs PARTITION (ds = '2026-03-09') SELECT * FROM a", "C1"),
         ("INSERT OVERWRITE TABLE split PARTITION (ds = '1') SELECT * FROM a", "C1"),
         ("INSERT OVERWRITE TABLE split PARTITION (ds = '9') SELECT * FROM a", "C1"),
+        # Hive cuts a value to the length of its type, Spark does not.
+        ("SELECT * FROM b JOIN logs WHERE ds = CAST('2026-03-05' AS STRING)", "C2"),
+        ("SELECT * FROM b JOIN logs WHERE ds = CAST('2026-03-01-05' AS CHAR(10))", None),
+        ("SELECT * FROM b JOIN logs WHERE ds = CAST('2026-03-01-05' AS VARCHAR(10))", None),
+        ("SELECT * FROM b JOIN logs WHERE CAST(ds AS CHAR(9)) = '2026-03-0'", None),
         # Two primaries, by the partition.
         ("INSERT OVERWRITE TABLE split PARTITION (ds = '2') SELECT * FROM a", None),
         ("INSERT OVERWRITE TABLE split PARTITION (ds) SELECT * FROM a", None),
