@@ -178,8 +178,7 @@ def reads(statement: Statement, catalog: CatalogFacts, session: Session) -> tupl
     for name in statement.described:
         walk.describe(name, home)
     try:
-        for tree in statement.queries:
-            walk.whole(tree, home)
+        walk.branches(statement.queries, home)
     except RecursionError as error:
         raise UnreadableError("it is nested too deeply to be analysed") from error
     return tuple(dict.fromkeys(walk.found))
@@ -189,6 +188,8 @@ class _Walk:
     def __init__(self, catalog: CatalogFacts, session: Session) -> None:
         self._catalog = catalog
         self._session = session
+        #: The trees of several inserts that have the same common table expressions.
+        self._branches: Sequence[Any] = ()
         self._walks = 0
         self._seen: set[int] = set()
         self._plainly: set[tuple[int, TableName | None]] = set()
@@ -200,12 +201,33 @@ class _Walk:
         if read.facts is None or not read.facts.is_view:
             self.found.append(replace(read, rows=False))
 
+    def branches(self, trees: Sequence[Any], home: _Home) -> None:
+        """Walk the trees of a statement. One of several inserts may refer to what others leave out."""
+        shared = [_tables_of_common(tree) for tree in trees] if len(trees) > 1 else []
+        if len({tuple(map(str, tables)) for tables in shared}) == 1:
+            self._branches = trees
+        for tree in trees:
+            self._start(tree, home)
+        for copies in zip(*shared, strict=True) if self._branches else ():
+            if any(id(table) in self._seen for table in copies):
+                self._seen.update(map(id, copies))
+        for tree in trees:
+            self._check(tree, home)
+
     def whole(self, tree: object, home: _Home, pushed: Conjuncts = (), columns: tuple[str, ...] = ()) -> None:
         """Walk the tree of a text, and check that the walk has reached every table in it."""
+        self._start(tree, home, pushed, columns)
+        self._check(tree, home)
+
+    def _start(
+        self, tree: object, home: _Home, pushed: Conjuncts = (), columns: tuple[str, ...] = ()
+    ) -> None:
         if isinstance(tree, exp.Delete | exp.Update | exp.Merge):
             self._changed(tree, home)
         else:
             self._query(tree, {}, home, pushed, columns)
+
+    def _check(self, tree: object, home: _Home) -> None:
         for table in home.outline.tables[id(tree)]:
             if id(table) not in self._seen and isinstance(table.this, exp.Identifier):
                 raise UnreadableError(f"{table.name} stands where no table was expected")
@@ -254,12 +276,13 @@ class _Walk:
         if not isinstance(common, exp.With):
             return scope
         inner: dict[str, _Common | None] = dict(scope)
+        within = self._branches if any(node is branch for branch in self._branches) else (node,)
         for expression in common.expressions:
             name = expression.alias.lower()
             below = {**inner, name: None} if common.recursive else dict(inner)
             inner[name] = _Common(expression, below)
             # Engines analyse a common table expression even if nothing refers to it.
-            if not _is_referred_to(node, name):
+            if not any(_is_referred_to(query, name) for query in within):
                 self._query(expression.this, below, home, (), ())
         return inner
 
@@ -473,6 +496,11 @@ def _renamed(node: exp.Expr, pushed: Conjuncts, columns: tuple[str, ...]) -> Con
     if not pushed or not keeps_filters(node):
         return ()
     return tuple(bound(condition, lambda key: column_behind(node, key.name, columns)) for condition in pushed)
+
+
+def _tables_of_common(tree: Any) -> tuple[Any, ...]:
+    common = tree.args.get("with_") or tree.args.get("with")
+    return tuple(common.find_all(exp.Table)) if isinstance(common, exp.With) else ()
 
 
 def _is_referred_to(node: Any, name: str) -> bool:

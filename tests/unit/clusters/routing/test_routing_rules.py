@@ -109,6 +109,13 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ("SELECT * FROM b WHERE k IN (SELECT k FROM logs)", None),
         ("WITH logs AS (SELECT * FROM b) SELECT * FROM logs", "C2"),
         ("WITH unused AS (SELECT * FROM b) SELECT * FROM a", "C2"),
+        # One of two inserts refers to the expression.
+        (
+            """WITH q AS (SELECT * FROM logs), r AS (SELECT * FROM q) FROM a INSERT INTO b SELECT *
+            INSERT INTO b SELECT * WHERE k IN (SELECT k FROM r WHERE ds = '2026-03-05')""",
+            "C2",
+        ),
+        ("WITH q AS (SELECT * FROM logs) FROM a INSERT INTO b SELECT 1 INSERT INTO b SELECT 2", None),
         ("SELECT * FROM a, LATERAL (SELECT * FROM b WHERE a.k = b.k) x", "C2"),
         ("INSERT INTO TABLE b SELECT * FROM a", "C2"),
         ("INSERT INTO TABLE a SELECT * FROM b", None),
