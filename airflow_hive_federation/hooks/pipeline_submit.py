@@ -61,7 +61,8 @@ class PipelineSubmitHook(SparkSubmitHook):
             if conn_id != cls.default_conn_name:
                 raise ConfigurationError(
                     f"Connection {conn_id} is not defined.",
-                    remedy="Define it with type spark, or leave it out to run on this machine.",
+                    remedy="Define it with type spark: in Airflow's database, in a secrets backend, or as "
+                    f"AIRFLOW_CONN_{conn_id.upper()} in the environment.",
                     conn_id=conn_id,
                 ) from None
             return Connection(conn_id=conn_id, conn_type="spark", host=DEFAULT_MASTER)

@@ -136,7 +136,7 @@ def test_copies_and_then_has_nothing_to_do(
     assert (again.recorded, again.copied, again.tasks) == (60, 0, 0)
     assert json.loads((tree.root / "dump/outcomes/_summary.json").read_text())["recorded"] == 60
     # Each run counts all files in place, and their bytes, whichever run has copied them.
-    progress = [record.message for record in caplog.records if " of 60 files" in record.message]
+    progress = [line for record in caplog.records if " of 60 files" in (line := record.getMessage())]
     assert [line.rpartition(",")[0] for line in progress[-2:]] == ["copied 60 of 60 files, 1.8 of 1.8 MB"] * 2
 
 

@@ -202,7 +202,8 @@ def test_views_are_expanded_with_conditions_from_outside(catalog: Catalog) -> No
     decision = decide(join, catalog, CLUSTERS)
     assert decision.cluster is None
     assert (
-        "default.logs partition ds=2026-03-01, ds=2026-03-02, ds=2026-03-03 is not there" in decision.reason
+        "default.logs partitions ds=2026-03-01, ds=2026-03-02, ds=2026-03-03 are not there (they are in C1)"
+        in decision.reason
     )
     assert [str(view) for view in decision.inputs[1].views] == ["default.recent"]
 
@@ -372,7 +373,7 @@ def test_explain_in_words_and_json(catalog: Catalog) -> None:
         "Reads default.b: in C2 (1.0 kB)",
         "Reads default.logs: 5 of 7 partitions; primary cluster C1",
         "  partition ds=2026-03-03: in C1 (1.0 MB)",
-        "  partition ds=2026-03-04, ds=2026-03-05, ds=2026-03-06 and 1 more: in C1, C2 (4.2 MB)",
+        "  partitions ds=2026-03-04, ds=2026-03-05, ds=2026-03-06 and 1 more: in C1, C2 (4.2 MB)",
         "Tried C2: default.logs partition ds=2026-03-03 is not there (it is in C1)",
         "Tried C1: default.b is not there (it is in C2)",
         "It could run in C1 after these copies, the cheapest (1.0 kB):",
