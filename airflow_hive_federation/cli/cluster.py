@@ -14,7 +14,7 @@ from airflow_hive_federation.cli import cluster_advise
 from airflow_hive_federation.cli.connecting import end_for
 from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.story import Story
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, SparkJobError
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.progress.events import Event, TablesProcessed
 from airflow_hive_federation.progress.observers import Observer, unobserved
@@ -245,7 +245,12 @@ def _copy_runner(args: argparse.Namespace, registry: ClusterRegistry, end: End) 
 
     def run(plan: str, outcomes: str) -> None:
         story.stage(f"Copying {args.table} to {cluster.name}, by the Spark of {conn_id}")
-        run_copy(plan, outcomes)
+        try:
+            run_copy(plan, outcomes)
+        except SparkJobError as error:
+            if type(error) is SparkJobError and not args.verbose:
+                error.remedy = "Run it again with --verbose, which prints the log of spark-submit."
+            raise
 
     with logging_to(story, verbose=args.verbose):
         yield run

@@ -76,6 +76,12 @@ class PipelineSubmitHook(SparkSubmitHook):
                 self._submit_sp.stdout.close()
 
     @property
+    def last_error(self) -> str:
+        """The text of the last error among the last lines of the log; empty if there is none."""
+        errors = [line.partition(" ERROR ")[2].strip() for line in self.tail if " ERROR " in line]
+        return errors[-1] if errors else ""
+
+    @property
     def master(self) -> str:
         """Spark's master URL."""
         return str(self._connection["master"])
