@@ -135,7 +135,11 @@ class HiveFederationError(Exception):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __str__(self) -> str:
-        return f"{self.message}{_REMEDY}{self.remedy}" if self.remedy else self.message
+        if not self.remedy:
+            return self.message
+        # A server's own text has no full stop.
+        stop = "." if self.message[-1:].isalnum() else ""
+        return f"{self.message}{stop}{_REMEDY}{self.remedy}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.remedy, self.facts)

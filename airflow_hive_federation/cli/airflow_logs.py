@@ -4,39 +4,71 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
 from airflow_hive_federation.cli.story import Story
 
 _WARNINGS = frozenset({"warning", "error", "critical"})
+#: Takes the level and the fields of a line of Airflow's log.
+_Show = Callable[[str, MutableMapping[str, Any]], None]
 
 
 @contextmanager
-def logging_to(story: Story) -> Iterator[None]:
+def logging_to(story: Story, *, verbose: bool = False) -> Iterator[None]:
     """Send warnings to a story within the block; drop the other lines of Airflow's log.
 
-    Of spark-submit's many lines, a user needs none; if it fails, the error contains them.
+    Of spark-submit's many lines, a user needs none; if it fails, the error contains the last ones.
     The end of the block restores the logging, because a program that continues may have called the command.
-    """
-    import structlog
 
+    :param verbose: send all lines to the story.
+    """
     # This import configures Airflow's logging, which must happen before the configuration below.
     from airflow_hive_federation.hooks.compat import redact
 
-    def show(_logger: object, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        if level in _WARNINGS:
+    def show(level: str, entry: MutableMapping[str, Any]) -> None:
+        if verbose or level in _WARNINGS:
             story.detail(str(redact(str(entry.get("event", "")))))
-        raise structlog.DropEvent
 
     warnings = logging.StreamHandler(sys.stderr)
     warnings.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    with _lines_to(show), _handlers("airflow.task", []), _handlers("", [warnings], logging.WARNING):
+        yield
+
+
+@contextmanager
+def collected_errors() -> Iterator[list[BaseException]]:
+    """Collect the exceptions that Airflow logs within the block; no line of its log is printed.
+
+    Airflow logs the failure of a secrets backend and continues with the next one, so that a variable of a
+    database that does not answer seems not to exist.
+    """
+    import airflow_hive_federation.hooks.compat  # noqa: F401 - configures Airflow's logging
+
+    errors: list[BaseException] = []
+
+    def collect(_level: str, entry: MutableMapping[str, Any]) -> None:
+        error = sys.exc_info()[1]
+        if entry.get("exc_info") and error is not None:
+            errors.append(error)
+
+    with _lines_to(collect):
+        yield errors
+
+
+@contextmanager
+def _lines_to(show: _Show) -> Iterator[None]:
+    import structlog
+
+    def process(_logger: object, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        show(level, entry)
+        raise structlog.DropEvent
+
     configured = structlog.get_config()
-    structlog.configure(processors=[show], cache_logger_on_first_use=False)
+    structlog.configure(processors=[process], cache_logger_on_first_use=False)
     try:
-        with _handlers("airflow.task", []), _handlers("", [warnings], logging.WARNING):
-            yield
+        yield
     finally:
         structlog.configure(**configured)
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.cli import cluster_advise
 from airflow_hive_federation.cli.connecting import end_for
 from airflow_hive_federation.cli.parsers import Subparsers
+from airflow_hive_federation.cli.story import Story
+from airflow_hive_federation.errors import ConfigurationError, SparkJobError
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.progress.events import Event, TablesProcessed
 from airflow_hive_federation.progress.observers import Observer, unobserved
@@ -51,6 +53,9 @@ def add_parser(subparsers: Subparsers) -> None:
             "--spark-conn-id",
             metavar="ID",
             help="Airflow connection of the Spark that copies (default: the cluster's jobTracker)",
+        )
+        subparser.add_argument(
+            "--verbose", action="store_true", help="print the log of spark-submit, too, on stderr"
         )
     for subparser in (copy, drop, move):
         subparser.add_argument("table", help="database.table")
@@ -148,14 +153,14 @@ def _advise(args: argparse.Namespace) -> int:
 def _move(args: argparse.Namespace) -> int:
     from airflow_hive_federation.clusters.moving import move_copies
 
-    with opened(args) as (client, registry, end):
+    with opened(args) as (client, registry, end), _copy_runner(args, registry, end) as run_copy:
         report = move_copies(
             client,
             registry,
             args.table,
             args.from_cluster,
             args.cluster,
-            run_copy=_copy_runner(args, registry, end),
+            run_copy=run_copy,
             partitions=args.partition,
             where=args.where,
             at_once=args.at_once,
@@ -227,12 +232,28 @@ def _print(args: argparse.Namespace, report: DataclassInstance, line: str) -> in
     return 0
 
 
-def _copy_runner(args: argparse.Namespace, registry: ClusterRegistry, end: End) -> RunCopy:
-    """Return the copy job of the cluster that receives the copies."""
+@contextmanager
+def _copy_runner(args: argparse.Namespace, registry: ClusterRegistry, end: End) -> Iterator[RunCopy]:
+    """Yield the copy job of the cluster that receives the copies; it reports its progress on stderr."""
+    from airflow_hive_federation.cli.airflow_logs import logging_to
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
 
-    conn_id = args.spark_conn_id or registry.cluster(args.cluster).spark_conn_id
-    return SparkPipelineHook(conn_id, storage_options=end.storage_options).copy_runner()
+    cluster, story = registry.cluster(args.cluster), Story()
+    conn_id = args.spark_conn_id or cluster.spark_conn_id
+    hook = SparkPipelineHook(conn_id, storage_options=end.storage_options, observer=story.observe)
+    run_copy = hook.copy_runner()
+
+    def run(plan: str, outcomes: str) -> None:
+        story.stage(f"Copying {args.table} to {cluster.name}, by the Spark of {conn_id}")
+        try:
+            run_copy(plan, outcomes)
+        except SparkJobError as error:
+            if type(error) is SparkJobError and not args.verbose:
+                error.remedy = "Run it again with --verbose, which prints the log of spark-submit."
+            raise
+
+    with logging_to(story, verbose=args.verbose):
+        yield run
 
 
 def _copy(args: argparse.Namespace) -> int:
@@ -248,8 +269,8 @@ def _copy(args: argparse.Namespace) -> int:
         if args.action == "drop-copy":
             report = drop_copies(client, registry, args.table, args.cluster, **chosen)
         else:
-            run_copy = _copy_runner(args, registry, end)
-            report = copy_to_cluster(client, registry, args.table, args.cluster, run_copy, **chosen)
+            with _copy_runner(args, registry, end) as run_copy:
+                report = copy_to_cluster(client, registry, args.table, args.cluster, run_copy, **chosen)
     _print_waiting(report.left, registry)
     copies = _copies(len(report.copied))
     if args.action == "drop-copy":
@@ -300,12 +321,33 @@ def opened(args: argparse.Namespace) -> Iterator[tuple[MetastoreClient, ClusterR
 
     :raises ConfigurationError: the connection, variable or file does not exist, or holds no registry.
     """
-    from airflow_hive_federation.hooks.clusters import find_registry
     from airflow_hive_federation.metastore import MetastoreClient
 
     end = end_for(args.metastore)
     with MetastoreClient(end.settings) as client:
-        yield client, find_registry(args.clusters, client, end.storage_options), end
+        yield client, _registry(args.clusters, client, end), end
+
+
+def _registry(origin: str, client: MetastoreClient, end: End) -> ClusterRegistry:
+    from airflow_hive_federation.hooks.clusters import find_registry, is_variable
+
+    if not is_variable(origin):
+        return find_registry(origin, client, end.storage_options)
+    from airflow_hive_federation.cli.airflow_logs import collected_errors
+
+    with collected_errors() as errors:
+        try:
+            return find_registry(origin, client, end.storage_options)
+        except ConfigurationError as error:
+            if not errors:
+                raise
+            # SQLAlchemy's own text contains the query.
+            cause = getattr(errors[0], "orig", None) or errors[0]
+            raise ConfigurationError(
+                f"The Airflow variable {origin!r} cannot be read from Airflow's database: {cause}.",
+                remedy="Give the path of a file with a '/', such as ./clusters.json, or set AIRFLOW_HOME to "
+                "the home of your Airflow.",
+            ) from error
 
 
 @contextmanager

@@ -104,10 +104,10 @@ class ClusterRegistry:
             (cluster for cluster in self if cluster.name.lower() == name.lower()), None
         )
         if match is None:
-            names = ", ".join(self.clusters) or "none"
+            others = f"Use {' or '.join(self.clusters)}, or add" if self.clusters else "Add"
             raise UnknownClusterError(
                 f"There is no cluster {name!r}.",
-                remedy=f"Configured are: {names}. Clusters are added to {PROPERTIES}.",
+                remedy=f"{others} the cluster to {PROPERTIES}.",
                 cluster=name,
             )
         return match

@@ -17,6 +17,15 @@ DEFAULT_VARIABLE = "hive_federation_clusters"
 METASTORE = "metastore"
 
 
+def is_variable(origin: str | None) -> bool:
+    """Return whether an origin names an Airflow variable, and neither a file nor the metastore."""
+    return origin != METASTORE and not _is_file(origin)
+
+
+def _is_file(origin: str | None) -> bool:
+    return origin is not None and ("/" in origin or origin.endswith(".json"))
+
+
 def find_registry(
     origin: str | None, client: MetastoreClient, options: StorageOptions | None = None
 ) -> ClusterRegistry:
@@ -37,9 +46,9 @@ def find_registry(
         registry_of_metastore,
     )
 
-    if origin is not None and ("/" in origin or origin.endswith(".json")):
+    if origin is not None and _is_file(origin):
         return registry_of_file(origin, options)
-    if origin != METASTORE:
+    if is_variable(origin):
         # The command line calls this function too, and Airflow takes a second to import.
         from airflow.sdk import Variable
 

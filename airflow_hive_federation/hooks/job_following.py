@@ -182,7 +182,7 @@ class JobFollower(BaseHook):
         files: RunFiles,
         attempt: str,
     ) -> dict[str, object]:
-        from airflow_hive_federation.spark.failures import read_report
+        from airflow_hive_federation.spark.failures import NO_CAUSE, read_report
         from airflow_hive_federation.spark.runs import killed
 
         report = files.report_of(attempt)
@@ -190,7 +190,13 @@ class JobFollower(BaseHook):
         if self._killed and (report is None or b'"result"' not in report):
             raise killed()
         if report is not None:
-            return read_report(report)
+            try:
+                return read_report(report)
+            except SparkJobError as error:
+                # A JVM that has ended gives Python no cause; its log has it.
+                if submit_hook and error.message.startswith(NO_CAUSE) and (last := submit_hook.last_error):
+                    error.message = f"{error.message} Its log ends with: {last}"
+                raise
         raise self._unreported(submit_hook, failed, files, attempt) from failed
 
     def _unreported(

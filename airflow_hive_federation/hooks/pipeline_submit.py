@@ -61,7 +61,8 @@ class PipelineSubmitHook(SparkSubmitHook):
             if conn_id != cls.default_conn_name:
                 raise ConfigurationError(
                     f"Connection {conn_id} is not defined.",
-                    remedy="Define it with type spark, or leave it out to run on this machine.",
+                    remedy="Define it with type spark: in Airflow's database, in a secrets backend, or as "
+                    f"AIRFLOW_CONN_{conn_id.upper()} in the environment.",
                     conn_id=conn_id,
                 ) from None
             return Connection(conn_id=conn_id, conn_type="spark", host=DEFAULT_MASTER)
@@ -73,6 +74,12 @@ class PipelineSubmitHook(SparkSubmitHook):
         finally:
             if self._submit_sp is not None and self._submit_sp.stdout is not None:
                 self._submit_sp.stdout.close()
+
+    @property
+    def last_error(self) -> str:
+        """The text of the last error among the last lines of the log; empty if there is none."""
+        errors = [line.partition(" ERROR ")[2].strip() for line in self.tail if " ERROR " in line]
+        return errors[-1] if errors else ""
 
     @property
     def master(self) -> str:

@@ -68,6 +68,7 @@ class CopySummary:
     :param tasks: number of Spark tasks.
     :param seconds: wall time without Spark's start.
     :param unpreserved: number of files that lack some of the owner, group or permissions to preserve.
+    :param placed_bytes: total length of the files that are in place, whichever run has copied them.
     """
 
     files: int
@@ -80,6 +81,7 @@ class CopySummary:
     tasks: int
     seconds: float
     unpreserved: int = 0
+    placed_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,9 +289,11 @@ def summarize(
     """Add up the results of all tasks."""
     finished = sum(result.records for result in results)
     copied = sum(result.changed for result in results)
+    size_bytes = sum(item.size_bytes for item in items)
+    missing_bytes = sum(item.size_bytes for item in pending) - sum(result.size_bytes for result in results)
     return CopySummary(
         files=len(items),
-        size_bytes=sum(item.size_bytes for item in items),
+        size_bytes=size_bytes,
         recorded=len(items) - len(pending),
         identical=finished - copied,
         copied=copied,
@@ -298,6 +302,8 @@ def summarize(
         tasks=len(groups),
         seconds=round(seconds, 3),
         unpreserved=sum(result.unpreserved for result in results),
+        # A file that is rewritten on its way has another length than its source.
+        placed_bytes=size_bytes - missing_bytes if finished < len(pending) else size_bytes,
     )
 
 
@@ -349,7 +355,7 @@ def _finish(
             job=FileJob.COPY,
             files=summary.copied + summary.identical + summary.recorded,
             all_files=summary.files,
-            size_bytes=summary.copied_bytes,
+            size_bytes=summary.placed_bytes,
             all_bytes=summary.size_bytes,
             bytes_per_s=summary.copied_bytes / max(summary.seconds, 0.001),
         )

@@ -29,6 +29,8 @@ _NO_LOGIN = re.compile(
     r"GSS initiate failed|Client cannot authenticate via|SIMPLE authentication is not enabled|"
     r"Failed to specify server's Kerberos principal|No valid credentials provided"
 )
+#: The beginning of a message of Spark's Python whose JVM has named no cause.
+NO_CAUSE = "Spark: An error occurred while calling "
 _REMEDY = "Look further up in the job's log; Spark's own settings are those of the connection and of `conf`."
 
 

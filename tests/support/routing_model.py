@@ -6,26 +6,16 @@ their statement, which takes longer to parse than to route.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from airflow_hive_federation.clusters.placement import Clusters, Copy, Placement, Session
 from airflow_hive_federation.clusters.routing.explain import cheapest_copies
-from airflow_hive_federation.clusters.routing.route import decide
+from airflow_hive_federation.clusters.routing.route import Policy, decide
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from tests.support.catalogs import Catalog
-from tests.support.routing_cases import (
-    ALL_DAYS,
-    ALL_HOURS,
-    TABLES,
-    TODAY,
-    Chance,
-    Parts,
-    Statements,
-    Written,
-    key_text,
-)
+from tests.support.routing_cases import TEMPORARY, Input, Statements, Written
+from tests.support.routing_filters import ALL_DAYS, ALL_HOURS, TABLES, TODAY, Chance, Parts, key_text
 
 NAMES = ("C1", "C2", "C3", "C4")
 #: The cluster of a few tables, which is not configured any more.
@@ -64,11 +54,17 @@ class Case:
     tables: dict[str, Table]
     session: str | None
     use_default: bool
+    temporary: dict[str, str]
+    policy: Policy
 
     def primary(self, name: str) -> str | None:
         """Return the primary cluster of a table; ``None`` if it is in no cluster."""
         own = self.tables[name].own
         return own.primary if own is not None else "C1" if self.use_default else None
+
+    def hidden_by(self, read: Input) -> str | None:
+        """Return the cluster of the temporary table that an input reads in place of the metastore's."""
+        return None if read.viewed else self.temporary.get(read.table)
 
 
 class Catalogs(Chance):
@@ -77,7 +73,21 @@ class Catalogs(Chance):
     def case(self, statement: Written) -> Case:
         tables = {name: self._table(name, statement.keys[name]) for name in TABLES}
         session = self._random.choice([*NAMES, "C9"]) if self._chance(0.25) else None
-        return Case(statement, tables, session, use_default=self._chance(0.9))
+        temporary = {}
+        if self._chance(0.2):
+            names = {TEMPORARY, self._random.choice([TEMPORARY, *TABLES])}
+            temporary = {name: self._cluster() for name in sorted(names)}
+        return Case(
+            statement,
+            tables,
+            session,
+            use_default=self._chance(0.9),
+            temporary=temporary,
+            policy=Policy.DEFAULT if self._chance(0.3) else Policy.STRICT,
+        )
+
+    def _cluster(self) -> str:
+        return GONE if self._chance(0.02) else self._random.choice(NAMES[:3])
 
     def _table(self, name: str, keys: int) -> Table:
         own = self._random_partition() if self._chance(0.85) else None
@@ -101,7 +111,7 @@ class Catalogs(Chance):
         return self._random_partition(own.primary if same and own is not None else None)
 
     def _random_partition(self, primary: str | None = None) -> Partition:
-        primary = primary or (GONE if self._chance(0.02) else self._random.choice(NAMES[:3]))
+        primary = primary or self._cluster()
         others = [name for name in NAMES if name != primary and self._chance(0.5)]
         stale = frozenset(name for name in others if self._chance(0.2))
         return Partition(primary, frozenset(others) - stale, stale, self._random.randint(0, 9))
@@ -121,19 +131,32 @@ def partitions_read(table: Table, parts: Parts) -> dict[str, Partition | None]:
 
 def can_run(case: Case, cluster: str) -> bool:
     """Return whether each rule of the design allows the statement in a cluster."""
-    if cluster not in NAMES:
+    return can_write(case, cluster) and not missing(case, cluster)
+
+
+def can_write(case: Case, cluster: str) -> bool:
+    """Return whether a cluster is configured, and may write all outputs and read all temporary tables."""
+    if cluster not in NAMES or any(
+        home not in {None, cluster} for home in map(case.hidden_by, case.statement.inputs)
+    ):
         return False
-    for name, day in case.statement.outputs:
-        if any(primary != cluster for primary in output_primaries(case, name, day)):
-            return False
-    for name, days in case.statement.inputs:
-        partitions = partitions_read(case.tables[name], days).values()
-        if not all(in_cluster(case, partition, name, cluster) for partition in partitions):
-            return False
-    return True
+    return all(output_primaries(case, *output) <= {cluster} for output in case.statement.outputs)
+
+
+def missing(case: Case, cluster: str) -> dict[tuple[str, str], int]:
+    """Return the tables and partitions that are read, and that a cluster lacks, with their sizes."""
+    lacking = {}
+    for read in case.statement.inputs:
+        if case.hidden_by(read) is None:
+            for part, partition in partitions_read(case.tables[read.table], read.parts).items():
+                if not in_cluster(case, partition, read.table, cluster):
+                    lacking[read.table, part] = partition.size if partition is not None else 0
+    return lacking
 
 
 def output_primaries(case: Case, name: str, day: str | None) -> set[str]:
+    if name in case.temporary:
+        return {case.temporary[name]}
     table = case.tables.get(name)
     if table is None:
         return set()
@@ -145,36 +168,40 @@ def output_primaries(case: Case, name: str, day: str | None) -> set[str]:
     return written | {str(case.primary(name))}
 
 
+def candidates_of(case: Case) -> list[str]:
+    """Return the clusters that the design tries, in their order; none for a statement refused before."""
+    statement = case.statement
+    plain = [read.table for read in statement.inputs if case.hidden_by(read) is None]
+    if any(name not in case.tables for name in plain):
+        return []
+    written = [name for name, _ in statement.outputs if name in case.tables and name not in case.temporary]
+    if any(case.primary(name) is None for name in (*plain, *written)):
+        return []
+    primaries = set().union(*(output_primaries(case, *output) for output in statement.outputs))
+    if len(primaries) > 1:
+        return []
+    if case.session is not None:
+        return [case.session]
+    if primaries:
+        return list(primaries)
+    return [str(case.hidden_by(read) or case.primary(read.table)) for read in statement.inputs] or ["C1"]
+
+
 def model(case: Case) -> str | None:
     """Return the cluster of the design; ``None`` for its error."""
     if case.session is not None and case.session not in NAMES:
         return None
-    used = {name for name, _ in (*case.statement.inputs, *case.statement.outputs)} & case.tables.keys()
-    if any(case.primary(name) is None for name in used):
-        return None
-    if case.session is not None:
-        return case.session if can_run(case, case.session) else None
-    primaries = set().union(*(output_primaries(case, *output) for output in case.statement.outputs))
-    if len(primaries) > 1:
-        return None
-    if primaries:
-        (only,) = primaries
-        return only if can_run(case, only) else None
-    tried = [str(case.primary(name)) for name, _ in case.statement.inputs]
-    return next((cluster for cluster in tried or ["C1"] if can_run(case, cluster)), None)
+    if not case.statement.analysable:
+        return None if case.policy is Policy.STRICT else case.session or "C1"
+    return next((cluster for cluster in candidates_of(case) if can_run(case, cluster)), None)
 
 
-def cheapest(case: Case, candidates: Sequence[str]) -> int:
-    """Return the fewest bytes that must be copied, by trying each cluster."""
-    costs = []
-    for cluster in candidates:
-        missing: dict[tuple[str, str], int] = {}
-        for name, days in case.statement.inputs:
-            for day, partition in partitions_read(case.tables[name], days).items():
-                if not in_cluster(case, partition, name, cluster):
-                    missing[name, day] = partition.size if partition is not None else 0
-        costs.append(sum(missing.values()))
-    return min(costs)
+def cheapest(case: Case) -> int | None:
+    """Return the fewest bytes that must be copied, by trying each cluster; ``None`` if no copies help."""
+    return min(
+        (sum(missing(case, cluster).values()) for cluster in candidates_of(case) if can_write(case, cluster)),
+        default=None,
+    )
 
 
 def catalog_of(case: Case) -> Catalog:
@@ -219,12 +246,21 @@ def compare(seed: int) -> str:
     """
     case = Catalogs(seed).case(_statement(seed // CATALOGS))
     clusters = Clusters(names=NAMES, default="C1", use_default=case.use_default)
-    session = Session(cluster=case.session)
-    decision = decide(case.statement.sql, catalog_of(case), clusters, session, today=[TODAY])
-    assert decision.unanalysable is None, (seed, case.statement.sql, decision.reason)
+    session = Session(cluster=case.session, temporary=case.temporary)
+    sql, catalog = case.statement.sql, catalog_of(case)
+    decision = decide(sql, catalog, clusters, session, policy=case.policy, today=[TODAY])
+    known = case.session is None or case.session in NAMES
+    assert (decision.unanalysable is None) == (case.statement.analysable or not known), (
+        seed,
+        sql,
+        decision.reason,
+    )
     assert decision.cluster == model(case), (seed, case, decision)
-    plan = cheapest_copies(decision)
-    if plan is not None:
-        candidates = [attempt.cluster for attempt in decision.attempts if attempt.cluster in NAMES]
-        assert plan.bytes == cheapest(case, candidates), (seed, case, plan)
-    return "refused" if decision.cluster is None else str(decision.rule)
+    if decision.cluster is None:
+        plan, fewest = (
+            cheapest_copies(decision),
+            cheapest(case) if known and case.statement.analysable else None,
+        )
+        assert (plan and plan.bytes) == fewest, (seed, case, plan, fewest)
+        return "refused"
+    return str(decision.rule)

@@ -47,7 +47,8 @@ class Group:
             return ""
         shown = ", ".join(self.examples)
         rest = self.partitions - len(self.examples)
-        return f" partition {shown}" + (f" and {rest:,} more" if rest > 0 else "")
+        noun = "partition" if self.partitions == 1 else "partitions"
+        return f" {noun} {shown}" + (f" and {rest:,} more" if rest > 0 else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,9 @@ class InputUse:
         for group in self.groups:
             if cluster not in group.readable:
                 state = "stale there" if cluster in group.stale else "not there"
-                clauses.append(f"{self.table}{group} is {state} (it is in {', '.join(group.readable)})")
+                are, they_are = ("is", "it is") if group.partitions in {None, 1} else ("are", "they are")
+                where = ", ".join(group.readable)
+                clauses.append(f"{self.table}{group} {are} {state} ({they_are} in {where})")
         return clauses
 
 

@@ -14,6 +14,8 @@ from airflow_hive_federation.clusters.statements.queries import parsed
 from airflow_hive_federation.clusters.statements.statement import Output, Statement
 from airflow_hive_federation.clusters.statements.tokens import Cursor, keyword_of, uncertain_strings
 
+#: Clauses of a row format, which begin like queries.
+_CLAUSES = frozenset({("MAP", "KEYS"), ("WITH", "SERDEPROPERTIES")})
 QUERIES = frozenset({"SELECT", "FROM", "WITH", "VALUES", "MAP", "REDUCE", "TABLE"})
 
 
@@ -78,9 +80,11 @@ def begins_query(cursor: Cursor, number: int) -> bool:
         number += 1
     if number >= len(tokens) or keyword_of(tokens[number]) not in QUERIES:
         return False
+    following = tokens[number + 1] if number + 1 < len(tokens) else None
     # A column may be named map or table; a comma or parenthesis follows it.
-    following = tokens[number + 1].token_type if number + 1 < len(tokens) else None
-    return following not in {TokenType.COMMA, TokenType.R_PAREN, None}
+    if following is None or following.token_type in {TokenType.COMMA, TokenType.R_PAREN}:
+        return False
+    return (keyword_of(tokens[number]), keyword_of(following)) not in _CLAUSES
 
 
 def with_queries(

@@ -12,6 +12,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.dialects.hive import Hive
 from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.parser import Parser
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
 from airflow_hive_federation.clusters.statements.statement import Outline, TableName, UnreadableError
@@ -26,6 +27,8 @@ _AFTER_COLUMNS = frozenset(
         *(TokenType.CLUSTER_BY, TokenType.DISTRIBUTE_BY, TokenType.SORT_BY, TokenType.LIMIT),
     }
 )
+#: The words that may follow the columns of a script.
+_AFTER_SCRIPT = frozenset({"FROM", "ROW", "ROW FORMAT", "RECORDREADER", "INSERT"})
 _SET_OPERATORS = frozenset({TokenType.UNION, TokenType.INTERSECT, TokenType.EXCEPT})
 _STATEMENTS = (exp.Query, exp.Values, exp.Delete, exp.Update, exp.Merge)
 
@@ -36,6 +39,10 @@ class _Parser(Hive.Parser):  # type: ignore[misc, valid-type]
         if isinstance(expression, exp.Func):
             return expression
         return super().validate_expression(expression, args)
+
+    def _parse_types(self, *args: Any, **options: Any) -> object:
+        """Keep the lengths of CHAR and VARCHAR, which sqlglot leaves out in casts: Hive cuts values there."""
+        return Parser._parse_types(self, *args, **options)  # noqa: SLF001
 
 
 def parsed(text: str, tokens: Sequence[Token]) -> Any:
@@ -91,6 +98,11 @@ def _parsed(text: str, tokens: list[Token]) -> Any:
         raise UnreadableError("expected columns after SELECT", begin)
     if trees[0].find(exp.Into):
         raise UnreadableError("expected INSERT INTO before SELECT", begin)
+    # IDENTIFIER('s').t: the database is known at run time.
+    if any(
+        not isinstance(part, exp.Identifier) for t in trees[0].find_all(exp.Table) for part in t.parts[:-1]
+    ):
+        raise UnreadableError("a table has no plain name", begin)
     if trees[0].find(exp.Command):
         raise UnreadableError("it contains a command that sqlglot does not parse", begin)
     return trees[0]
@@ -126,7 +138,8 @@ def _without_scripts(tokens: Sequence[Token]) -> list[Token] | None:
     ``MAP a, b USING 'x'`` and ``REDUCE a, b USING 'x'`` are ``SELECT TRANSFORM(a, b) USING 'x'``.
     """
     made: list[Token] = []
-    changed = False
+    listed = _with_listed_columns(tokens)
+    changed, tokens = len(listed) > len(tokens), listed
     waiting: list[int] = []
     depth = 0
     for number, token in enumerate(tokens):
@@ -143,6 +156,33 @@ def _without_scripts(tokens: Sequence[Token]) -> list[Token] | None:
         else:
             made.append(token)
     return made if changed and not waiting else None
+
+
+def _with_listed_columns(tokens: Sequence[Token]) -> list[Token]:
+    """Return the tokens with parentheses around the columns of each script, as in ``AS (a STRING, b INT)``.
+
+    Hive needs none; sqlglot reads types only within them.
+    """
+    made: list[Token] = []
+    ends: list[int] = []
+    depth = 0
+    for number, token in enumerate(tokens):
+        if ends and ends[-1] == depth and _ends_columns(token):
+            ends.pop()
+            made.append(_as(token, ")", TokenType.R_PAREN))
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        made.append(token)
+        follows = tokens[number + 1] if number + 1 < len(tokens) else None
+        head = [keyword_of(before) for before in tokens[max(0, number - 2) : number + 1]]
+        if head == ["USING", "", "AS"] and follows and follows.token_type is not TokenType.L_PAREN:
+            ends.append(depth)
+            made.append(_as(token, "(", TokenType.L_PAREN))
+    return made + [_as(tokens[-1], ")", TokenType.R_PAREN) for _ in ends]
+
+
+def _ends_columns(token: Token) -> bool:
+    kind = token.token_type
+    return kind in {*_AFTER_COLUMNS, *_SET_OPERATORS, TokenType.R_PAREN} or keyword_of(token) in _AFTER_SCRIPT
 
 
 def select_first(tokens: Sequence[Token]) -> list[Token] | None:

@@ -36,14 +36,18 @@ from airflow_hive_federation.clusters.statements.statement import (
     UnreadableError,
 )
 from airflow_hive_federation.clusters.statements.tokens import table_name
+from airflow_hive_federation.clusters.statements.trees import (
+    is_parenthesised,
+    is_referred_to,
+    names_a_table,
+    tables_of_common,
+)
 
 MAX_VIEWS = 64
 #: The largest number of walks of subqueries, because a text of n common table expressions may refer to 2^n
 #: tables.
 MAX_WALKS = 5_000
 
-#: Functions that represent the name of a table.
-_NAMING = frozenset({"IDENTIFIER", "TABLE"})
 #: The base class of all nodes, under its name in older and newer versions.
 _NODE: Any = getattr(exp, "Expr", exp.Expression)
 Conjuncts = tuple[Condition, ...]
@@ -178,8 +182,7 @@ def reads(statement: Statement, catalog: CatalogFacts, session: Session) -> tupl
     for name in statement.described:
         walk.describe(name, home)
     try:
-        for tree in statement.queries:
-            walk.whole(tree, home)
+        walk.branches(statement.queries, home)
     except RecursionError as error:
         raise UnreadableError("it is nested too deeply to be analysed") from error
     return tuple(dict.fromkeys(walk.found))
@@ -189,6 +192,8 @@ class _Walk:
     def __init__(self, catalog: CatalogFacts, session: Session) -> None:
         self._catalog = catalog
         self._session = session
+        #: The trees of several inserts that have the same common table expressions.
+        self._branches: Sequence[Any] = ()
         self._walks = 0
         self._seen: set[int] = set()
         self._plainly: set[tuple[int, TableName | None]] = set()
@@ -200,12 +205,33 @@ class _Walk:
         if read.facts is None or not read.facts.is_view:
             self.found.append(replace(read, rows=False))
 
+    def branches(self, trees: Sequence[Any], home: _Home) -> None:
+        """Walk the trees of a statement. One of several inserts may refer to what others leave out."""
+        shared = [tables_of_common(tree) for tree in trees] if len(trees) > 1 else []
+        if len({tuple(map(str, tables)) for tables in shared}) == 1:
+            self._branches = trees
+        for tree in trees:
+            self._start(tree, home)
+        for copies in zip(*shared, strict=True) if self._branches else ():
+            if any(id(table) in self._seen for table in copies):
+                self._seen.update(map(id, copies))
+        for tree in trees:
+            self._check(tree, home)
+
     def whole(self, tree: object, home: _Home, pushed: Conjuncts = (), columns: tuple[str, ...] = ()) -> None:
         """Walk the tree of a text, and check that the walk has reached every table in it."""
+        self._start(tree, home, pushed, columns)
+        self._check(tree, home)
+
+    def _start(
+        self, tree: object, home: _Home, pushed: Conjuncts = (), columns: tuple[str, ...] = ()
+    ) -> None:
         if isinstance(tree, exp.Delete | exp.Update | exp.Merge):
             self._changed(tree, home)
         else:
             self._query(tree, {}, home, pushed, columns)
+
+    def _check(self, tree: object, home: _Home) -> None:
         for table in home.outline.tables[id(tree)]:
             if id(table) not in self._seen and isinstance(table.this, exp.Identifier):
                 raise UnreadableError(f"{table.name} stands where no table was expected")
@@ -254,12 +280,13 @@ class _Walk:
         if not isinstance(common, exp.With):
             return scope
         inner: dict[str, _Common | None] = dict(scope)
+        within = self._branches if any(node is branch for branch in self._branches) else (node,)
         for expression in common.expressions:
             name = expression.alias.lower()
             below = {**inner, name: None} if common.recursive else dict(inner)
             inner[name] = _Common(expression, below)
             # Engines analyse a common table expression even if nothing refers to it.
-            if not _is_referred_to(node, name):
+            if not any(is_referred_to(query, name) for query in within):
                 self._query(expression.this, below, home, (), ())
         return inner
 
@@ -285,7 +312,7 @@ class _Walk:
         joins = list(node.args.get("joins") or ())
         if begin is not None:
             clause.add(list(self._sources(begin.this, scope, home)))
-            clause.outer = _is_parenthesised(begin.this)
+            clause.outer = is_parenthesised(begin.this)
             joins = [*(begin.this.args.get("joins") or ()), *joins]
         for join in joins:
             added = list(self._sources(join.this, scope, home))
@@ -296,7 +323,7 @@ class _Walk:
             on = join.args.get("on")
             on_conditions = tuple(conjuncts(home.conditions.condition(on))) if on is not None else ()
             clause.join(join, added, on_conditions)
-            clause.outer |= bool(inner) or _is_parenthesised(join.this)
+            clause.outer |= bool(inner) or is_parenthesised(join.this)
         where = node.args.get("where")
         filters = tuple(conjuncts(home.conditions.condition(where.this))) if where is not None else ()
         for source, conditions in clause.filtered((*filters, *pushed)):
@@ -336,7 +363,7 @@ class _Walk:
     def _table(self, node: Any, scope: Mapping[str, Any], home: _Home) -> _Source:
         self._seen.add(id(node))
         if not isinstance(node.this, exp.Identifier):
-            if not isinstance(node.this, exp.Func) or _names_a_table(node.this):
+            if not isinstance(node.this, exp.Func) or names_a_table(node.this):
                 raise UnreadableError("a table has no plain name")
             return _Source(alias=node.alias.lower())
         start = int(node.this.meta.get("start", 0))
@@ -459,26 +486,8 @@ def _bound_to(source: _Source, owners: Mapping[Key, _Source | None], condition: 
     return bound(condition, lambda key: Key(key.name) if owners[key] is source else None)
 
 
-def _names_a_table(function: Any) -> bool:
-    """Return whether a function takes a table, as in ``f(TABLE(t))``, or represents a table name."""
-    return any(
-        call.name.upper() in _NAMING and not call.find(exp.Query) for call in function.find_all(exp.Func)
-    )
-
-
-def _is_parenthesised(node: object) -> bool:
-    return isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table | exp.Subquery)
-
-
 def _renamed(node: exp.Expr, pushed: Conjuncts, columns: tuple[str, ...]) -> Conjuncts:
     """Return conditions on a query's result as conditions on its sources."""
     if not pushed or not keeps_filters(node):
         return ()
     return tuple(bound(condition, lambda key: column_behind(node, key.name, columns)) for condition in pushed)
-
-
-def _is_referred_to(node: Any, name: str) -> bool:
-    return any(
-        isinstance(table.this, exp.Identifier) and not table.args.get("db") and table.name.lower() == name
-        for table in node.find_all(exp.Table)
-    )

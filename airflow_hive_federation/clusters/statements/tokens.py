@@ -26,6 +26,8 @@ _CATALOGS = frozenset({"spark_catalog", "hive"})
 class _Tokenizer(Hive.Tokenizer):
     # The base class would read the rest of a statement after these tokens as one string.
     COMMANDS: ClassVar[set[TokenType]] = set()
+    # Binary literals of Spark, which Hive does not have.
+    HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("X'", "'"), ("x'", "'")]
 
 
 @lru_cache(maxsize=64)

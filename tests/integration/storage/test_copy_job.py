@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import random
 import shutil
@@ -122,7 +123,10 @@ def copy(context: SparkContext, tree: Tree, **settings: Any) -> CopySummary:
     return copy_plan(context, tree.plan, tree.outcomes, **settings)
 
 
-def test_copies_and_then_has_nothing_to_do(context: SparkContext, tree: Tree) -> None:
+def test_copies_and_then_has_nothing_to_do(
+    context: SparkContext, tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "airflow_hive_federation")
     tree.write({name: number * 1000 for number, name in enumerate(names(60))})
     first = copy(context, tree)
     assert (first.files, first.copied, first.failed) == (60, 60, 0)
@@ -131,6 +135,9 @@ def test_copies_and_then_has_nothing_to_do(context: SparkContext, tree: Tree) ->
     again = copy(context, tree)
     assert (again.recorded, again.copied, again.tasks) == (60, 0, 0)
     assert json.loads((tree.root / "dump/outcomes/_summary.json").read_text())["recorded"] == 60
+    # Each run counts all files in place, and their bytes, whichever run has copied them.
+    progress = [line for record in caplog.records if " of 60 files" in (line := record.getMessage())]
+    assert [line.rpartition(",")[0] for line in progress[-2:]] == ["copied 60 of 60 files, 1.8 of 1.8 MB"] * 2
 
 
 def test_the_job_keeps_modes_and_records_are_private(context: SparkContext, tree: Tree) -> None:

@@ -54,7 +54,7 @@ def test_locations_belong_to_the_cluster_whose_root_they_lie_below() -> None:
 
 
 def test_a_name_that_is_not_configured_is_refused() -> None:
-    with pytest.raises(UnknownClusterError, match=r"no cluster 'C9'.*C1, C2"):
+    with pytest.raises(UnknownClusterError, match=r"no cluster 'C9'.*Use C1 or C2, or add"):
         read_registry(document({"C1": ONE, "C2": TWO}), origin="x").cluster("C9")
 
 

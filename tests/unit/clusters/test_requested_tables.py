@@ -53,7 +53,7 @@ ACTIONS: dict[str, Callable[[Any, ClusterRegistry], object]] = {
 def test_a_missing_table_is_named_with_a_remedy(action: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(primary, "_locked", lambda *_: nullcontext())
     with pytest.raises(
-        NoSuchObjectError, match=r"^There is no table d\.t: get_table_req: no d\.t Remedy: "
+        NoSuchObjectError, match=r"^There is no table d\.t: get_table_req: no d\.t\. Remedy: "
     ) as caught:
         ACTIONS[action](Empty(), REGISTRY)
     assert (caught.value.table, caught.value.server_message) == ("d.t", "no table")
@@ -61,5 +61,7 @@ def test_a_missing_table_is_named_with_a_remedy(action: str, monkeypatch: pytest
 
 def test_a_missing_database_is_named_with_a_remedy() -> None:
     client: Any = Empty()
-    with pytest.raises(NoSuchObjectError, match=r"^There is no database D: get_database_req: no D Remedy: "):
+    with pytest.raises(
+        NoSuchObjectError, match=r"^There is no database D: get_database_req: no D\. Remedy: "
+    ):
         assign_tables(client, REGISTRY, databases=["D"])

@@ -24,7 +24,7 @@ VANISHED = FileVanishedError("gone é", remedy="list again", path="file:/x", cou
 
 
 def test_errors_come_back_with_class_and_facts() -> None:
-    with pytest.raises(FileVanishedError, match="gone é Remedy: list again") as caught:
+    with pytest.raises(FileVanishedError, match=r"gone é\. Remedy: list again") as caught:
         read_report(error_report(VANISHED))
     assert (caught.value.path, caught.value.count) == ("file:/x", 3)
 

@@ -112,12 +112,24 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ("SELECT * FROM b WHERE k IN (SELECT k FROM logs)", None),
         ("WITH logs AS (SELECT * FROM b) SELECT * FROM logs", "C2"),
         ("WITH unused AS (SELECT * FROM b) SELECT * FROM a", "C2"),
+        # One of two inserts refers to the expression.
+        (
+            """WITH q AS (SELECT * FROM logs), r AS (SELECT * FROM q) FROM a INSERT INTO b SELECT *
+            INSERT INTO b SELECT * WHERE k IN (SELECT k FROM r WHERE ds = '2026-03-05')""",
+            "C2",
+        ),
+        ("WITH q AS (SELECT * FROM logs) FROM a INSERT INTO b SELECT 1 INSERT INTO b SELECT 2", None),
         ("SELECT * FROM a, LATERAL (SELECT * FROM b WHERE a.k = b.k) x", "C2"),
         ("INSERT INTO TABLE b SELECT * FROM a", "C2"),
         ("INSERT INTO TABLE a SELECT * FROM b", None),
         ("INSERT INTO TABLE logs PARTITION (ds = '2026-03-09') SELECT * FROM a", "C1"),
         ("INSERT OVERWRITE TABLE split PARTITION (ds = '1') SELECT * FROM a", "C1"),
         ("INSERT OVERWRITE TABLE split PARTITION (ds = '9') SELECT * FROM a", "C1"),
+        # Hive cuts a value to the length of its type, Spark does not.
+        ("SELECT * FROM b JOIN logs WHERE ds = CAST('2026-03-05' AS STRING)", "C2"),
+        ("SELECT * FROM b JOIN logs WHERE ds = CAST('2026-03-01-05' AS CHAR(10))", None),
+        ("SELECT * FROM b JOIN logs WHERE ds = CAST('2026-03-01-05' AS VARCHAR(10))", None),
+        ("SELECT * FROM b JOIN logs WHERE CAST(ds AS CHAR(9)) = '2026-03-0'", None),
         # Two primaries, by the partition.
         ("INSERT OVERWRITE TABLE split PARTITION (ds = '2') SELECT * FROM a", None),
         ("INSERT OVERWRITE TABLE split PARTITION (ds) SELECT * FROM a", None),
@@ -190,7 +202,8 @@ def test_views_are_expanded_with_conditions_from_outside(catalog: Catalog) -> No
     decision = decide(join, catalog, CLUSTERS)
     assert decision.cluster is None
     assert (
-        "default.logs partition ds=2026-03-01, ds=2026-03-02, ds=2026-03-03 is not there" in decision.reason
+        "default.logs partitions ds=2026-03-01, ds=2026-03-02, ds=2026-03-03 are not there (they are in C1)"
+        in decision.reason
     )
     assert [str(view) for view in decision.inputs[1].views] == ["default.recent"]
 
@@ -360,7 +373,7 @@ def test_explain_in_words_and_json(catalog: Catalog) -> None:
         "Reads default.b: in C2 (1.0 kB)",
         "Reads default.logs: 5 of 7 partitions; primary cluster C1",
         "  partition ds=2026-03-03: in C1 (1.0 MB)",
-        "  partition ds=2026-03-04, ds=2026-03-05, ds=2026-03-06 and 1 more: in C1, C2 (4.2 MB)",
+        "  partitions ds=2026-03-04, ds=2026-03-05, ds=2026-03-06 and 1 more: in C1, C2 (4.2 MB)",
         "Tried C2: default.logs partition ds=2026-03-03 is not there (it is in C1)",
         "Tried C1: default.b is not there (it is in C2)",
         "It could run in C1 after these copies, the cheapest (1.0 kB):",

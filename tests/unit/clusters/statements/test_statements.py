@@ -43,6 +43,16 @@ def summary(sql: str) -> str:
         ("SELECT trunc(1), last_value(x, true, 3) FROM a", "SELECT <a"),
         ("FROM (FROM a MAP k, v USING 'x' AS k, v) q REDUCE q.k USING 'y' AS k", "SELECT <a"),
         ("SELECT TRANSFORM(*) USING 'cat' AS (x, y) FROM a", "SELECT <a"),
+        ("SELECT TRANSFORM(*) USING 'cat' AS x INT, y array<int> FROM a", "SELECT <a"),
+        (
+            "FROM (FROM a MAP k USING 'cat' AS x INT CLUSTER BY x) q REDUCE x USING 'cat' AS y INT",
+            "SELECT <a",
+        ),
+        (
+            "FROM a INSERT INTO b SELECT TRANSFORM(x) USING 'c' AS y INT INSERT INTO c SELECT z",
+            "INSERT >b >c <a",
+        ),
+        ("SELECT X'1C7', x'' FROM a WHERE z = X'41'", "SELECT <a"),
         ("FROM a MAP f(k, (v)), v USING 'x' AS k", "SELECT <a"),
         ("SELECT map(1, 2), reduce FROM a JOIN b USING (k)", "SELECT <a <b"),
         ("FROM (SELECT * FROM a) q CROSS JOIN b INSERT INTO c SELECT *", "INSERT >c <a <b"),
@@ -58,6 +68,17 @@ def summary(sql: str) -> str:
         ("INSERT INTO a (SELECT * FROM b)", "INSERT >a <b"),
         ("INSERT OVERWRITE LOCAL DIRECTORY '/x' STORED AS ORC SELECT * FROM b", "INSERT <b"),
         ("INSERT OVERWRITE DIRECTORY '/x' SELECT * FROM b", "INSERT <b"),
+        (
+            "INSERT OVERWRITE DIRECTORY '/x' ROW FORMAT DELIMITED MAP KEYS TERMINATED BY '=' SELECT * FROM b",
+            "INSERT <b",
+        ),
+        (
+            (
+                "INSERT OVERWRITE DIRECTORY '/x' ROW FORMAT SERDE 's' WITH SERDEPROPERTIES ('a' = 'b') "
+                "WITH q AS (SELECT * FROM c) SELECT * FROM b, q"
+            ),
+            "INSERT <b <c <q",
+        ),
         ("FROM a INSERT INTO b SELECT x INSERT OVERWRITE DIRECTORY '/x' SELECT y", "INSERT >b <a"),
         ("SELECT `insert` FROM `insert`", "SELECT <insert"),
         # Definitions.
@@ -146,6 +167,8 @@ def test_use(sql: str, expected: UseDatabase | UseCluster) -> None:
         ("SELECT 1" + " " * 2_000_000, "it has more than 2,000,000 characters"),
         ("SELECT " + "NOT " * 20_000 + "true", "it is nested too deeply to be"),
         ("SELECT * INTO b FROM a", "expected INSERT INTO before SELECT"),
+        ("SELECT * FROM IDENTIFIER('d').a", "a table has no plain name"),
+        ("SELECT X'no digits' FROM a", "a quotation, comment or number does not end"),
         ("FROM a INSERT INTO b SELECT * INSERT INTO c", "expected a query"),
         ("INSERT OVERWRITE DIRECTORY '/x' STORED AS ORC", "expected a query"),
         ("FROM a INSERT INTO b DEFAULT VALUES INSERT INTO c SELECT *", "expected SELECT"),
