@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, Self
 
 import grpc
@@ -18,6 +17,7 @@ from airflow_hive_federation.gateway.grpc.authentication import Authenticator, m
 from airflow_hive_federation.gateway.grpc.calls import Calls
 from airflow_hive_federation.gateway.grpc.health_service import HealthService
 from airflow_hive_federation.gateway.grpc.raw import RawService
+from airflow_hive_federation.gateway.grpc.resets import CallThreads
 from airflow_hive_federation.gateway.grpc.settings import SERVER_CLASS, GrpcFrontSettings
 from airflow_hive_federation.gateway.handler import Handler
 from airflow_hive_federation.metastore.plugins import load_class
@@ -68,7 +68,7 @@ class GrpcFront:
         self.settings = settings
         self._calls = Calls(handler, authenticator or make_authenticator(settings), settings)
         threads = settings.max_concurrent_calls + _most_streams(settings) + _SPARE_THREADS
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="grpc-front")
+        self._threads = CallThreads(threads)
         self._health = HealthService(settings.max_watches)
         self._server = self._make_server([RawService(), *services])
         try:
