@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.hooks import job_runners, job_runs, spark
 from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.progress.events import Event, NothingChanged
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.runtime import installed_spark
 from airflow_hive_federation.runtime.installed_spark import InstalledSpark
@@ -262,15 +264,24 @@ def test_retry_waits_for_a_submission_that_waits_for_room(
     assert run.stopped
 
 
-@pytest.mark.parametrize("lines", [["Submitting application_1_7 to ResourceManager\n"], ["a\n", "b\n"]])
+@pytest.mark.parametrize("lines", [["Submitting application_1_7 to ResourceManager"], ["a", "b"]])
 def test_the_run_records_the_application_id_that_spark_submit_shows(
-    lines: list[str], monkeypatch: pytest.MonkeyPatch
+    lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    program = tmp_path / "spark-submit"
+    event = NothingChanged(database="shop", event_id=7)
+    shown = [*lines, f"unchanged HIVE_FEDERATION_EVENT {json.dumps(event.to_json())}", "100 %"]
+    program.write_text("\n".join(["#!/bin/sh", *(f"echo {shlex.quote(line)}" for line in shown)]))
+    program.chmod(0o755)
     seen: list[str] = []
-    submit = PipelineSubmitHook(conn_id="yarn", deploy_mode="cluster", on_application=seen.append)
-    submit._process_spark_submit_log(iter(lines))
+    events: list[Event] = []
+    submit = PipelineSubmitHook(
+        conn_id="yarn", deploy_mode="cluster", on_application=seen.append, observer=events.append
+    )
+    submit.submit("main.py", env={"PATH": f"{tmp_path}:{os.defpath}"})
     assert seen == (["application_1_7"] if "application_1_7" in lines[0] else [])
+    assert (events, [*submit.tail]) == ([event], [*lines, "100 %"])
     # The connection has no address of a ResourceManager: the files of the run decide.
     assert not submit.has("application_1_7")
     # Earlier versions of the provider do not ask at all.
