@@ -27,8 +27,7 @@
     │   ├── StorageFullError              no space, no quota
     │   ├── StorageUnavailableError       a store does not answer, or not now  (retryable)
     │   ├── BucketMissingError            the bucket or container does not exist
-    │   ├── SourceNotAllowedError         the policy may not copy from this source path
-    │   └── DigestMismatchError           the bytes read do not match their digest
+    │   └── SourceNotAllowedError         the policy may not copy from this source path
     ├── AcidFormatError               a directory or file breaks Hive's ACID layout
     ├── ReplicationError
     │   ├── DumpIncompleteError · DumpCorruptError
@@ -271,10 +270,6 @@ class BucketMissingError(StorageError):
 
 class SourceNotAllowedError(StorageError):
     """The policy may not copy from the location of a file or directory of the source; ``path`` names it."""
-
-
-class DigestMismatchError(StorageError):
-    """The bytes read differ from the digest recorded for them."""
 
 
 class AcidFormatError(HiveFederationError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import Connection
@@ -14,6 +14,9 @@ from airflow_hive_federation.hooks.compat import AirflowNotFoundException
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.progress.lines import event_in
 from airflow_hive_federation.progress.observers import Observer
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
 
 #: The master if the default connection is not defined.
 DEFAULT_MASTER = "local[*]"
@@ -140,7 +143,7 @@ class _SubmitLog:
     :param read: receives each line of spark-submit's output.
     """
 
-    def __init__(self, log: Any, read: Callable[[str], bool]) -> None:
+    def __init__(self, log: Logger, read: Callable[[str], bool]) -> None:
         self._log = log
         self._read = read
 
@@ -149,5 +152,5 @@ class _SubmitLog:
         if values or self._read(text):
             self._log.info(text, *values)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._log, name)

@@ -76,13 +76,6 @@ def read_plan(uri: str, *, options: StorageOptions | None = None) -> Iterator[Co
     return _read_parts(uri, CopyItem, "part-", options)
 
 
-def write_outcomes(
-    uri: str, outcomes: Iterable[CopyOutcome], *, options: StorageOptions | None = None
-) -> int:
-    """Write outcomes as one file; return their number."""
-    return write_records(uri, outcomes, options=options)
-
-
 def read_outcomes(uri: str, *, options: StorageOptions | None = None) -> dict[str, CopyOutcome]:
     """Read a directory of outcomes into a mapping by target URI; it is empty without the directory.
 

@@ -22,7 +22,7 @@ from airflow_hive_federation.progress.events import (
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.metadata.write_ids import valid_transactions
 from airflow_hive_federation.replication.policy import DRAIN_POLL
-from airflow_hive_federation.waiting import PollPolicy, wait_until
+from airflow_hive_federation.waiting import wait_until
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -132,17 +132,15 @@ def drain(
     start: DrainStart,
     *,
     timeout_s: float,
-    poll: PollPolicy | None = None,
     observer: Observer = LOGGED,
 ) -> tuple[int, ...]:
     """Wait until the start's transactions have ended, and abort the remaining ones after the timeout.
 
     :param timeout_s: seconds to wait (``hive.repl.bootstrap.dump.open.txn.timeout``).
-    :param poll: intervals between the polls; the default notices an end within two seconds.
     :param observer: receives the transactions that are still open after each poll.
     :return: ids of the transactions that were aborted.
     """
-    ended = has_drained(client, start, timeout_s=timeout_s, poll=poll, observer=observer)
+    ended = has_drained(client, start, timeout_s=timeout_s, observer=observer)
     return () if ended else abort_remaining(client, start, observer=observer)
 
 
@@ -151,7 +149,6 @@ def has_drained(
     start: DrainStart,
     *,
     timeout_s: float,
-    poll: PollPolicy | None = None,
     observer: Observer = LOGGED,
 ) -> bool:
     """Wait as :func:`drain` does, abort nothing, and return whether all have ended in time."""
@@ -162,7 +159,7 @@ def has_drained(
             observer(state_of(start, remaining))
         return not remaining
 
-    return wait_until(ended, poll or replace(DRAIN_POLL, timeout_s=timeout_s))
+    return wait_until(ended, replace(DRAIN_POLL, timeout_s=timeout_s))
 
 
 def open_transactions(answer: types.GetOpenTxnsResponse) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ from airflow_hive_federation.runtime.installed_spark import InstalledSpark
 from airflow_hive_federation.spark.failures import error_report, of_attempt, result_report
 from airflow_hive_federation.spark.runs import JobRun, RunClaim, RunFiles, run_key
 from airflow_hive_federation.storage.hadoop_access import HadoopAccess
-from airflow_hive_federation.storage.plan_files import write_outcomes, write_plan
+from airflow_hive_federation.storage.plan_files import write_plan, write_records
 from airflow_hive_federation.storage.publishing import write_atomically
 from airflow_hive_federation.transactions import lease
 from tests.support.dumps import manifest
@@ -304,7 +304,7 @@ def test_old_result_that_holds_no_more(worker: Worker) -> None:
     files = RunFiles(f"{outcomes}/_report.json")
     target = folder / "target"
     write_plan(plan, [CopyItem(source="file:/nowhere", target=target.as_uri(), size_bytes=3)])
-    write_outcomes(
+    write_records(
         f"{outcomes}/1-a-0.jsonl",
         [CopyOutcome(target=target.as_uri(), size_bytes=3, digest="d", copied=True)],
     )
