@@ -32,6 +32,7 @@ from airflow_hive_federation.clusters.metadata import (
 from airflow_hive_federation.clusters.notes import Note
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry, read_registry
 from airflow_hive_federation.compaction.plan import BucketMerge, CompactedTable, FileFormat
+from airflow_hive_federation.embedded import database
 from airflow_hive_federation.hooks.probes import ProbeAnswer
 from airflow_hive_federation.ingest.inputs import Position
 from airflow_hive_federation.ingest.queries import KeyPosition
@@ -67,7 +68,7 @@ from airflow_hive_federation.replication.format.tables import (
 from airflow_hive_federation.replication.groups.dump import GroupDump
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.repair import RepairProgress
-from airflow_hive_federation.replication.replica import external_claims
+from airflow_hive_federation.replication.replica import dumps_owner, external_claims
 from airflow_hive_federation.replication.replica.cycle_history import CycleRecord, read_cycles, with_cycle
 from airflow_hive_federation.replication.replica.differences import Difference
 from airflow_hive_federation.replication.replica.external_roots import ExternalRoots, read_roots, with_roots
@@ -88,6 +89,7 @@ from tests.support.made_values import made
 PACKAGE = Path(__file__).parents[2] / "airflow_hive_federation"
 WRITERS = {"to_json", "to_text", "to_bytes"}
 READERS = {"from_json", "from_text", "from_bytes"}
+HOME = Path("/home/metastore")
 SINK = HiveStreamingSink(MetastoreSettings(uris=("thrift://localhost:1",)), "d.t", name="s")
 POLICY = ReplicationPolicy(
     name="p", source_database="d", dump_root="file:/dumps", external_base="file:/external"
@@ -181,6 +183,13 @@ def the_position(text: str) -> Any:
     return keeping._position(types.Table(parameters={f"{keeping.POSITION}c": text}), "c")
 
 
+def the_record(content: str) -> Any:
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, database._RECORD).write_text(content, encoding="utf-8")
+        record = database._record(Path(directory))
+        return record and dataclasses.replace(record, server=HOME / record.server.name)
+
+
 def as_claim(value: external_claims._Written) -> external_claims._Written:
     return dataclasses.replace(value, roots=tuple(sorted(set(value.roots or ()))))
 
@@ -230,6 +239,11 @@ DOCUMENTS: Mapping[str, Document] = {
             table=made(CompactedTable, filters=made(BloomFilters), file_format=made(FileFormat)),
         ),
         read=BucketMerge.from_json,
+    ),
+    "embedded.database._record": Document(
+        values=made(database._Record, server=words.map(lambda name: HOME / name)),
+        write=lambda record: record.text(HOME),
+        read=the_record,
     ),
     "hooks.probes.ProbeAnswer": Document(
         values=made(ProbeAnswer, state=event_values, value=st.none() | dumps.maps(texts, counts)),
@@ -346,13 +360,18 @@ DOCUMENTS: Mapping[str, Document] = {
         write=lambda record: with_cycle({}, record),
         read=lambda parameters: read_cycles(parameters)[0],
     ),
+    "replication.replica.dumps_owner._read": a_file(
+        made(dumps_owner._Written),
+        lambda uri, claim: dumps_owner._write(uri, claim, POLICY, private=False),
+        lambda uri: dumps_owner._read(uri, POLICY),
+    ),
     "replication.replica.external_claims._read": a_file(
         made(external_claims._Written, roots=dumps.a_few(dumps.digests.map("file:/{}".format))).map(as_claim),
         lambda uri, claim: external_claims._write(uri, claim, POLICY),
         lambda uri: external_claims._read(uri, POLICY),
         never_none=("roots",),
     ),
-    "replication.replica.external_roots.ExternalRoots": Document(
+    "replication.replica.external_roots.read_roots": Document(
         values=made(
             ExternalRoots,
             uris=st.frozensets(dumps.digests.map("file:/{}".format), min_size=1, max_size=40).map(
@@ -408,13 +427,14 @@ PARTS = {
 }
 #: The documents that the package only writes, or only reads, each with the reason.
 ONE_WAY = {
+    "embedded.metastore._announced": "the launcher of the metastore writes announcements",
     "acid.markers._is_marked_compacted": "Hive 3's compactor writes the markers",
     "clusters.running.RoutedStatement": "the result of a task",
     "gateway.check.Sight": "an answer of the command line",
     "gateway.services.codec.Codec": "a translation, with tests of its own in test_services_codec",
     "hooks.probes.Probe": "fields of a trigger, which probe_of passes to the class again",
     "ingest.dead_letters.DeadLetter": "users read dead letters",
-    "model.events.decode_message": "Hive writes the messages of events",
+    "model.event_messages.decode_message": "Hive writes the messages of events",
     "model.thrift_json.ThriftStruct": "Hive writes structs into its events",
     "replication.cycle_plan.CyclePlan": "an answer of the command line",
     "replication.groups.status.GroupPlan": "an answer of the command line",

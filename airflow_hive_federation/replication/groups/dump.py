@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError, GroupMembershipError
 from airflow_hive_federation.model import json_values
-from airflow_hive_federation.model.events import read_event
+from airflow_hive_federation.model.event_messages import read_event
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import unchanged_position
 from airflow_hive_federation.replication.dump.cut import take_cut

@@ -205,7 +205,7 @@ def _checkpoint(client: MetastoreClient, policy: ReplicationPolicy) -> str:
     dump = (client.get_database(name).parameters or {}).get(markers.CHECKPOINT)
     if dump is None:
         raise TargetNotOursError(
-            f"Target database {name} does not say which dump it was loaded from: it has just been let go.",
+            f"The dump of target database {name} is not known: the database has just been let go.",
             remedy="Find out whether somebody has failed over, or taken over.",
             database=name,
             owner=None,
