@@ -135,6 +135,8 @@ class Fixed:
 
 
 Condition = Compare | In | IsNull | Like | Not | And | Or | Fixed | Undecided
+#: The condition of a clause that no row satisfies.
+NEVER = Fixed(FALSE | NULL)
 _Leaf = Compare | In | IsNull | Like
 
 
@@ -178,18 +180,26 @@ def columns_of(condition: Condition | Value) -> set[Key]:
     columns: set[Key] = set()
     parts: list[Condition | Value] = [condition]
     while parts:
-        match part := parts.pop():
-            case Key():
-                columns.add(part)
-            case Compare(_, left, right):
-                parts += (left, right)
-            case Call(_, inner) | And(inner) | Or(inner):
-                parts += inner
-            case Not(only) | IsNull(only) | Like(only, _):
-                parts.append(only)
-            case In(value, options):
-                parts += (value, *options)
+        part = parts.pop()
+        # Most parts are keys, constants and comparisons, and ``match`` is slow.
+        if type(part) is Key:
+            columns.add(part)
+        elif type(part) is Compare:
+            parts += (part.left, part.right)
+        elif type(part) is not Constant:
+            parts += _parts(part)
     return columns
+
+
+def _parts(condition: Condition | Value) -> Sequence[Condition | Value]:
+    match condition:
+        case Call(_, inner) | And(inner) | Or(inner):
+            return inner
+        case Not(only) | IsNull(only) | Like(only, _):
+            return (only,)
+        case In(value, options):
+            return (value, *options)
+    return ()
 
 
 def keys_of(condition: Condition | Value) -> frozenset[str]:
@@ -203,9 +213,9 @@ def rejects_nulls(condition: Condition) -> bool:
     return not _one(condition, nulls, None) & TRUE
 
 
-def may_exclude(condition: Condition) -> bool:
-    """Return whether a bound condition may be false for some partition; others need no evaluation."""
-    return bool(keys_of(condition)) or not _one(condition, {}, None) & TRUE
+def cannot_be_true(condition: Condition) -> bool:
+    """Return whether a condition is false or null whatever the values of its columns."""
+    return not _one(condition, {}, None) & TRUE
 
 
 def may_be_read(

@@ -58,6 +58,8 @@ _ONE_ARGUMENT: dict[type[exp.Expr], str] = {
 }
 #: Wrappers that sqlglot puts around the date or time argument of a function.
 _TRANSPARENT = (exp.Paren, exp.TimeStrToTime, exp.TsOrDsToTimestamp)
+#: Sides of a comparison that stand for the rows of a query.
+_ROWS = (exp.Query, exp.All, exp.Any, exp.Subquery)
 _CASTS = {
     "STRING": "to_string",
     "TEXT": "to_string",
@@ -104,7 +106,9 @@ class Conditions:
     def _leaf(self, node: exp.Expr | None) -> Condition:
         if not isinstance(node, exp.Predicate):
             return Fixed(ANY)
-        if any(value for name, value in node.args.items() if name not in _ARGUMENTS):
+        if not node.args.keys() <= _ARGUMENTS and any(
+            value for name, value in node.args.items() if name not in _ARGUMENTS
+        ):
             return Undecided()
         made = self._predicate(node)
         # sqlglot 30 marks NOT LIKE and IS NOT NULL so; former versions put a Not around them.
@@ -140,7 +144,7 @@ class Conditions:
     def _compared(self, operator: str, left: exp.Expr, right: exp.Expr) -> Condition:
         if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
             return self._tuples(left, right) if operator == "=" else Undecided()
-        if any(isinstance(side, exp.Query | exp.All | exp.Any | exp.Subquery) for side in (left, right)):
+        if isinstance(left, _ROWS) or isinstance(right, _ROWS):
             return Undecided()
         return Compare(operator, self._value(left), self._value(right))
 
@@ -281,9 +285,12 @@ def _key(column: exp.Column) -> Value:
     if not isinstance(column.this, exp.Identifier) or column.args.get("catalog"):
         return Undecided()
     table, database = column.args.get("table"), column.args.get("db")
-    return Key(
-        column.this.this.lower(), (table and table.name.lower()) or None, database and database.name.lower()
-    )
+    return Key(column.this.this.lower(), (table and _name(table)) or None, database and _name(database))
+
+
+def _name(part: exp.Expr) -> str:
+    # ``name`` is slow.
+    return str(part.this if type(part) is exp.Identifier else part.name).lower()
 
 
 def _java_format(node: exp.Expr | None) -> str | None:

@@ -17,12 +17,13 @@ from sqlglot import exp
 
 from airflow_hive_federation.clusters.placement import CatalogFacts, Session, TableFacts
 from airflow_hive_federation.clusters.predicates.conditions import (
+    NEVER,
     Condition,
     Key,
     bound,
+    cannot_be_true,
     columns_of,
     conjuncts,
-    may_exclude,
     rejects_nulls,
 )
 from airflow_hive_federation.clusters.predicates.sql import Conditions
@@ -148,15 +149,14 @@ class _From:
 
     def _put(self, sources: Sequence[_Source], within: Sequence[_Source], on: Conjuncts) -> None:
         for condition in on:
-            qualifiers = {key.qualifier for key in columns_of(condition)}
-            anywhere = not qualifiers or None in qualifiers
+            owners = {column: _owner(column, within) for column in columns_of(condition)}
+            concerned = set(owners.values())
+            never = any(source not in concerned for source in sources) and cannot_be_true(condition)
             for source in sources:
-                # Most conditions of a join concern other tables.
-                if not anywhere and source.alias not in qualifiers:
-                    continue
-                usable = _bound_to(source, within, condition)
-                if may_exclude(usable):
-                    self._conditions[source] += (usable,)
+                if source in concerned:
+                    self._conditions[source] += (_bound_to(source, owners, condition),)
+                elif never:
+                    self._conditions[source] += (NEVER,)
 
     def filtered(self, filters: Conjuncts) -> Iterator[tuple[_Source, Conjuncts]]:
         """Yield the sources, each with the conditions that its rows must satisfy."""
@@ -437,24 +437,26 @@ class _Walk:
                     self._nested(child, scope, home)
 
 
-def _bound_to(source: _Source, sources: Sequence[_Source], condition: Condition) -> Condition:
+def _owner(column: Key, sources: Sequence[_Source]) -> _Source | None:
+    """Return the source that certainly provides a column; ``None`` if several may, or none does."""
+    if column.qualifier is not None:
+        owners = [
+            source
+            for source in sources
+            if source.alias == column.qualifier and column.database in {None, source.database}
+        ]
+    elif len(sources) == 1 and sources[0].query is not None:
+        return sources[0]
+    else:
+        owners = [source for source in sources if source.provides(column.name)]
+    if len(owners) != 1 or (owners[0].query is None and not owners[0].provides(column.name)):
+        return None
+    return owners[0]
+
+
+def _bound_to(source: _Source, owners: Mapping[Key, _Source | None], condition: Condition) -> Condition:
     """Return the condition with the columns of one source; columns of others become undecided."""
-
-    def bind(key: Key) -> Key | None:
-        if key.qualifier is None and len(sources) == 1 and source.query is not None:
-            owners = list(sources)
-        elif key.qualifier is None:
-            owners = [candidate for candidate in sources if candidate.provides(key.name)]
-        else:
-            owners = [
-                candidate
-                for candidate in sources
-                if candidate.alias == key.qualifier and key.database in {None, candidate.database}
-            ]
-        only = len(owners) == 1 and owners[0] is source
-        return Key(key.name) if only and (source.query is not None or source.provides(key.name)) else None
-
-    return bound(condition, bind)
+    return bound(condition, lambda key: Key(key.name) if owners[key] is source else None)
 
 
 def _names_a_table(function: Any) -> bool:

@@ -59,6 +59,9 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         ("SELECT * FROM b JOIN logs ON b.k = logs.k WHERE ds >= date_sub(current_date, 3)", "C2"),
         ("SELECT * FROM b JOIN logs ON b.k = logs.k WHERE ds >= date_sub(current_date, 4)", None),
         ("SELECT * FROM b JOIN logs ON b.k = logs.k WHERE ds > 'x'", "C2"),
+        # A condition that is never true excludes all partitions, whatever its columns.
+        ("SELECT * FROM b JOIN logs ON b.k = logs.k AND 1 = 0", "C2"),
+        ("SELECT * FROM b JOIN logs ON b.k = logs.k WHERE b.k = NULL", "C2"),
         ("SELECT * FROM b LEFT JOIN logs ON b.k = logs.k AND ds > '2026-03-04'", "C2"),
         (
             "SELECT * FROM b LEFT JOIN logs ON b.k = logs.k WHERE logs.ds > '2026-03-04' OR logs.ds IS NULL",
