@@ -137,10 +137,14 @@ def repair_replica(
                     break
                 # A difference that was seen before needs more than another look at its table.
                 again = {difference.table for difference in mendable if difference in progress.seen}
-                mend = repair_plan_of(mendable, again=again)
-                observer(RepairStarting(database=policy.target_database, tables=tuple(sorted(mend.tables))))
-                dumped = dump_next_increment(source, target, policy, mend=mend, observer=observer)
-                progress.begin_round(dumped.dump, mendable, mend)
+                repair_plan = repair_plan_of(mendable, again=again)
+                observer(
+                    RepairStarting(database=policy.target_database, tables=tuple(sorted(repair_plan.tables)))
+                )
+                dumped = dump_next_increment(
+                    source, target, policy, repair_plan=repair_plan, observer=observer
+                )
+                progress.begin_round(dumped.dump, mendable, repair_plan)
             load_dump(source, target, policy, progress.dump, run_copy=run_copy, observer=observer)
             progress.end_round()
     except Departure as left:
@@ -154,7 +158,7 @@ class RepairProgress:
     """The progress of a repair, which may go on in another process.
 
     :param rounds: the number of rounds that have been loaded.
-    :param seen: differences that rounds were to mend.
+    :param seen: differences that rounds were to repair.
     :param mended: tables that rounds have examined.
     :param replaced: those of them that were copied anew.
     :param dump: URI of the dump that is being loaded; empty before a verification.
@@ -176,12 +180,12 @@ class RepairProgress:
             and not _stays(difference, policy)
         ]
 
-    def begin_round(self, dump: str, mendable: Sequence[Difference], mend: RepairPlan) -> None:
+    def begin_round(self, dump: str, mendable: Sequence[Difference], repair_plan: RepairPlan) -> None:
         """Note a round of which the dump is written."""
         self.dump = dump
         self.seen += [difference for difference in mendable if difference not in self.seen]
-        self.mended |= mend.tables
-        self.replaced |= mend.replaced
+        self.mended |= repair_plan.tables
+        self.replaced |= repair_plan.replaced
 
     def end_round(self) -> None:
         """Note that the round's dump is loaded."""
