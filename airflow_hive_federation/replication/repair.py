@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.json_values import Fields, count, list_of, text
 from airflow_hive_federation.progress.events import RepairStarting
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
@@ -205,7 +206,7 @@ class RepairProgress:
             report=last,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the progress as values of JSON."""
         return {
             "rounds": self.rounds,
@@ -216,14 +217,18 @@ class RepairProgress:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the progress that :meth:`to_json` wrote."""
+    def from_json(cls, value: object) -> Self:
+        """Return the progress that :meth:`to_json` wrote.
+
+        :raises ValueError: a field is missing, or has another type.
+        """
+        fields = Fields(value)
         return cls(
-            rounds=values["rounds"],
-            seen=[Difference(**difference) for difference in values["seen"]],
-            mended=set(values["mended"]),
-            replaced=set(values["replaced"]),
-            dump=values["dump"],
+            rounds=fields.needed("rounds", count),
+            seen=list(fields.needed("seen", list_of(Difference.from_json))),
+            mended=set(fields.needed("mended", list_of(text))),
+            replaced=set(fields.needed("replaced", list_of(text))),
+            dump=fields.needed("dump", text),
         )
 
 

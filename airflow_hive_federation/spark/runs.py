@@ -21,19 +21,22 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from airflow_hive_federation.errors import FileVanishedError, SparkJobError, SparkRunTakenError, StorageError
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, Reader, flag, text, whole
 from airflow_hive_federation.storage.filesystem import reading
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, write_atomically
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Seconds between two numbers of a claim.
 BEAT_S = 5.0
@@ -56,6 +59,20 @@ class JobRun:
     application: str = ""
     stopped: bool = False
 
+    @classmethod
+    def from_json(cls, value: object) -> JobRun:
+        """Read a submission.
+
+        :raises ValueError: a field is missing or has another type, or another version has written it.
+        """
+        given = _fields_of(cls, value)
+        return cls(
+            attempt=given.needed("attempt", text),
+            key=given.needed("key", text),
+            application=given.optional("application", text, default=""),
+            stopped=given.optional("stopped", flag, default=False),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobClaim:
@@ -73,6 +90,21 @@ class JobClaim:
     ended: bool = False
     machine: str = ""
     process: str = ""
+
+    @classmethod
+    def from_json(cls, value: object) -> JobClaim:
+        """Read a claim.
+
+        :raises ValueError: a field is missing or has another type, or another version has written it.
+        """
+        given = _fields_of(cls, value)
+        return cls(
+            attempt=given.needed("attempt", text),
+            beats=given.optional("beats", whole, default=0),
+            ended=given.optional("ended", flag, default=False),
+            machine=given.optional("machine", text, default=""),
+            process=given.optional("process", text, default=""),
+        )
 
 
 class JobState(Enum):
@@ -109,8 +141,7 @@ class RunFiles:
 
         :raises StorageError: the store cannot be read.
         """
-        values = self._read(".run")
-        run: JobRun | None = None if values is None else _made(JobRun, values)
+        run = self._read(".run", JobRun.from_json)
         # The id is a part of a file's name.
         return run if run is not None and run.attempt.isalnum() else None
 
@@ -119,8 +150,7 @@ class RunFiles:
 
         :raises StorageError: the store cannot be read.
         """
-        values = self._read(_claim_of(attempt))
-        claim = None if values is None else _made(JobClaim, values)
+        claim = self._read(_claim_of(attempt), JobClaim.from_json)
         return claim if claim is not None and claim.attempt == attempt else None
 
     def report_of(self, attempt: str) -> bytes | None:
@@ -128,7 +158,7 @@ class RunFiles:
 
         :raises StorageError: the store cannot be read.
         """
-        text = self._text("")
+        text = self._content("")
         # Every report with an id is complete, because it was published by a rename.
         return text if text is not None and f'"attempt": "{attempt}"'.encode() in text else None
 
@@ -137,7 +167,7 @@ class RunFiles:
 
         :raises StorageError: the store cannot be read.
         """
-        text = self._text("")
+        text = self._content("")
         return text is not None and b'"attempt": "' in text and self.report_of(attempt) is None
 
     def write_run(self, run: JobRun) -> None:
@@ -193,21 +223,20 @@ class RunFiles:
         run = self.run()
         return run is not None and run.attempt == attempt
 
-    def _read(self, suffix: str) -> dict[str, Any] | None:
-        text = self._text(suffix)
+    def _read(self, suffix: str, read: Reader[T]) -> T | None:
+        content = self._content(suffix)
         try:
-            values = None if text is None else bounded_json.loads(text)
+            return None if content is None else read(bounded_json.loads(content))
         except ValueError:
             return None
-        return values if isinstance(values, dict) else None
 
-    def _text(self, suffix: str) -> bytes | None:
+    def _content(self, suffix: str) -> bytes | None:
         try:
             with reading(f"{self.report}{suffix}", self.options) as file:
-                text: bytes = file.read()
+                content: bytes = file.read()
         except FileVanishedError:
             return None
-        return text
+        return content
 
     def _write(self, suffix: str, values: JobRun | JobClaim) -> None:
         text = json.dumps(asdict(values), sort_keys=True)
@@ -358,16 +387,10 @@ def _claim_of(attempt: str) -> str:
     return f".{attempt}.claim"
 
 
-def _made(kind: Any, values: Mapping[str, Any]) -> Any:
-    try:
-        made = kind(**values)
-    except TypeError:
-        # Another version of the package wrote it.
-        return None
-    # Each field has a value of its type; of those without a default, all are texts.
-    defaults = (getattr(kind, name, "") for name in values)
-    same = all(type(value) is type(default) for value, default in zip(values.values(), defaults, strict=True))
-    return made if same else None
+def _fields_of(kind: type[JobRun | JobClaim], value: object) -> Fields:
+    given = Fields(value)
+    given.refuse_others(frozenset(field.name for field in fields(kind)))
+    return given
 
 
 def _gone(claim: JobClaim) -> bool:

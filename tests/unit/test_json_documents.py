@@ -31,6 +31,7 @@ from airflow_hive_federation.clusters.metadata import (
 )
 from airflow_hive_federation.clusters.notes import Note
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry, read_registry
+from airflow_hive_federation.compaction.merge import MergeOutcome
 from airflow_hive_federation.compaction.plan import BucketMerge, CompactedTable, FileFormat
 from airflow_hive_federation.embedded import database
 from airflow_hive_federation.hooks.probes import ProbeAnswer
@@ -245,6 +246,7 @@ DOCUMENTS: Mapping[str, Document] = {
         write=lambda record: record.text(HOME),
         read=the_record,
     ),
+    "compaction.merge.MergeOutcome": plain(MergeOutcome, MergeOutcome.from_json),
     "hooks.probes.ProbeAnswer": Document(
         values=made(ProbeAnswer, state=event_values, value=st.none() | dumps.maps(texts, counts)),
         read=ProbeAnswer.from_json,
@@ -371,6 +373,7 @@ DOCUMENTS: Mapping[str, Document] = {
         lambda uri: external_claims._read(uri, POLICY),
         never_none=("roots",),
     ),
+    "replication.replica.differences.Difference": plain(Difference, Difference.from_json),
     "replication.replica.external_roots.read_roots": Document(
         values=made(
             ExternalRoots,
@@ -388,8 +391,8 @@ DOCUMENTS: Mapping[str, Document] = {
         write=error_to_json,
         read=error_from_json,
     ),
-    "spark.runs.JobClaim": plain(runs.JobClaim, lambda value: runs._made(runs.JobClaim, value)),
-    "spark.runs.JobRun": plain(runs.JobRun, lambda value: runs._made(runs.JobRun, value)),
+    "spark.runs.JobClaim": plain(runs.JobClaim, runs.JobClaim.from_json),
+    "spark.runs.JobRun": plain(runs.JobRun, runs.JobRun.from_json),
     "spark.streaming_sink.HiveStreamingSink._position": plain(
         StreamPosition, lambda value: SINK._position(json.dumps(value))
     ),
@@ -419,6 +422,9 @@ DOCUMENTS: Mapping[str, Document] = {
 PARTS = {
     "clusters.advice_records._read_from_json": "clusters.advice_records.StatementRecord",
     "clusters.advice_records.record_from_json": "clusters.advice_records.StatementRecord",
+    "spark.compact._from_json": "compaction.merge.MergeOutcome",
+    "spark.failures.read_report": "spark.failures.error_from_json",
+    "spark.runs._fields_of": "spark.runs.JobRun",
     "compaction.plan.CompactedTable": "compaction.plan.BucketMerge",
     "compaction.plan.MergeInput": "compaction.plan.BucketMerge",
     "compaction.plan._filters": "compaction.plan.BucketMerge",

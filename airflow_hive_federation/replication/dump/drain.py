@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.json_values import Fields, count, list_of, text
 from airflow_hive_federation.progress.events import (
     DrainStarted,
     TransactionsAborted,
@@ -59,7 +61,7 @@ class DrainStart:
         """Return the start as an event of progress."""
         return DrainStarted(database=self.database, event_id=self.event_id, transactions=self.transactions)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "database": self.database,
             "event_id": self.event_id,
@@ -68,13 +70,24 @@ class DrainStart:
         }
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> DrainStart:
-        return cls(
-            database=values["database"],
-            event_id=int(values["event_id"]),
-            transactions=tuple(values["transactions"]),
-            moment_ms=int(values["moment_ms"]),
-        )
+    def from_json(cls, value: object) -> DrainStart:
+        """Return the start from the result of a task.
+
+        :raises ConfigurationError: it is not such a result.
+        """
+        try:
+            fields = Fields(value)
+            return cls(
+                database=fields.needed("database", text),
+                event_id=fields.needed("event_id", count),
+                transactions=fields.needed("transactions", list_of(count)),
+                moment_ms=fields.needed("moment_ms", count),
+            )
+        except ValueError as error:
+            raise ConfigurationError(
+                f"The start of the bootstrap is not the result of a drain: {error}.",
+                remedy="Give the result of an OpenTransactionsDrainSensor.",
+            ) from error
 
 
 def begin_drain(client: MetastoreClient, database: str) -> DrainStart:
