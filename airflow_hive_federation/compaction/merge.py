@@ -16,7 +16,6 @@ from airflow_hive_federation.compaction.keys import Integers, Keys, in_order, jo
 from airflow_hive_federation.compaction.plain import append_files
 from airflow_hive_federation.compaction.plan import BucketMerge, FileFormat
 from airflow_hive_federation.compaction.rows import BucketReader, DeleteEvents, Rows
-from airflow_hive_federation.model.json_values import Fields, count, text
 from airflow_hive_federation.model.types import Field, HiveType
 from airflow_hive_federation.orc.assembly import AssembledFile, Stripe, encode, type_messages
 from airflow_hive_federation.orc.properties import BloomFilters
@@ -46,20 +45,6 @@ class MergeOutcome:
     rows: int = 0
     deleted: int = 0
     size_bytes: int = 0
-
-    @classmethod
-    def from_json(cls, value: object) -> MergeOutcome:
-        """Read a result from its fields.
-
-        :raises ValueError: a field is missing, or has another type.
-        """
-        fields = Fields(value)
-        return cls(
-            output=fields.needed("output", text),
-            rows=fields.needed("rows", count),
-            deleted=fields.needed("deleted", count),
-            size_bytes=fields.needed("size_bytes", count),
-        )
 
 
 def merge_bucket(

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.model.json_values import Fields, count, list_of, text
+from airflow_hive_federation.model.json_values import Fields, count, list_of, reader_of, text
 from airflow_hive_federation.progress.events import RepairStarting
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
@@ -225,7 +225,7 @@ class RepairProgress:
         fields = Fields(value)
         return cls(
             rounds=fields.needed("rounds", count),
-            seen=list(fields.needed("seen", list_of(Difference.from_json))),
+            seen=list(fields.needed("seen", list_of(reader_of(Difference)))),
             mended=set(fields.needed("mended", list_of(text))),
             replaced=set(fields.needed("replaced", list_of(text))),
             dump=fields.needed("dump", text),

@@ -19,7 +19,7 @@ from airflow_hive_federation.compaction.plan import BucketMerge
 from airflow_hive_federation.compaction.runners import merge_or_error
 from airflow_hive_federation.compaction.worker import MergeRunner
 from airflow_hive_federation.errors import HiveFederationError, SparkJobError
-from airflow_hive_federation.model.json_values import Fields
+from airflow_hive_federation.model.json_values import Fields, reader_of
 from airflow_hive_federation.spark.balancing import deal
 from airflow_hive_federation.spark.failures import error_from_json, error_to_json, from_spark
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
@@ -31,6 +31,7 @@ JOB = "merge-buckets"
 _BYTES_PER_TASK = 256 * 1024 * 1024
 _FILES_PER_TASK = 100
 _MERGES, _OUTCOMES = "merges.jsonl", "outcomes.jsonl"
+_OUTCOME = reader_of(MergeOutcome)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,4 +150,4 @@ def _to_json(outcome: MergeOutcome | HiveFederationError) -> dict[str, object]:
 
 def _from_json(value: object) -> MergeOutcome | HiveFederationError:
     fields = Fields(value)
-    return fields.needed("error", error_from_json) if "error" in fields else MergeOutcome.from_json(value)
+    return fields.needed("error", error_from_json) if "error" in fields else _OUTCOME(value)

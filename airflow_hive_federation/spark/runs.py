@@ -22,14 +22,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
 from airflow_hive_federation.errors import FileVanishedError, SparkJobError, SparkRunTakenError, StorageError
 from airflow_hive_federation.model import bounded_json
-from airflow_hive_federation.model.json_values import Fields, Reader, flag, text, whole
+from airflow_hive_federation.model.json_values import Reader, reader_of
 from airflow_hive_federation.storage.filesystem import reading
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, write_atomically
@@ -59,20 +59,6 @@ class JobRun:
     application: str = ""
     stopped: bool = False
 
-    @classmethod
-    def from_json(cls, value: object) -> JobRun:
-        """Read a submission.
-
-        :raises ValueError: a field is missing or has another type, or another version has written it.
-        """
-        given = _fields_of(cls, value)
-        return cls(
-            attempt=given.needed("attempt", text),
-            key=given.needed("key", text),
-            application=given.optional("application", text, default=""),
-            stopped=given.optional("stopped", flag, default=False),
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class JobClaim:
@@ -91,20 +77,10 @@ class JobClaim:
     machine: str = ""
     process: str = ""
 
-    @classmethod
-    def from_json(cls, value: object) -> JobClaim:
-        """Read a claim.
 
-        :raises ValueError: a field is missing or has another type, or another version has written it.
-        """
-        given = _fields_of(cls, value)
-        return cls(
-            attempt=given.needed("attempt", text),
-            beats=given.optional("beats", whole, default=0),
-            ended=given.optional("ended", flag, default=False),
-            machine=given.optional("machine", text, default=""),
-            process=given.optional("process", text, default=""),
-        )
+#: Another version of the package may have written other fields.
+_RUN = reader_of(JobRun, strictly=True)
+_CLAIM = reader_of(JobClaim, strictly=True)
 
 
 class JobState(Enum):
@@ -141,7 +117,7 @@ class RunFiles:
 
         :raises StorageError: the store cannot be read.
         """
-        run = self._read(".run", JobRun.from_json)
+        run = self._read(".run", _RUN)
         # The id is a part of a file's name.
         return run if run is not None and run.attempt.isalnum() else None
 
@@ -150,7 +126,7 @@ class RunFiles:
 
         :raises StorageError: the store cannot be read.
         """
-        claim = self._read(_claim_of(attempt), JobClaim.from_json)
+        claim = self._read(_claim_of(attempt), _CLAIM)
         return claim if claim is not None and claim.attempt == attempt else None
 
     def report_of(self, attempt: str) -> bytes | None:
@@ -385,12 +361,6 @@ def taken(report: str, attempt: str) -> SparkRunTakenError:
 def _claim_of(attempt: str) -> str:
     # A file per submission: a late job would otherwise write over the claim of its successor.
     return f".{attempt}.claim"
-
-
-def _fields_of(kind: type[JobRun | JobClaim], value: object) -> Fields:
-    given = Fields(value)
-    given.refuse_others(frozenset(field.name for field in fields(kind)))
-    return given
 
 
 def _gone(claim: JobClaim) -> bool:

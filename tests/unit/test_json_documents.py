@@ -42,6 +42,7 @@ from airflow_hive_federation.metastore.grpc_wire import Answer, Question
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.trace_context import PARENT, STATE
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.model.json_values import reader_of
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.orc.properties import BloomFilters
 from airflow_hive_federation.progress.reading import event_classes, event_of
@@ -246,7 +247,7 @@ DOCUMENTS: Mapping[str, Document] = {
         write=lambda record: record.text(HOME),
         read=the_record,
     ),
-    "compaction.merge.MergeOutcome": plain(MergeOutcome, MergeOutcome.from_json),
+    "spark.compact.MergeOutcome": plain(MergeOutcome, reader_of(MergeOutcome)),
     "hooks.probes.ProbeAnswer": Document(
         values=made(ProbeAnswer, state=event_values, value=st.none() | dumps.maps(texts, counts)),
         read=ProbeAnswer.from_json,
@@ -357,12 +358,12 @@ DOCUMENTS: Mapping[str, Document] = {
         ),
         read=RepairProgress.from_json,
     ),
-    "replication.replica.cycle_history._record": Document(
+    "replication.replica.cycle_history.CycleRecord": Document(
         values=made(CycleRecord),
         write=lambda record: with_cycle({}, record),
         read=lambda parameters: read_cycles(parameters)[0],
     ),
-    "replication.replica.dumps_owner._read": a_file(
+    "replication.replica.dumps_owner._Written": a_file(
         made(dumps_owner._Written),
         lambda uri, claim: dumps_owner._write(uri, claim, POLICY, private=False),
         lambda uri: dumps_owner._read(uri, POLICY),
@@ -373,7 +374,7 @@ DOCUMENTS: Mapping[str, Document] = {
         lambda uri: external_claims._read(uri, POLICY),
         never_none=("roots",),
     ),
-    "replication.replica.differences.Difference": plain(Difference, Difference.from_json),
+    "replication.repair.Difference": plain(Difference, reader_of(Difference)),
     "replication.replica.external_roots.read_roots": Document(
         values=made(
             ExternalRoots,
@@ -391,9 +392,9 @@ DOCUMENTS: Mapping[str, Document] = {
         write=error_to_json,
         read=error_from_json,
     ),
-    "spark.runs.JobClaim": plain(runs.JobClaim, runs.JobClaim.from_json),
-    "spark.runs.JobRun": plain(runs.JobRun, runs.JobRun.from_json),
-    "spark.streaming_sink.HiveStreamingSink._position": plain(
+    "spark.runs.JobClaim": plain(runs.JobClaim, runs._CLAIM),
+    "spark.runs.JobRun": plain(runs.JobRun, runs._RUN),
+    "spark.streaming_sink.StreamPosition": plain(
         StreamPosition, lambda value: SINK._position(json.dumps(value))
     ),
     "storage.fence.fence_of": a_file(
@@ -402,7 +403,7 @@ DOCUMENTS: Mapping[str, Document] = {
         fence_of,
         name=TICKET,
     ),
-    "storage.unfinished_uploads._read": a_file(
+    "storage.unfinished_uploads.Upload": a_file(
         made(unfinished_uploads.Upload),
         lambda uri, value: Path(uri.removeprefix("file:")).write_text(
             json.dumps(dataclasses.asdict(value)), encoding="utf-8"
@@ -422,9 +423,8 @@ DOCUMENTS: Mapping[str, Document] = {
 PARTS = {
     "clusters.advice_records._read_from_json": "clusters.advice_records.StatementRecord",
     "clusters.advice_records.record_from_json": "clusters.advice_records.StatementRecord",
-    "spark.compact._from_json": "compaction.merge.MergeOutcome",
+    "spark.compact._from_json": "spark.compact.MergeOutcome",
     "spark.failures.read_report": "spark.failures.error_from_json",
-    "spark.runs._fields_of": "spark.runs.JobRun",
     "compaction.plan.CompactedTable": "compaction.plan.BucketMerge",
     "compaction.plan.MergeInput": "compaction.plan.BucketMerge",
     "compaction.plan._filters": "compaction.plan.BucketMerge",
@@ -463,10 +463,17 @@ def found_in(body: list[ast.stmt], prefix: str) -> Iterator[str]:
                 yield from found_in(node.body, f"{prefix}{node.name}.")
         elif isinstance(node, ast.FunctionDef) and any(map(reads_fields, ast.walk(node))):
             yield f"{prefix}{node.name}"
+    for node in ast.walk(ast.Module(body=body, type_ignores=[])):
+        if is_call(node, "reader_of"):
+            yield f"{prefix}{ast.unparse(node.args[0])}"  # type: ignore[attr-defined]
 
 
 def reads_fields(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Fields"
+    return is_call(node, "Fields")
+
+
+def is_call(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
 def test_each_document_has_an_entry() -> None:
@@ -475,8 +482,8 @@ def test_each_document_has_an_entry() -> None:
         source = path.read_text(encoding="utf-8")
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
         # Parsing all modules takes long, so the others are skipped.
-        if not module.startswith("metastore.idl") and re.search(
-            r"\bFields\(|def (to|from)_|def parse\b", source
+        if not module.startswith(("metastore.idl", "model.json_values")) and re.search(
+            r"\b(Fields|reader_of)\(|def (to|from)_|def parse\b", source
         ):
             found.update(found_in(ast.parse(source).body, f"{module}."))
     assert found - DOCUMENTS.keys() - PARTS.keys() - ONE_WAY.keys() == set()

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_PER_CALL
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.objects import TableOrPartition
-from airflow_hive_federation.model.json_values import Fields, text
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.tables import PartitionLine
 from airflow_hive_federation.replication.metadata import statistics
@@ -74,21 +73,6 @@ class Difference:
     expected: str
     found: str
     where: str = ""
-
-    @classmethod
-    def from_json(cls, value: object) -> Difference:
-        """Read a difference from its fields.
-
-        :raises ValueError: a field is missing, or is no text.
-        """
-        fields = Fields(value)
-        return cls(
-            table=fields.needed("table", text),
-            what=fields.needed("what", text),
-            expected=fields.needed("expected", text),
-            found=fields.needed("found", text),
-            where=fields.needed("where", text),
-        )
 
     def __str__(self) -> str:
         place = f"{self.table} {self.where}".strip() or "database"

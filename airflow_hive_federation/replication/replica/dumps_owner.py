@@ -25,7 +25,7 @@ from airflow_hive_federation.errors import (
     UnsupportedMethodError,
 )
 from airflow_hive_federation.model import bounded_json
-from airflow_hive_federation.model.json_values import Fields, flag, text
+from airflow_hive_federation.model.json_values import reader_of
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import join, reading
 from airflow_hive_federation.storage.listing import list_directory
@@ -50,6 +50,9 @@ class _Written:
     metastore: str = "unknown"
     database: str = "(unknown)"
     checked: bool = False
+
+
+_CLAIM = reader_of(_Written)
 
 
 def claim_dumps(metastore: str, policy: ReplicationPolicy) -> None:
@@ -122,12 +125,7 @@ def _read(uri: str, policy: ReplicationPolicy) -> _Written:
     """Return a claim; an absent or unreadable one counts as unchecked, so that its owner writes it anew."""
     try:
         with reading(uri, policy.storage_options) as file:
-            fields = Fields(bounded_json.loads(file.read()))
-        return _Written(
-            metastore=fields.needed("metastore", text),
-            database=fields.needed("database", text),
-            checked=fields.needed("checked", flag),
-        )
+            return _CLAIM(bounded_json.loads(file.read()))
     except (FileVanishedError, ValueError):
         return _Written()
 
