@@ -176,6 +176,7 @@ def shown(value: object) -> str:
 #: The readers of a record's fields, by the texts of their annotations.
 _BY_TYPE: Mapping[str, Reader[object]] = {
     "str": text,
+    "str | None": or_none(text),
     "int": whole,
     "int | None": or_none(whole),
     "float": number,

@@ -464,8 +464,9 @@ def found_in(body: list[ast.stmt], prefix: str) -> Iterator[str]:
         elif isinstance(node, ast.FunctionDef) and any(map(reads_fields, ast.walk(node))):
             yield f"{prefix}{node.name}"
     for node in ast.walk(ast.Module(body=body, type_ignores=[])):
-        if is_call(node, "reader_of"):
-            yield f"{prefix}{ast.unparse(node.args[0])}"  # type: ignore[attr-defined]
+        # A parameter in place of a class stands for classes that are found elsewhere.
+        if is_call(node, "reader_of") and (name := ast.unparse(node.args[0])) != "kind":  # type: ignore[attr-defined]
+            yield f"{prefix}{name}"
 
 
 def reads_fields(node: ast.AST) -> bool:
