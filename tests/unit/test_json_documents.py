@@ -353,7 +353,7 @@ DOCUMENTS: Mapping[str, Document] = {
         values=made(
             RepairProgress,
             seen=st.lists(made(Difference), max_size=2),
-            mended=st.sets(words, max_size=2),
+            repaired=st.sets(words, max_size=2),
             replaced=st.sets(words, max_size=2),
         ),
         read=RepairProgress.from_json,

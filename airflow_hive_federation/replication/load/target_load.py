@@ -242,8 +242,8 @@ class TargetLoad:
     def drop(self) -> None:
         for entry in self._concerned:
             self._step(Step.DROP_PARTITIONS, entry.name)
-            mended = entry.name in self._repair_plan.tables
-            self._table(entry.name).drop_partitions(None if mended else frozenset(entry.changes.gone))
+            repaired = entry.name in self._repair_plan.tables
+            self._table(entry.name).drop_partitions(None if repaired else frozenset(entry.changes.gone))
         for name in self._manifest.dropped:
             self._step(Step.DROP, name)
             self._drop_table(name)
@@ -367,7 +367,7 @@ class TargetLoad:
             there=there,
             visible=state.high_watermark if state else None,
             before=self._earlier_copies.files(self._document(name)),
-            mended=self._repair_plan.files,
+            repaired=self._repair_plan.files,
             complete=state.complete if state else 0,
             only=self._only(entry),
         )

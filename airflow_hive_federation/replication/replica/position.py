@@ -94,7 +94,7 @@ def read_position(
     """Read the position of the policy's target.
 
     :param client: client of the target.
-    :param also: tables that count although this policy did not make them: they are about to be mended or
+    :param also: tables that count although this policy did not make them: they are about to be repaired or
         removed.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
     :raises TargetChangedError: it holds tables that this policy did not make.

@@ -7,7 +7,7 @@ the files. A replica is read like any table, from the target's own metastore and
 of the load.
 
 Unreadable rows are no difference, because nothing is known of them. Such a read is a failure of the
-verification; it names table, side and reason, and no repair mends it.
+verification; it names table, side and reason, and no repair acts on it.
 
 The source continues to change meanwhile. Its state at the dump's cut is in the dump. Its files of that time
 never change, and exist until a compaction has replaced them and the cleaner has removed them. If files of a
