@@ -3,92 +3,50 @@
 ::
 
     HiveFederationError
-    ├── ConfigurationError            the arguments, connection or settings are impossible
-    │   ├── SparkEnvironmentError         a job cannot run on this Spark, Python or package
-    │   ├── HiddenLocationError           Hive's readers would hide everything below a directory
-    │   └── ClusterRegistryError          the registry of clusters is malformed; ``reason`` says how
-    ├── MetastoreError                a metastore answered with an error, or did not answer
-    │   ├── MetastoreUnreachableError     no server behind any URI             (retryable)
-    │   │   └── KdcUnreachableError           no KDC of the realm answers              (retryable)
-    │   ├── MetastoreTimeoutError         no answer within the deadline        (retryable)
-    │   ├── MetastoreAuthenticationError  our principal or password is refused
-    │   ├── MetastoreProtocolError        something else answers on that port
-    │   ├── OutcomeUnknownError           the connection broke inside a call that may have been carried out
-    │   ├── UnsupportedMethodError        this metastore's version lacks the method
-    │   ├── NoSuchObjectError · AlreadyExistsError · InvalidObjectError · InvalidOperationError
-    │   ├── MetastoreServerError          MetaException, and other failures inside the server
+    ├── ConfigurationError
+    │   └── SparkEnvironmentError · HiddenLocationError · ClusterRegistryError
+    ├── MetastoreError
+    │   ├── MetastoreUnreachableError ── KdcUnreachableError
+    │   ├── MetastoreTimeoutError · MetastoreProtocolError · MetastoreAuthenticationError
+    │   ├── OutcomeUnknownError · UnsupportedMethodError · NoSuchObjectError · AlreadyExistsError
+    │   ├── InvalidObjectError · InvalidOperationError · MetastoreServerError
     │   └── TransactionError
-    │       ├── NoSuchTransactionError · TransactionAbortedError · NoSuchLockError
-    │       └── LockTimeoutError          not granted in time                  (retryable)
-    ├── StorageError                  a file system refused
-    │   ├── FileVanishedError             a listed file is gone                (retryable)
-    │   ├── StoragePermissionError        no right to a path
-    │   │   └── StorageCredentialsExpiredError  the credentials have expired     (retryable)
-    │   ├── StorageFullError              no space, no quota
-    │   ├── StorageUnavailableError       a store does not answer, or not now  (retryable)
-    │   ├── BucketMissingError            the bucket or container does not exist
-    │   ├── SourceNotAllowedError         the policy may not copy from this source path
-    │   └── DigestMismatchError           the bytes read do not match their digest
-    ├── AcidFormatError               a directory or file breaks Hive's ACID layout
+    │       └── NoSuchTransactionError · TransactionAbortedError · NoSuchLockError · LockTimeoutError
+    ├── StorageError
+    │   ├── FileVanishedError
+    │   ├── StoragePermissionError ── StorageCredentialsExpiredError
+    │   └── StorageFullError · StorageUnavailableError · BucketMissingError · SourceNotAllowedError
+    ├── AcidFormatError
     ├── ReplicationError
-    │   ├── DumpIncompleteError · DumpCorruptError
-    │   ├── TargetNotOursError            the target exists and carries no marker of this policy
-    │   ├── TargetChangedError            someone else changed the target
-    │   ├── LocationConflictError         two tables or policies would share directories of the target
-    │   ├── CycleRunningError             another cycle of this policy is running  (retryable)
-    │   │   └── CycleLostError                this cycle's lock is lost; ``reason`` says how   (retryable)
-    │   ├── GroupMembershipError          a cycle breaks the rules of a consistency group; ``group`` names it
-    │   │   └── GroupBusyError                open transactions or a begun load bar the change  (retryable)
-    │   ├── EventCorruptError             an event cannot be read; ``event_id`` names it
-    │   ├── UnknownEventError             this version does not know the type of an event
-    │   ├── EventsLostError               events that a cycle needs are gone, and cannot be reconstructed
-    │   ├── SourceWentBackError           the source has fewer, or other, events than the target has seen
-    │   ├── SourceDirectoryMissingError   a table's directory is missing; ``directories`` names it
-    │   ├── UnexplainedRemovalError       the source lacks objects of the target, and no event removed them
-    │   ├── FailoverError                 source and target cannot switch roles in their present state
-    │   ├── VerificationError             source and replica differ; ``differences`` names them
-    │   └── VerificationIncompleteError   rows cannot be read or compared; ``failures`` names the tables
-    ├── RemoteError                   a remote table or database; ``remote`` names it
-    │   ├── StatementError                a statement cannot be parsed; see ``line``, ``column``, ``expected``
-    │   ├── NameTakenError                the local name belongs to another table or database
-    │   ├── NotARemoteError               the statement names something that is no remote
-    │   ├── CyclicRemoteError             the remote leads back to the local metastore
-    │   ├── RemoteUnsupportedError        the table cannot be linked, for the stated reason
-    │   ├── RemoteDroppedError            the table or database is gone at the remote
-    │   └── RemoteUnavailableError        the remote does not answer               (retryable)
-    ├── ClusterError                  clusters of one metastore; ``cluster`` names one
-    │   ├── ClusterMetadataError          the cluster parameters of a table or partition contradict each other
-    │   ├── CopyRefusedError              the object cannot be copied to a cluster, for the stated reason
-    │   ├── CopySourceChangedError        the primary changed while it was copied  (retryable)
-    │   ├── PrimaryRefusedError           the cluster cannot become the primary, for the stated reason
-    │   └── RoutingError                  no cluster can run a statement; ``decision`` holds the reasons
-    │       ├── UnanalysableError             the tables of a statement are not known for certain
-    │       └── UnknownClusterError           no cluster of that name is configured
-    ├── StreamingError                streaming ingest; :mod:`.ingest.errors` has Hive's names
-    │   ├── StreamingConnectionError      no metastore answers                     (retryable)
-    │   │   └── StreamingSettingsError        the settings describe no connection
-    │   ├── StreamingTableError           the table is missing, or takes no records
-    │   │   └── StreamingColumnError          the columns of the records are not the table's
-    │   ├── StreamingStateError           a call is illegal in the connection's state; ``state`` names it
-    │   ├── StreamingRecordError          a record cannot be parsed; ``record_number`` and ``column`` name it
-    │   │   └── DeadLetterLimitError          more bad records than ``limit``
-    │   ├── StreamingSourceError          the source database fails                (retryable)
-    │   │   └── StreamingKeyError             the rows break the contract of their key
-    │   ├── StreamingStorageError         files cannot be written                  (retryable)
-    │   │   └── StreamingPartitionError       a partition cannot be created            (retryable)
-    │   └── StreamingTransactionError     a transaction cannot be begun or ended   (retryable)
-    │       ├── StreamingHeartbeatError       the metastore has aborted it             (retryable)
-    │       └── StreamingCommitUnknownError   the commit may have happened
-    ├── TunnelError                   an SSH route failed; ``hop`` names the failed hop
-    │   ├── HostKeyError                  a host's key is unknown, or differs from the known one
-    │   ├── TunnelAuthenticationError     a hop refuses the user and key
-    │   └── TunnelUnreachableError        a hop, or the metastore behind it, does not answer  (retryable)
-    ├── GatewayError                  the gateway refuses a call; ``status`` names the reason
-    ├── SparkJobError                 a Spark job of this package failed
-    │   └── SparkRunTakenError            another submission has taken the job's run  (retryable)
-    └── EmbeddedError                 the embedded metastore failed
-        ├── JavaNotFoundError · JarDownloadError
-        └── MetastoreStartError
+    │   ├── DumpIncompleteError · DumpCorruptError · TargetNotOursError · TargetChangedError
+    │   ├── LocationConflictError
+    │   ├── CycleRunningError ── CycleLostError
+    │   ├── GroupMembershipError ── GroupBusyError
+    │   ├── EventCorruptError · UnknownEventError · EventsLostError · SourceWentBackError
+    │   ├── SourceDirectoryMissingError · UnexplainedRemovalError · FailoverError · VerificationError
+    │   └── VerificationIncompleteError
+    ├── RemoteError
+    │   ├── StatementError · NameTakenError · NotARemoteError · CyclicRemoteError
+    │   └── RemoteUnsupportedError · RemoteDroppedError · RemoteUnavailableError
+    ├── ClusterError
+    │   ├── ClusterMetadataError · CopyRefusedError · CopySourceChangedError · PrimaryRefusedError
+    │   └── RoutingError
+    │       └── UnanalysableError · UnknownClusterError
+    ├── StreamingError
+    │   ├── StreamingConnectionError ── StreamingSettingsError
+    │   ├── StreamingTableError ── StreamingColumnError
+    │   ├── StreamingStateError
+    │   ├── StreamingRecordError ── DeadLetterLimitError
+    │   ├── StreamingSourceError ── StreamingKeyError
+    │   ├── StreamingStorageError ── StreamingPartitionError
+    │   └── StreamingTransactionError
+    │       └── StreamingHeartbeatError · StreamingCommitUnknownError
+    ├── TunnelError
+    │   └── HostKeyError · TunnelAuthenticationError · TunnelUnreachableError
+    ├── GatewayError
+    ├── SparkJobError ── SparkRunTakenError
+    └── EmbeddedError
+        └── JavaNotFoundError · JarDownloadError · MetastoreStartError
 
 A retryable error may disappear if the same call is repeated later, with nothing changed. The message of every
 error describes the event and its place; ``remedy`` describes the action to take. All errors survive pickling,
@@ -275,10 +233,6 @@ class BucketMissingError(StorageError):
 
 class SourceNotAllowedError(StorageError):
     """The policy may not copy from the location of a file or directory of the source; ``path`` names it."""
-
-
-class DigestMismatchError(StorageError):
-    """The bytes read differ from the digest recorded for them."""
 
 
 class AcidFormatError(HiveFederationError):

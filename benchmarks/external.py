@@ -18,7 +18,7 @@ from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import local_path
-from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from airflow_hive_federation.storage.plan_files import read_plan, write_records
 from benchmarks.bootstrap import Setting
 from benchmarks.contenders import client_settings, metastores
 from benchmarks.results import Result, beside_limit
@@ -109,7 +109,7 @@ def _link(plan: str, outcomes: str) -> None:
         there.parent.mkdir(parents=True, exist_ok=True)
         os.link(local_path(item.source) or "", there)
         done.append(CopyOutcome(target=item.target, size_bytes=item.size_bytes, digest="0", copied=True))
-    write_outcomes(f"{outcomes}/run.jsonl", done)
+    write_records(f"{outcomes}/run.jsonl", done)
 
 
 def _listing_s(root: Path) -> float:

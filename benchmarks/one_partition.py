@@ -19,7 +19,7 @@ from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.fence import fence_of
-from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from airflow_hive_federation.storage.plan_files import read_plan, write_records
 from benchmarks.bootstrap import Setting
 from benchmarks.contenders import Clock, Timing, client_settings, database_kind, metastores
 from benchmarks.results import Result, seconds
@@ -108,7 +108,7 @@ def _commit(client: MetastoreClient, partition: Path) -> None:
 def _copy(plan: str, outcomes: str) -> None:
     """The copy job in this process."""
     settings = CopySettings(rewrite=rewrite_file, fence=fence_of(plan))
-    write_outcomes(f"{outcomes}/run.jsonl", [copy_file(item, settings) for item in read_plan(plan)])
+    write_records(f"{outcomes}/run.jsonl", [copy_file(item, settings) for item in read_plan(plan)])
 
 
 def _bare_calls(client: MetastoreClient, number: int) -> Timing:

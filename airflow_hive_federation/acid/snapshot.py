@@ -125,7 +125,6 @@ def acid_state(
     valid_txns: ValidTxns | None = None,
     *,
     compacted_bases: Collection[str] = (),
-    ignore_empty_files: bool = True,
 ) -> AcidState:
     """Choose the directories and files to read in an unpartitioned table or in one partition.
 
@@ -136,7 +135,6 @@ def acid_state(
         treats all of them as committed, which is right only if no compaction runs meanwhile.
     :param compacted_bases: bases without ``_vN`` whose ``_metadata_acid`` contains ``compacted``, the mark of
         Hive 3's compactor.
-    :param ignore_empty_files: leave out original files of length 0.
     :raises AcidFormatError: if a directory's name is malformed, or the only base holds rows that this reader
         must not see and the history before it is gone.
     """
@@ -150,9 +148,7 @@ def acid_state(
             choice.consider_delta(directory)
     choice.keep_best_deltas()
     choice.check_history()
-    originals = sorted(
-        (entry for entry in group.originals if entry.size_bytes or not ignore_empty_files), key=_by_path
-    )
+    originals = sorted((entry for entry in group.originals if entry.size_bytes), key=_by_path)
     if choice.base is not None:
         choice.obsolete.extend(entry.path for entry in originals)
         originals = []

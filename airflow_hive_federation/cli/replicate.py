@@ -177,8 +177,8 @@ def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
         print(json.dumps({**facts, "seconds": round(story.seconds, 1)}))
     else:
         print_report(facts, title=f"Database {report.database} at event {report.event_id} ({facts['dump']})")
-        for line in facts.get("mended", ()):
-            print(f"mended: {line}")
+        for line in facts.get("repaired", ()):
+            print(f"repaired: {line}")
     report.raise_if_different()
     return 0
 

@@ -32,7 +32,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.events import message_of
+from airflow_hive_federation.model.event_messages import message_of
 from airflow_hive_federation.model.thrift_json import ThriftStruct
 from airflow_hive_federation.storage.filesystem import is_below
 from airflow_hive_federation.storage.listing import list_files

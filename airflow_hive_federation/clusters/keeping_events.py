@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_hive_federation.model import events
+from airflow_hive_federation.model.event_messages import RawEvent, changed_partitions, message_of, read_event
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.thrift_json import ThriftStruct
 
@@ -32,7 +33,7 @@ class Changes:
 
 
 def changes_of(
-    raw_events: Iterable[events.RawEvent],
+    raw_events: Iterable[RawEvent],
     database: str,
     table: str,
     keys: Sequence[str],
@@ -55,7 +56,7 @@ def changes_of(
         if raw.eventId != changes.last + 1:
             break
         changes.last += 1
-        event = events.read_event(raw)
+        event = read_event(raw)
         try:
             if transactional:
                 _refuse_transaction(event)
@@ -78,7 +79,7 @@ def _refuse_transaction(event: events.Event) -> None:
         raise _CannotTell("ends a transaction, and names no table")
 
 
-def _names(event: events.Event, raw: events.RawEvent, name: tuple[str, str], keys: Sequence[str]) -> set[str]:
+def _names(event: events.Event, raw: RawEvent, name: tuple[str, str], keys: Sequence[str]) -> set[str]:
     if isinstance(event, events.UnreadableEvent):
         return _of_unreadable(event, name)
     if isinstance(event, events.UnknownEvent) and event.database in {"", name[0]}:
@@ -115,17 +116,17 @@ def _of_unreadable(event: events.UnreadableEvent, name: tuple[str, str]) -> set[
     return set()
 
 
-def _of_partitions(raw: events.RawEvent, keys: Sequence[str]) -> set[str]:
+def _of_partitions(raw: RawEvent, keys: Sequence[str]) -> set[str]:
     try:
-        return {_name(values, keys) for values in events.changed_partitions(events.message_of(raw))}
+        return {_name(values, keys) for values in changed_partitions(message_of(raw))}
     except (ValueError, KeyError) as error:
         raise _CannotTell(f"does not name its partitions ({error})") from error
 
 
-def _of_insert(raw: events.RawEvent, keys: Sequence[str]) -> set[str]:
+def _of_insert(raw: RawEvent, keys: Sequence[str]) -> set[str]:
     try:
         # Field 1 of the IDL's Partition holds its values.
-        partition = events.message_of(raw).needed("ptnObjJson", ThriftStruct.parse)
+        partition = message_of(raw).needed("ptnObjJson", ThriftStruct.parse)
         return {partition_name(keys, partition.texts(1))}
     except ValueError as error:
         raise _CannotTell(f"does not name its partition ({error})") from error

@@ -356,13 +356,10 @@ class _Change:
                 directory = canonical(item.location)
                 # A killed run may have left a note of the time as a copy.
                 forget(home, Kind.COPY, directory, self.options)
-                note = Note.of(table, Kind.FORMER_PRIMARY, directory, files=files)
                 created_s = item.described.createTime or 0
-                take_note(
-                    home,
-                    replace(note, partition=item.partition, partition_created_s=created_s),
-                    self.options,
-                )
+                note = Note.of(table, Kind.FORMER_PRIMARY, directory, files=files)
+                note = replace(note, partition=item.partition, partition_created_s=created_s)
+                take_note(home, note, self.options)
 
     def _move_table(self, table: types.Table, pending: Sequence[CopyObject]) -> None:
         item_at = {canonical(item.location): item for item in pending}

@@ -31,11 +31,11 @@ from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.json_values import (
     Fields,
-    flag,
     list_of,
     number,
     one_of,
     pair_of,
+    reader_of,
     text,
     whole,
 )
@@ -154,21 +154,8 @@ class MergeInput:
     write_id: int = 0
     statement_id: int = 0
 
-    @classmethod
-    def from_json(cls, value: object) -> MergeInput:
-        """Read a file.
 
-        :raises ValueError: a field is missing, or has another type.
-        """
-        fields = Fields(value)
-        return cls(
-            path=fields.needed("path", text),
-            size_bytes=fields.needed("size_bytes", whole),
-            side_file=fields.needed("side_file", text),
-            raw=fields.needed("raw", flag),
-            write_id=fields.needed("write_id", whole),
-            statement_id=fields.needed("statement_id", whole),
-        )
+_INPUTS = list_of(reader_of(MergeInput))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,8 +204,8 @@ class BucketMerge:
         return cls(
             table=fields.needed("table", CompactedTable.from_json),
             bucket=fields.needed("bucket", whole),
-            inserts=fields.needed("inserts", list_of(MergeInput.from_json)),
-            deletes=fields.needed("deletes", list_of(MergeInput.from_json)),
+            inserts=fields.needed("inserts", _INPUTS),
+            deletes=fields.needed("deletes", _INPUTS),
             write_ids=fields.needed("write_ids", text),
             output=fields.needed("output", text),
         )

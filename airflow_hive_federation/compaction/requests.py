@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -19,12 +19,6 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import is_transactional
-from airflow_hive_federation.waiting import PollPolicy, wait_until
-
-#: In these states of the queue (``CompactionState``) no worker continues a request.
-DONE_STATES = frozenset(
-    {"ready for cleaning", "succeeded", "refused", "failed", "did not initiate", "aborted"}
-)
 
 # The metastore may add a request to the queue between two requests of this process.
 _TRIES = 3
@@ -84,7 +78,6 @@ def request_compaction(
     *,
     partitions: Sequence[str] | None = None,
     pool_name: str | None = None,
-    properties: Mapping[str, str] | None = None,
 ) -> list[CompactionRequested]:
     """Add a table's compaction to the queue, as ``ALTER TABLE … COMPACT`` does.
 
@@ -93,7 +86,6 @@ def request_compaction(
     :param kind: major or minor.
     :param partitions: names of partitions (``day=2026-01-01/hour=7``); ``None`` means all.
     :param pool_name: pool of the workers that serve the request.
-    :param properties: ``compactor.…`` properties.
     :raises NoSuchObjectError: the table does not exist.
     :raises ConfigurationError: the table is not transactional, or partitions are named and it has none.
     :raises InvalidOperationError: the metastore refuses the request.
@@ -103,7 +95,6 @@ def request_compaction(
         initiatorId=f"hive-federation-{socket.gethostname()}-{os.getpid()}",
         initiatorVersion=__version__,
         poolName=pool_name,
-        properties=dict(properties) if properties else None,
     )
     names = partitions_of(client, table, partitions)
     return [_requested(client, table, partition, request) for partition in names]
@@ -257,30 +248,6 @@ def _request_own(
         table=table,
         partition=partition,
     )
-
-
-def wait_for_compactions(
-    client: MetastoreClient, ids: Sequence[int], policy: PollPolicy
-) -> list[types.ShowCompactResponseElement]:
-    """Wait until workers have served the requests.
-
-    :raises InvalidOperationError: a request is not served within the policy's time.
-    """
-    waiting = list(ids)
-
-    def all_done() -> bool:
-        waiting[:] = [
-            request_id for request_id in waiting if queue_entry(client, request_id).state not in DONE_STATES
-        ]
-        return not waiting
-
-    if not wait_until(all_done, policy):
-        raise InvalidOperationError(
-            f"Compactions {', '.join(map(str, waiting))} are not done after {policy.timeout_s:g} s.",
-            remedy="Start a worker: hive-federation compact worker.",
-            compaction_ids=waiting,
-        )
-    return [queue_entry(client, compaction_id) for compaction_id in ids]
 
 
 def queue_entry(client: MetastoreClient, compaction_id: int) -> types.ShowCompactResponseElement:

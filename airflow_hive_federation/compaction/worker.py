@@ -160,11 +160,8 @@ class CompactionWorker:
         begun = time.monotonic()
         reports: list[CompactionReport] = []
         while not self._stop.wait(0):
-            room = (
-                self._batch_size
-                if max_compactions is None
-                else min(self._batch_size, max_compactions - len(reports))
-            )
+            wanted = self._batch_size if max_compactions is None else max_compactions - len(reports)
+            room = min(self._batch_size, wanted)
             if room <= 0 or (timeout_s is not None and time.monotonic() - begun >= timeout_s):
                 break
             served = self.serve_next(room)

@@ -45,8 +45,8 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "demo",
         help="replicate a database between two embedded metastores",
-        description="Starts two real Hive metastores on this machine, lets Hive fill one of them, replicates "
-        "its database to the other by the example DAG in Airflow, and verifies the copy.",
+        description="Starts two real Hive metastores on this machine and lets Hive fill one of them. The "
+        "example DAG in Airflow replicates its database to the other and verifies the copy.",
     )
     parser.add_argument(
         "--site",

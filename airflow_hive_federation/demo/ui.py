@@ -26,6 +26,8 @@ _STOP_TIMEOUT_S = 10.0
 _CREATE_TIMEOUT_S = 60.0
 #: Seconds between the drain task's deferral and the commit of the open transaction: time to look at the UI.
 _LEFT_OPEN_S = 20.0
+#: The id of the demo's run.
+_RUN_ID = "demo"
 #: Final states of a run or a task.
 ENDED = frozenset({"success", "failed"})
 
@@ -165,7 +167,7 @@ class AirflowServer:
         """
         self._create("/api/v2/variables", {"key": name, "value": value})
 
-    def trigger(self, conf: Mapping[str, object], run_id: str = "demo") -> str:
+    def trigger(self, conf: Mapping[str, object]) -> str:
         """Unpause the DAG, trigger it and return the id of its run.
 
         :raises HiveFederationError: Airflow refuses the request.
@@ -173,9 +175,9 @@ class AirflowServer:
         # The other example DAGs stay paused, because the demo lacks the objects that their schedules would
         # serve.
         self._insist(f"/api/v2/dags/{DAG_ID}", {"is_paused": False}, "PATCH")
-        body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf)}
+        body = {"dag_run_id": _RUN_ID, "logical_date": None, "conf": dict(conf)}
         self._create(f"/api/v2/dags/{DAG_ID}/dagRuns", body)
-        return run_id
+        return _RUN_ID
 
     def state(self, path: str) -> str:
         """Return the state of a run, or of a task instance below it; empty if it does not exist yet."""

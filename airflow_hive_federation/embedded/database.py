@@ -13,6 +13,8 @@ from airflow_hive_federation.embedded.postgresql import TEMPORARY, EmbeddedPostg
 from airflow_hive_federation.embedded.postgresql_programs import driver_jars
 from airflow_hive_federation.embedded.schema import put_database
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, flag, text
 from airflow_hive_federation.runtime.cache import write_atomically
 from airflow_hive_federation.runtime.java import Java
 
@@ -152,13 +154,15 @@ class _Record:
 def _record(directory: Path) -> _Record | None:
     path = directory / _RECORD
     try:
-        facts = json.loads(path.read_text("utf-8"))
+        fields = Fields(bounded_json.loads(path.read_text("utf-8")))
         return _Record(
-            server=directory / facts["server"], database=str(facts["database"]), own=bool(facts["own"])
+            server=directory / fields.needed("server", text),
+            database=fields.needed("database", text),
+            own=fields.needed("own", flag),
         )
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"the place of the metastore's database cannot be read from {path}: {error}.",
             remedy="name another directory, or write the file again: JSON with the server's directory "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -40,6 +39,8 @@ from airflow_hive_federation.embedded.jvm import (
 from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql, await_end
 from airflow_hive_federation.embedded.process import end_server, start_server
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, count, text
 from airflow_hive_federation.runtime.cache import (
     DATA_VARIABLE,
     cache_directory,
@@ -478,13 +479,13 @@ def _is_own(announcement: Path) -> bool:
 
 def _announced(announcement: Path) -> RunningMetastore | None:
     try:
-        facts = json.loads(announcement.read_text("utf-8"))
+        fields = Fields(bounded_json.loads(announcement.read_text("utf-8")))
+        return RunningMetastore(
+            name=fields.needed("name", text),
+            port=fields.needed("port", count),
+            jdbc_port=fields.needed("jdbc_port", count),
+            pid=fields.needed("pid", count),
+            directory=Path(fields.needed("directory", text)),
+        )
     except (FileNotFoundError, ValueError):
         return None
-    return RunningMetastore(
-        name=facts["name"],
-        port=facts["port"],
-        jdbc_port=facts["jdbc_port"],
-        pid=facts["pid"],
-        directory=Path(facts["directory"]),
-    )

@@ -71,8 +71,6 @@ class HiveSql:
     a context manager it closes at the end.
 
     :param metastore: the metastore that it uses.
-    :param vectorized: run queries vectorized at first; :meth:`set` changes
-        ``hive.vectorized.execution.enabled`` later.
     :param settings: Hive settings that replace ours.
     :param jars: further jars of its class path, those of a file system for instance.
     """
@@ -81,16 +79,12 @@ class HiveSql:
         self,
         metastore: SqlMetastore,
         *,
-        vectorized: bool = True,
         settings: dict[str, str] | None = None,
         jars: Sequence[Path] = (),
     ) -> None:
         self._metastore = metastore
         self._jars = tuple(jars)
-        self._settings = {
-            "hive.vectorized.execution.enabled": str(vectorized).lower(),
-            **(settings or {}),
-        }
+        self._settings = {"hive.vectorized.execution.enabled": "true", **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
 """Finds the databases and tables that a Thrift message names, without decoding the rest of the message.
 
-Hive's interface definition says which fields hold such names. Rules, allow-lists, aliases and routing all use
-this module, so that none of them overlooks a database or table that another one sees.
+Hive's interface definition shows the fields that hold such names. Rules, allow-lists, aliases and routing all
+use this module, so that none of them overlooks a database or table that another one sees.
 """
 
 from __future__ import annotations

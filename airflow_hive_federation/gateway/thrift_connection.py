@@ -112,7 +112,7 @@ class ThriftConnection:
         log.error("a call failed for a reason that is no refusal", exc_info=error)
         if not self._passed:
             # The error's text goes to the log only: it may hold details that clients must not see.
-            fault = refused(Status.OUTCOME_UNKNOWN, "The gateway failed; its log says why.")
+            fault = refused(Status.OUTCOME_UNKNOWN, "The gateway failed; its log has the reason.")
             self._send(refusal(head.method, head.sequence_id, fault))
         raise Gone("a call failed") from error
 

@@ -31,7 +31,6 @@ class RunOver:
     :param alive: returns whether an application, by its id, waits or runs on the cluster, or ``None`` if
         nobody knows; it is called while the job has not begun.
     :param begin_s: seconds after which a job that has not begun, and of which nobody knows more, is over.
-    :param clock: returns the seconds of a clock that never goes back.
     """
 
     def __init__(
@@ -41,12 +40,10 @@ class RunOver:
         *,
         alive: Callable[[str], bool | None] = lambda _: None,
         begin_s: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._watch = RunWatch(files, attempt, clock=clock)
+        self._watch = RunWatch(files, attempt)
         self._alive = alive
-        self._clock = clock
-        self._begin_by_s = clock() + begin_s
+        self._begin_by_s = time.monotonic() + begin_s
 
     def state(self, application: str, *, stopped: bool = False) -> JobState:
         """Return the state of the job, with the cluster's answer on an application that has not begun.
@@ -62,7 +59,7 @@ class RunOver:
 
     def _may_begin(self, application: str) -> bool:
         alive = self._alive(application) if application else None
-        return self._clock() < self._begin_by_s if alive is None else alive
+        return time.monotonic() < self._begin_by_s if alive is None else alive
 
 
 def wait_for_run(

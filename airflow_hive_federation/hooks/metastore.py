@@ -62,6 +62,8 @@ EXTRAS = frozenset(
         "client_class",
     }
 )
+#: Extras that are JSON objects, or texts of JSON objects; all others are texts or numbers.
+_OBJECTS = frozenset({"http_headers", "storage_options", "secret_storage_options"})
 TRANSPORTS = ("thrift", "thrift+tls", "http", "https", "grpc", "grpc+tls")
 
 #: Names of secret storage options that Airflow does not recognise as secrets.
@@ -175,7 +177,7 @@ def settings_from_connection(connection: Connection) -> MetastoreSettings:
     """
     from airflow_hive_federation.metastore import MetastoreSettings, TlsSettings
 
-    extras = _known_extras(connection)
+    extras = _texts(connection)
     optional: dict[str, Any] = {
         name: _seconds(connection, name, extras[name])
         for name in ("connect_timeout_s", "call_timeout_s")
@@ -183,7 +185,7 @@ def settings_from_connection(connection: Connection) -> MetastoreSettings:
     }
     if "max_answer_bytes" in extras:
         optional["max_answer_bytes"] = _bytes(connection, extras["max_answer_bytes"])
-    tls = {
+    tls: dict[str, Any] = {
         name: extras[f"tls_{name}"]
         for name in ("ca_file", "cert_file", "key_file", "key_password")
         if f"tls_{name}" in extras
@@ -213,8 +215,7 @@ def storage_options_from_connection(connection: Connection) -> StorageOptions:
 
     :raises ConfigurationError: see :attr:`HiveMetastoreHook.written_storage_options`.
     """
-    extras = _known_extras(connection)
-    shown = _json_object(connection, "storage_options", extras.get("storage_options", {}))
+    shown = _json_object(connection, "storage_options")
     exposed = sorted(_secrets_among(shown))
     if exposed:
         raise ConfigurationError(
@@ -223,7 +224,7 @@ def storage_options_from_connection(connection: Connection) -> StorageOptions:
             remedy="Move them to the extra 'secret_storage_options'.",
             conn_id=connection.conn_id,
         )
-    hidden = _json_object(connection, "secret_storage_options", extras.get("secret_storage_options", {}))
+    hidden = _json_object(connection, "secret_storage_options")
     _mask(hidden)
     merged = {**shown, **hidden}
     for key in shown.keys() & hidden.keys():
@@ -266,9 +267,9 @@ def merged_storage_options(
     return with_aws_credentials({**second, **first})
 
 
-def _known_extras(connection: Connection) -> dict[str, Any]:
+def _known_extras(connection: Connection) -> dict[str, object]:
     """Return the extras that have a value, because the form sends empty ones as well."""
-    extras = connection.extra_dejson
+    extras: dict[str, object] = connection.extra_dejson
     unknown = sorted(set(extras) - EXTRAS)
     if unknown:
         raise ConfigurationError(
@@ -279,7 +280,20 @@ def _known_extras(connection: Connection) -> dict[str, Any]:
     return {name: value for name, value in extras.items() if value not in (None, "", {})}
 
 
-def _authentication(connection: Any, extras: Mapping[str, Any]) -> Authentication | None:
+def _texts(connection: Connection) -> dict[str, str]:
+    """Return the extras that are texts; a number becomes one."""
+    extras = {name: value for name, value in _known_extras(connection).items() if name not in _OBJECTS}
+    for name, value in extras.items():
+        if not isinstance(value, str | int | float):
+            raise ConfigurationError(
+                f"Connection {connection.conn_id!r}: the extra {name!r} is neither a text nor a number.",
+                remedy="Write it as a text; commas separate several values.",
+                conn_id=connection.conn_id,
+            )
+    return {name: str(value) for name, value in extras.items()}
+
+
+def _authentication(connection: Connection, extras: Mapping[str, str]) -> Authentication | None:
     from airflow_hive_federation.metastore import DelegationTokenSettings, KerberosSettings, PlainSettings
 
     kerberos = {name: value for name, value in extras.items() if name.startswith("kerberos_")}
@@ -302,7 +316,7 @@ def _authentication(connection: Any, extras: Mapping[str, Any]) -> Authenticatio
         return DelegationTokenSettings(token=token)
     if connection.password:
         mask_secret(connection.password)
-        return PlainSettings(user=connection.login, password=connection.password)
+        return PlainSettings(user=connection.login or "", password=connection.password)
     if kerberos and "kerberos_principal" not in kerberos:
         raise ConfigurationError(
             f"Connection {conn_id!r} has no Kerberos principal of the server.",
@@ -318,7 +332,7 @@ def _authentication(connection: Any, extras: Mapping[str, Any]) -> Authenticatio
     )
 
 
-def _grpc(connection: Connection, extras: Mapping[str, Any]) -> GrpcSettings | None:
+def _grpc(connection: Connection, extras: Mapping[str, str]) -> GrpcSettings | None:
     from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 
     names = {
@@ -332,7 +346,7 @@ def _grpc(connection: Connection, extras: Mapping[str, Any]) -> GrpcSettings | N
     if "grpc_token" in extras:
         mask_secret(extras["grpc_token"])
     if "grpc_plaintext" in extras:
-        plaintext = str(extras["grpc_plaintext"]).lower()
+        plaintext = extras["grpc_plaintext"].lower()
         if plaintext not in {"true", "false"}:
             raise ConfigurationError(
                 f"Connection {connection.conn_id!r}: the extra 'grpc_plaintext' is {plaintext!r}.",
@@ -344,10 +358,10 @@ def _grpc(connection: Connection, extras: Mapping[str, Any]) -> GrpcSettings | N
     return GrpcSettings(**given) if given else None
 
 
-def _seconds(connection: Connection, name: str, value: Any) -> float:
+def _seconds(connection: Connection, name: str, value: str) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except ValueError:
         raise ConfigurationError(
             f"Connection {connection.conn_id!r}: the extra {name!r} is {value!r}, which is no number.",
             remedy="Give seconds.",
@@ -355,8 +369,8 @@ def _seconds(connection: Connection, name: str, value: Any) -> float:
         ) from None
 
 
-def _bytes(connection: Connection, value: Any) -> int:
-    text = str(value).strip().removesuffix(".0")
+def _bytes(connection: Connection, value: str) -> int:
+    text = value.strip().removesuffix(".0")
     if not text.isdecimal():
         raise ConfigurationError(
             f"Connection {connection.conn_id!r}: the extra 'max_answer_bytes' is {value!r}, "
@@ -367,7 +381,8 @@ def _bytes(connection: Connection, value: Any) -> int:
     return int(text)
 
 
-def _json_object(connection: Connection, name: str, value: Any) -> dict[str, Any]:
+def _json_object(connection: Connection, name: str) -> dict[str, Any]:
+    value = _known_extras(connection).get(name, {})
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -383,8 +398,8 @@ def _json_object(connection: Connection, name: str, value: Any) -> dict[str, Any
     return dict(value)
 
 
-def _headers(connection: Connection, extras: Mapping[str, Any]) -> dict[str, str]:
-    headers = _json_object(connection, "http_headers", extras.get("http_headers", {}))
+def _headers(connection: Connection, extras: Mapping[str, str]) -> dict[str, str]:
+    headers = _json_object(connection, "http_headers")
     _mask(headers)
     if "http_bearer_token" in extras:
         mask_secret(extras["http_bearer_token"])
@@ -422,8 +437,8 @@ def _mask(values: object) -> None:
         mask_secret(values)
 
 
-def _uris(connection: Connection, extras: Mapping[str, Any]) -> tuple[str, ...]:
-    uris = tuple(uri.strip() for uri in str(extras.get("uris", "")).split(",") if uri.strip())
+def _uris(connection: Connection, extras: Mapping[str, str]) -> tuple[str, ...]:
+    uris = tuple(uri.strip() for uri in extras.get("uris", "").split(",") if uri.strip())
     if uris:
         return uris
     if not connection.host:
@@ -447,5 +462,5 @@ def _uris(connection: Connection, extras: Mapping[str, Any]) -> tuple[str, ...]:
         host = f"[{host}]"
     port = f":{connection.port}" if connection.port else ""
     if scheme.startswith("http") and not slash:
-        slash, path = "/", str(extras.get("http_path", "metastore")).lstrip("/")
+        slash, path = "/", extras.get("http_path", "metastore").lstrip("/")
     return (f"{scheme}://{host}{port}{slash}{path}",)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import Connection
@@ -14,6 +14,9 @@ from airflow_hive_federation.hooks.compat import AirflowNotFoundException
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.progress.lines import event_in
 from airflow_hive_federation.progress.observers import Observer
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import Logger
 
 #: The master if the default connection is not defined.
 DEFAULT_MASTER = "local[*]"
@@ -39,6 +42,7 @@ class PipelineSubmitHook(SparkSubmitHook):
         departs: bool = False,
         **settings: Any,
     ) -> None:
+        self._submits = False
         super().__init__(**settings)
         if departs:
             # The provider takes a missing exit code for a failure, on Kubernetes.
@@ -69,9 +73,11 @@ class PipelineSubmitHook(SparkSubmitHook):
 
     def submit(self, application: str = "", **kwargs: object) -> str | None:
         """Run spark-submit to its end, and close the pipe of its log, which the provider leaves open."""
+        self._submits = True
         try:
             return super().submit(application, **kwargs)
         finally:
+            self._submits = False
             if self._submit_sp is not None and self._submit_sp.stdout is not None:
                 self._submit_sp.stdout.close()
 
@@ -119,17 +125,39 @@ class PipelineSubmitHook(SparkSubmitHook):
             self.log.warning("The state of application %s cannot be read: %s", application, error)
         return None
 
-    def _process_spark_submit_log(self, itr: Iterator[object]) -> None:
-        super()._process_spark_submit_log(self._without_events(itr))
+    @property
+    def log(self) -> Any:
+        """The logger of the hook, to which the provider passes each line of spark-submit's output."""
+        return _SubmitLog(super().log, self._read) if self._submits else super().log
 
-    def _without_events(self, lines: Iterator[Any]) -> Iterator[object]:
-        for line in lines:
-            if event := event_in(line):
-                self._observer(event)
-            else:
-                self.tail.append(line.rstrip())
-                yield line
-                # The provider has read the line now.
-                if self.application != self._announced:
-                    self._announced = self.application
-                    self._on_application(self._announced)
+    def _read(self, line: str) -> bool:
+        """Read a line of the output; return whether it belongs into the log."""
+        if event := event_in(line):
+            self._observer(event)
+            return False
+        self.tail.append(line)
+        # The provider has read the line before.
+        if self.application != self._announced:
+            self._announced = self.application
+            self._on_application(self._announced)
+        return True
+
+
+class _SubmitLog:
+    """A logger that passes on the lines for which a function returns true.
+
+    :param log: the logger that writes the lines.
+    :param read: receives each line of spark-submit's output.
+    """
+
+    def __init__(self, log: Logger, read: Callable[[str], bool]) -> None:
+        self._log = log
+        self._read = read
+
+    def info(self, text: str, *values: object) -> None:
+        # Lines of the output have no values; messages of the hooks have.
+        if values or self._read(text):
+            self._log.info(text, *values)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)

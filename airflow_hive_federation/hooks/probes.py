@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Seconds within which an application begins, if the cluster does not say that it still has it.
+#: Seconds within which an application begins, if the cluster does not know of it.
 _BEGIN_S = 3600.0
 #: Seconds between two heartbeats of a lease; metastores end one after five minutes without.
 _HEARTBEAT_S = 60.0

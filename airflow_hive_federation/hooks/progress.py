@@ -21,7 +21,7 @@ _METHODS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warn
 def task_observer(log: object) -> Observer:
     """Return an observer that writes a line of a task's log per event, and the metrics of the event.
 
-    Steps appear at the level DEBUG. The metrics go where ``[metrics]`` of Airflow's configuration says.
+    Steps appear at the level DEBUG. ``[metrics]`` of Airflow's configuration sets where the metrics go.
 
     If the environment variable ``AIRFLOW_HIVE_FEDERATION_LOG_EVENTS`` is ``true``, each line also has the
     field ``hive_federation_event`` with the event, for programs that read Airflow's logs as JSON.

@@ -453,7 +453,7 @@ class HiveStreamingConnection:
         except HiveFederationError as error:
             raise StreamingIOFailure(
                 f"A transaction batch of {self.layout.name} could not be ended: {error.message}",
-                remedy="What was committed is readable; the rest is aborted by its timeout.",
+                remedy="Send the records that are not committed again.",
             ) from error
 
     def _finish_used_up(self) -> None:

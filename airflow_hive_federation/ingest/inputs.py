@@ -15,8 +15,8 @@ import pyarrow as pa
 from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
 from airflow_hive_federation.ingest.formats.record_bounds import check_open_record
 from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES
-from airflow_hive_federation.model import bounded_json, json_values
-from airflow_hive_federation.model.json_values import Fields, or_none, whole
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import reader_of
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
 from airflow_hive_federation.storage.listing import file_size, list_files
 from airflow_hive_federation.storage.options import StorageOptions
@@ -62,16 +62,14 @@ class Position:
         if not text:
             return None
         try:
-            fields = Fields(bounded_json.loads(text))
-            return cls(
-                uri=fields.needed("uri", json_values.text),
-                offset=fields.needed("offset", or_none(whole)),
-                line=fields.needed("line", whole),
-            )
+            return _POSITION(bounded_json.loads(text))
         except ValueError as error:
             raise ConfigurationError(
                 f"The committed position is none of files: {text!r}.", remedy="Use another position key."
             ) from error
+
+
+_POSITION = reader_of(Position)
 
 
 def find_inputs(uris: Sequence[str], options: StorageOptions | None = None) -> list[InputFile]:

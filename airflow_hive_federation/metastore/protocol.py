@@ -65,14 +65,13 @@ def _write(protocol: Any, value: Struct) -> None:
         raise TypeError(f"{type(value).__name__} holds a value of the wrong type: {error}") from error
 
 
-def decode(source: Source, value: Struct, *, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
+def decode(source: Source, value: Struct) -> None:
     """Fill a struct from bytes that hold this struct and nothing else.
 
-    :param max_bytes: longest struct that is accepted.
     :raises EOFError: (by the source) if the bytes end too soon.
     :raises MalformedMessage: if more bytes follow the struct, or the bytes are no such struct.
     """
-    message = Message(source, max_bytes=max_bytes)
+    message = Message(source, max_bytes=MAX_MESSAGE_BYTES)
     end = message.check_struct(0, value.thrift_spec)
     if len(message.buffer) == end:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from enum import Enum
 from typing import TypeVar
 
@@ -104,6 +105,30 @@ class Fields:
             raise ValueError(f"{field}: {error}") from error
 
 
+def reader_of(kind: type[T], *, strictly: bool = False) -> Reader[T]:
+    """Make a reader of a dataclass from its annotations; a field that is missing has its default.
+
+    :param kind: a dataclass of texts, numbers, flags and tuples of texts.
+    :param strictly: refuse objects that have other fields, too.
+    """
+    parts = {part.name: (_BY_TYPE[str(part.type)], part.default is MISSING) for part in fields(kind)}  # type: ignore[arg-type]
+    names = frozenset(parts)
+
+    def read(value: object) -> T:
+        given = Fields(value)
+        if strictly:
+            given.refuse_others(names)
+        return kind(
+            **{
+                name: given.needed(name, read_part)
+                for name, (read_part, is_needed) in parts.items()
+                if is_needed or name in given
+            }
+        )
+
+    return read
+
+
 def list_of(read: Reader[T]) -> Reader[tuple[T, ...]]:
     def read_list(value: object) -> tuple[T, ...]:
         if not isinstance(value, list):
@@ -146,3 +171,15 @@ def shown(value: object) -> str:
     """Return a value as a message names it: at most 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+#: The readers of a record's fields, by the texts of their annotations.
+_BY_TYPE: Mapping[str, Reader[object]] = {
+    "str": text,
+    "str | None": or_none(text),
+    "int": whole,
+    "int | None": or_none(whole),
+    "float": number,
+    "bool": flag,
+    "tuple[str, ...]": list_of(text),
+}

@@ -294,8 +294,8 @@ class RepairReplicaOperator(SparkReplicationOperator):
 
     A repair is a cycle: it also brings the new changes of the source. If nothing differs, it does nothing.
     Returns ``{"database", "event_id", "tables", "not_compared", "differences", "failures", "unread",
-    "differing", "mended", "mended_tables", "replaced_tables"}``: the result of the last verification, and the
-    differences and tables that were repaired.
+    "differing", "repaired", "repaired_tables", "replaced_tables"}``: the result of the last verification, and
+    the differences and tables that were repaired.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)

@@ -195,6 +195,6 @@ def _places(numbers: Iterator[int], streams: Iterable[tuple[CompressedStream, in
         if next(numbers, None) is None:
             return
     raise AcidFormatError(
-        "pyarrow made a row index that is not laid out as the ORC specification says.",
+        "pyarrow made a row index that is not laid out by the ORC specification.",
         remedy="Use a version of pyarrow that this package is tested with.",
     )

@@ -192,7 +192,7 @@ def _replica_compared(event: ev.ReplicaCompared) -> str:
 
 @words.register
 def _repair_starting(event: ev.RepairStarting) -> str:
-    return f"{event.database}: mending {', '.join(event.tables)}"
+    return f"{event.database}: repairing {', '.join(event.tables)}"
 
 
 @words.register

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import events
+from airflow_hive_federation.model.event_messages import changed_partitions, message_of, read_event
 from airflow_hive_federation.model.partitions import partition_name
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ def fold(raw_events: Iterable[types.NotificationEvent], database: str) -> Mappin
     changes: dict[str, TableChange] = {}
     for raw in raw_events:
         try:
-            event = events.read_event(raw)
+            event = read_event(raw)
             _note(event, raw, database.lower(), changes)
         except _CannotTell as error:
             log.warning("Event %s of the remote cannot be read (%s).", raw.eventId, error)
@@ -100,6 +101,6 @@ _OF_TRANSACTIONS = (events.WriteIdsAllocated, events.AcidWritten, events.Compact
 
 def _partitions(raw: types.NotificationEvent) -> list[dict[str, str]]:
     try:
-        return events.changed_partitions(events.message_of(raw))
+        return changed_partitions(message_of(raw))
     except ValueError as error:
         raise _CannotTell(f"{raw.eventType} without partitions: {error}") from error

@@ -183,7 +183,7 @@ class Remotes:
         link = Link(
             kind=statement.kind,
             local=local,
-            remote=_completed(statement.connected_to or local, local),
+            remote=_completed(statement.connected_to or local, local.database),
             via=statement.via,
             properties=statement.properties,
         )
@@ -332,7 +332,7 @@ class Remotes:
         return self._local.identity()
 
     def _qualified(self, name: Name) -> Name:
-        return name if name.database else replace(name, database=self.database)
+        return _completed(name, self.database)
 
     def _open(self, link: Link, owner: Link) -> OpenRemote:
         catalog, breaker = self._catalogs.open(owner.via, owner.properties, remote=str(owner.local))
@@ -488,6 +488,6 @@ def _not_a_remote(kind: Kind, local: Name, *, exists: bool) -> NotARemoteError:
     )
 
 
-def _completed(remote: Name, local: Name) -> Name:
-    """Complete a remote table name without a database by the name of the local database."""
-    return remote if remote.database else replace(remote, database=local.database)
+def _completed(name: Name, database: str | None) -> Name:
+    """Complete the name of a table without a database by the name of one."""
+    return name if name.database else replace(name, database=database)

@@ -152,23 +152,6 @@ def parse_script(text: str) -> list[Statement]:
     return statements
 
 
-def parse_statement(text: str) -> Statement:
-    """Parse one statement; a semicolon may follow it.
-
-    :raises StatementError: as :func:`parse_script`, or if the text has no statement or several.
-    """
-    statements = parse_script(text)
-    if len(statements) != 1:
-        raise StatementError(
-            f"Expected one statement, found {len(statements)}.",
-            remedy="Give exactly one, or run them as a script.",
-            line=1,
-            column=1,
-            expected=("one statement",),
-        )
-    return statements[0]
-
-
 def parse_name(kind: Kind, text: str) -> Name:
     """Parse the name of a table (``[database.]table``) or database in the syntax of statements.
 

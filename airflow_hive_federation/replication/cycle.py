@@ -46,7 +46,7 @@ def dump_next_increment(
     target: MetastorePool,
     policy: ReplicationPolicy,
     *,
-    mend: RepairPlan | None = None,
+    repair_plan: RepairPlan | None = None,
     threads: int = 8,
     observer: Observer = LOGGED,
 ) -> IncrementSummary:
@@ -54,29 +54,31 @@ def dump_next_increment(
 
     :param source: connections to the source.
     :param target: connections to the target.
-    :param mend: the parts of the target to mend; the increment then also drops tables that this policy did
-        not make, if they are among these.
+    :param repair_plan: the parts of the target to repair; the increment then also drops tables that this
+        policy did not make, if they are among these.
     :raises TargetChangedError: somebody else wrote to the target.
     :raises HiveFederationError: as :func:`~.replica.position.read_position` and
         :func:`~.dump.increment.dump_increment`.
     """
-    position = unchanged_position(target, policy, mend=mend)
-    return dump_increment(source, policy, position, mend=mend, threads=threads, observer=observer)
+    position = unchanged_position(target, policy, repair_plan=repair_plan)
+    return dump_increment(
+        source, policy, position, repair_plan=repair_plan, threads=threads, observer=observer
+    )
 
 
 def unchanged_position(
-    target: MetastorePool, policy: ReplicationPolicy, *, mend: RepairPlan | None = None
+    target: MetastorePool, policy: ReplicationPolicy, *, repair_plan: RepairPlan | None = None
 ) -> TargetPosition:
     """Read the position of a policy's target, from which an increment continues.
 
     :param target: connections to the target.
-    :param mend: the parts of the target that the increment mends.
+    :param repair_plan: the parts of the target that the increment repairs.
     :raises TargetChangedError: somebody else wrote to the target.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
     """
     with target.client() as client:
-        position = read_position(client, policy, also=mend.tables if mend else ())
-    position.refuse_foreign_writes(policy, replaced=mend.replaced if mend else ())
+        position = read_position(client, policy, also=repair_plan.tables if repair_plan else ())
+    position.refuse_foreign_writes(policy, replaced=repair_plan.replaced if repair_plan else ())
     return position
 
 

@@ -1,10 +1,10 @@
-"""Repairs a replica: mends exactly the differences that a verification names.
+"""Repairs a replica: corrects exactly the differences that a verification names.
 
 A repair is a cycle: an increment that also examines the tables that differ, whether or not events name them.
 So it holds the target's lock, copies to hidden directories, publishes by a switch, survives a kill between
 any two lines, and leaves the target at one event. It alters, creates and drops definitions and partitions
 that differ, and copies files again whose digests differ. It copies a table as a whole only if nothing less
-mends that table, and then copies only that table.
+repairs that table, and then copies only that table.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.json_values import Fields, count, list_of, reader_of, text
 from airflow_hive_federation.progress.events import RepairStarting
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
@@ -31,8 +32,8 @@ from airflow_hive_federation.waiting import Departure
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastorePool
 
-#: The first round mends a table, the second mends what the first uncovered, and the third replaces the table.
-#: No fourth method exists.
+#: The first round repairs a table, the second what the first uncovered, and the third replaces the table. No
+#: fourth method exists.
 _ROUNDS = 3
 
 
@@ -40,13 +41,13 @@ _ROUNDS = 3
 class RepairResult(VerificationResult):
     """A repair as tasks and commands return it: the last verification, and the changes before it.
 
-    :param mended: the descriptions of the differences that no longer exist.
-    :param mended_tables: the tables that the repair examined.
+    :param repaired: the descriptions of the differences that no longer exist.
+    :param repaired_tables: the tables that the repair examined.
     :param replaced_tables: those of them that the repair copied anew, as a whole.
     """
 
-    mended: Sequence[str] = ()
-    mended_tables: Sequence[str] = ()
+    repaired: Sequence[str] = ()
+    repaired_tables: Sequence[str] = ()
     replaced_tables: Sequence[str] = ()
 
     @classmethod
@@ -69,13 +70,13 @@ class RepairResult(VerificationResult):
 class RepairReport:
     """The result of a repair.
 
-    :param mended: differences that no longer exist.
+    :param repaired: differences that no longer exist.
     :param tables: tables that the repair examined.
     :param replaced: those of them that the repair copied anew, as a whole.
     :param report: the last verification.
     """
 
-    mended: list[Difference] = field(default_factory=list)
+    repaired: list[Difference] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
     report: VerificationReport
@@ -84,8 +85,8 @@ class RepairReport:
         """Return the report with descriptions in place of differences."""
         return RepairResult(
             **vars(self.report.result()),
-            mended=[str(difference) for difference in self.mended],
-            mended_tables=self.tables,
+            repaired=[str(difference) for difference in self.repaired],
+            repaired_tables=self.tables,
             replaced_tables=self.replaced,
         )
 
@@ -101,7 +102,7 @@ def repair_replica(
     begun: RepairProgress | None = None,
     observer: Observer = LOGGED,
 ) -> RepairReport:
-    """Verify a target, mend its differences, and verify it again.
+    """Verify a target, repair its differences, and verify it again.
 
     :param source: connections to the source.
     :param target: connections to the target.
@@ -111,7 +112,7 @@ def repair_replica(
     :param begun: the progress of this repair when it left its process by a
         :class:`~airflow_hive_federation.waiting.Departure`.
     :param observer: receives the events of progress.
-    :return: the mended differences; its ``report`` holds those that remain.
+    :return: the repaired differences; its ``report`` holds those that remain.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
     :raises CycleRunningError: another cycle works on the target.
     :raises GroupMembershipError: the policy belongs to a consistency group.
@@ -132,15 +133,19 @@ def repair_replica(
         while True:
             if not progress.dump:
                 report = verify()
-                mendable = progress.mendable(report, policy)
-                if not mendable:
+                repairable = progress.repairable(report, policy)
+                if not repairable:
                     break
                 # A difference that was seen before needs more than another look at its table.
-                again = {difference.table for difference in mendable if difference in progress.seen}
-                mend = repair_plan_of(mendable, again=again)
-                observer(RepairStarting(database=policy.target_database, tables=tuple(sorted(mend.tables))))
-                dumped = dump_next_increment(source, target, policy, mend=mend, observer=observer)
-                progress.begin_round(dumped.dump, mendable, mend)
+                again = {difference.table for difference in repairable if difference in progress.seen}
+                repair_plan = repair_plan_of(repairable, again=again)
+                observer(
+                    RepairStarting(database=policy.target_database, tables=tuple(sorted(repair_plan.tables)))
+                )
+                dumped = dump_next_increment(
+                    source, target, policy, repair_plan=repair_plan, observer=observer
+                )
+                progress.begin_round(dumped.dump, repairable, repair_plan)
             load_dump(source, target, policy, progress.dump, run_copy=run_copy, observer=observer)
             progress.end_round()
     except Departure as left:
@@ -154,20 +159,20 @@ class RepairProgress:
     """The progress of a repair, which may go on in another process.
 
     :param rounds: the number of rounds that have been loaded.
-    :param seen: differences that rounds were to mend.
-    :param mended: tables that rounds have examined.
+    :param seen: differences that rounds were to repair.
+    :param repaired: tables that rounds have examined.
     :param replaced: those of them that were copied anew.
     :param dump: URI of the dump that is being loaded; empty before a verification.
     """
 
     rounds: int = 0
     seen: list[Difference] = field(default_factory=list)
-    mended: set[str] = field(default_factory=set)
+    repaired: set[str] = field(default_factory=set)
     replaced: set[str] = field(default_factory=set)
     dump: str = ""
 
-    def mendable(self, report: VerificationReport, policy: ReplicationPolicy) -> list[Difference]:
-        """Return the differences that another round may mend; none after the last round."""
+    def repairable(self, report: VerificationReport, policy: ReplicationPolicy) -> list[Difference]:
+        """Return the differences that another round may repair; none after the last round."""
         return [
             difference
             for difference in report.differences
@@ -176,12 +181,12 @@ class RepairProgress:
             and not _stays(difference, policy)
         ]
 
-    def begin_round(self, dump: str, mendable: Sequence[Difference], mend: RepairPlan) -> None:
+    def begin_round(self, dump: str, repairable: Sequence[Difference], repair_plan: RepairPlan) -> None:
         """Note a round of which the dump is written."""
         self.dump = dump
-        self.seen += [difference for difference in mendable if difference not in self.seen]
-        self.mended |= mend.tables
-        self.replaced |= mend.replaced
+        self.seen += [difference for difference in repairable if difference not in self.seen]
+        self.repaired |= repair_plan.tables
+        self.replaced |= repair_plan.replaced
 
     def end_round(self) -> None:
         """Note that the round's dump is loaded."""
@@ -195,31 +200,35 @@ class RepairProgress:
         """
         remaining = set(last.differences)
         return RepairReport(
-            mended=[difference for difference in self.seen if difference not in remaining],
-            tables=sorted(self.mended),
+            repaired=[difference for difference in self.seen if difference not in remaining],
+            tables=sorted(self.repaired),
             replaced=sorted(self.replaced),
             report=last,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the progress as values of JSON."""
         return {
             "rounds": self.rounds,
             "seen": [asdict(difference) for difference in self.seen],
-            "mended": sorted(self.mended),
+            "repaired": sorted(self.repaired),
             "replaced": sorted(self.replaced),
             "dump": self.dump,
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the progress that :meth:`to_json` wrote."""
+    def from_json(cls, value: object) -> Self:
+        """Return the progress that :meth:`to_json` wrote.
+
+        :raises ValueError: a field is missing, or has another type.
+        """
+        fields = Fields(value)
         return cls(
-            rounds=values["rounds"],
-            seen=[Difference(**difference) for difference in values["seen"]],
-            mended=set(values["mended"]),
-            replaced=set(values["replaced"]),
-            dump=values["dump"],
+            rounds=fields.needed("rounds", count),
+            seen=list(fields.needed("seen", list_of(reader_of(Difference)))),
+            repaired=set(fields.needed("repaired", list_of(text))),
+            replaced=set(fields.needed("replaced", list_of(text))),
+            dump=fields.needed("dump", text),
         )
 
 

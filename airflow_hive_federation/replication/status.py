@@ -18,13 +18,13 @@ from airflow_hive_federation.errors import (
     SourceDirectoryMissingError,
     UnexplainedRemovalError,
 )
+from airflow_hive_federation.model.event_messages import read_event
 from airflow_hive_federation.model.events import (
     TableAltered,
     TableEvent,
     TxnEnded,
     UnreadableEvent,
     WriteIdsAllocated,
-    read_event,
 )
 from airflow_hive_federation.replication.cycle_plan import CyclePlan, plan_cycle
 from airflow_hive_federation.replication.dump.event_fold import check_source

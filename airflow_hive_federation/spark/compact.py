@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from airflow_hive_federation.compaction.plan import BucketMerge
 from airflow_hive_federation.compaction.runners import merge_or_error
 from airflow_hive_federation.compaction.worker import MergeRunner
 from airflow_hive_federation.errors import HiveFederationError, SparkJobError
+from airflow_hive_federation.model.json_values import Fields, reader_of
 from airflow_hive_federation.spark.balancing import deal
 from airflow_hive_federation.spark.failures import error_from_json, error_to_json, from_spark
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
@@ -30,6 +31,7 @@ JOB = "merge-buckets"
 _BYTES_PER_TASK = 256 * 1024 * 1024
 _FILES_PER_TASK = 100
 _MERGES, _OUTCOMES = "merges.jsonl", "outcomes.jsonl"
+_OUTCOME = reader_of(MergeOutcome)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -146,5 +148,6 @@ def _to_json(outcome: MergeOutcome | HiveFederationError) -> dict[str, object]:
     return {"error": error_to_json(outcome)} if isinstance(outcome, HiveFederationError) else asdict(outcome)
 
 
-def _from_json(values: Mapping[str, Any]) -> MergeOutcome | HiveFederationError:
-    return error_from_json(values["error"]) if "error" in values else MergeOutcome(**values)
+def _from_json(value: object) -> MergeOutcome | HiveFederationError:
+    fields = Fields(value)
+    return fields.needed("error", error_from_json) if "error" in fields else _OUTCOME(value)

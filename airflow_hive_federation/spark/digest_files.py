@@ -52,7 +52,6 @@ def digest_plan(
     plan_uri: str,
     digests_uri: str,
     *,
-    bandwidth_bytes_per_s: int | None = None,
     options: StorageOptions | None = None,
 ) -> DigestSummary:
     """Digest the files of a plan.
@@ -62,7 +61,6 @@ def digest_plan(
     :param spark: a SparkSession or a SparkContext.
     :param plan_uri: URI of the .jsonl file of :class:`FileToDigest` records.
     :param digests_uri: URI of a new directory for :class:`FileDigest` records.
-    :param bandwidth_bytes_per_s: limit of the whole job.
     :param options: storage options.
     :raises FileVanishedError: files are gone, or have another length than the plan lists.
     :raises StorageError: files cannot be read.
@@ -71,21 +69,19 @@ def digest_plan(
     begun_at = time.monotonic()
     context = getattr(spark, "sparkContext", spark)
     items = list(read_records(plan_uri, FileToDigest, options=options))
-    cap = bandwidth_bytes_per_s
-    slots = context.defaultParallelism
     groups = deal(
         items,
-        slots if cap else slots * _GROUPS_PER_SLOT,
+        context.defaultParallelism * _GROUPS_PER_SLOT,
         size_of=lambda item: item.size_bytes,
         name_of=lambda item: item.uri,
-        bytes_per_task=1 << (62 if cap else 28),
-        files_per_task=max(1, len(items)) if cap else 1000,
+        bytes_per_task=1 << 28,
+        files_per_task=1000,
     )
     task = GroupTask(
         work=DigestWork(options=options),
         records_uri=digests_uri,
         run_id=new_run_id(),
-        bytes_per_s=max(1.0, cap / len(groups)) if cap and groups else None,
+        bytes_per_s=None,
         options=options,
         files_done=context.accumulator(0),
         bytes_done=context.accumulator(0),

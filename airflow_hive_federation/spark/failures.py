@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from airflow_hive_federation import errors
 from airflow_hive_federation.errors import (
@@ -14,6 +13,8 @@ from airflow_hive_federation.errors import (
     SparkJobError,
     StoragePermissionError,
 )
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, json_object
 
 #: Greatest number of failed files that a combined error names.
 _NAMED_FAILURES = 100
@@ -40,12 +41,16 @@ def error_to_json(error: HiveFederationError) -> dict[str, object]:
     return {"type": type(error).__name__, "message": error.message, "remedy": error.remedy, "facts": facts}
 
 
-def error_from_json(values: Mapping[str, Any]) -> HiveFederationError:
-    """Return the error that :func:`error_to_json` wrote; an unknown class becomes a SparkJobError."""
+def error_from_json(value: object) -> HiveFederationError:
+    """Return the error that :func:`error_to_json` wrote; an unknown class becomes a SparkJobError.
+
+    :raises ValueError: it is no error.
+    """
+    values = json_object(value)
     kind = getattr(errors, str(values.get("type")), None)
     if not (isinstance(kind, type) and issubclass(kind, HiveFederationError)):
         kind = SparkJobError
-    facts = {str(key): value for key, value in (values.get("facts") or {}).items()}
+    facts = dict(json_object(values.get("facts") or {}))
     for reserved in ("message", "remedy", "self"):
         facts.pop(reserved, None)
     return kind(str(values.get("message", "")), remedy=str(values.get("remedy", "")), **facts)
@@ -73,13 +78,12 @@ def read_report(text: str | bytes) -> dict[str, object]:
     :raises SparkJobError: the report is damaged.
     """
     try:
-        report = json.loads(text)
+        report = Fields(bounded_json.loads(text))
         if "error" in report:
-            raise error_from_json(report["error"])
-        result: dict[str, object] = report["result"]
-    except (ValueError, TypeError, KeyError) as error:
+            raise report.needed("error", error_from_json)
+        return dict(report.needed("result", json_object))
+    except ValueError as error:
         raise SparkJobError("The job's report is damaged.", remedy=_REMEDY) from error
-    return result
 
 
 def combined(failures: Sequence[HiveFederationError]) -> HiveFederationError:

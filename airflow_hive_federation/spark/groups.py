@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from airflow_hive_federation.errors import (
-    DigestMismatchError,
     FileVanishedError,
     HiveFederationError,
     StorageError,
@@ -44,7 +43,7 @@ _PROGRESS_EVERY_S = 5.0
 _RETRIES = PollPolicy(first_s=0.5, factor=4.0, longest_s=2.0)
 
 #: Failures that a retry would only repeat.
-_NOT_RETRIED = (FileVanishedError, StoragePermissionError, StorageFullError, DigestMismatchError)
+_NOT_RETRIED = (FileVanishedError, StoragePermissionError, StorageFullError)
 
 
 class Work(Protocol):

@@ -48,7 +48,7 @@ def log_in(context: Any, options: StorageOptions | None) -> None:
     """
     access, login = HadoopAccess.of(options), _login_of_spark(context)
     if not access.logins and login is None:
-        # Where Hadoop's files ask for Kerberos, its client takes the ticket by itself when it opens a file.
+        # If Hadoop's files ask for Kerberos, its client takes the ticket by itself when it opens a file.
         return
     configuration = context._jsc.hadoopConfiguration()
     if access.logins:

@@ -186,12 +186,12 @@ def _parse(job: str, module: JobModule, arguments: Sequence[str]) -> argparse.Na
 
 def _split(argv: Sequence[str]) -> tuple[str | None, str | None, Sequence[str]]:
     """Return the URI of the report, the id of the submission, and the job with its arguments."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     rest = list(argv)
     while len(rest) > 1 and rest[0] in {"--report", "--attempt"}:
         name, value, *rest = rest
-        found[name] = value
-    return found.get("--report"), found.get("--attempt"), rest or [""]
+        options[name] = value
+    return options.get("--report"), options.get("--attempt"), rest or [""]
 
 
 def _take_options() -> StorageOptions | None:

@@ -21,19 +21,22 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from airflow_hive_federation.errors import FileVanishedError, SparkJobError, SparkRunTakenError, StorageError
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Reader, reader_of
 from airflow_hive_federation.storage.filesystem import reading
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, write_atomically
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Seconds between two numbers of a claim.
 BEAT_S = 5.0
@@ -75,6 +78,11 @@ class JobClaim:
     process: str = ""
 
 
+#: Another version of the package may have written other fields.
+_RUN = reader_of(JobRun, strictly=True)
+_CLAIM = reader_of(JobClaim, strictly=True)
+
+
 class JobState(Enum):
     """The state of a submission's job, as far as its files show it."""
 
@@ -109,8 +117,7 @@ class RunFiles:
 
         :raises StorageError: the store cannot be read.
         """
-        values = self._read(".run")
-        run: JobRun | None = None if values is None else _made(JobRun, values)
+        run = self._read(".run", _RUN)
         # The id is a part of a file's name.
         return run if run is not None and run.attempt.isalnum() else None
 
@@ -119,8 +126,7 @@ class RunFiles:
 
         :raises StorageError: the store cannot be read.
         """
-        values = self._read(_claim_of(attempt))
-        claim = None if values is None else _made(JobClaim, values)
+        claim = self._read(_claim_of(attempt), _CLAIM)
         return claim if claim is not None and claim.attempt == attempt else None
 
     def report_of(self, attempt: str) -> bytes | None:
@@ -128,7 +134,7 @@ class RunFiles:
 
         :raises StorageError: the store cannot be read.
         """
-        text = self._text("")
+        text = self._content("")
         # Every report with an id is complete, because it was published by a rename.
         return text if text is not None and f'"attempt": "{attempt}"'.encode() in text else None
 
@@ -137,7 +143,7 @@ class RunFiles:
 
         :raises StorageError: the store cannot be read.
         """
-        text = self._text("")
+        text = self._content("")
         return text is not None and b'"attempt": "' in text and self.report_of(attempt) is None
 
     def write_run(self, run: JobRun) -> None:
@@ -193,21 +199,20 @@ class RunFiles:
         run = self.run()
         return run is not None and run.attempt == attempt
 
-    def _read(self, suffix: str) -> dict[str, Any] | None:
-        text = self._text(suffix)
+    def _read(self, suffix: str, read: Reader[T]) -> T | None:
+        content = self._content(suffix)
         try:
-            values = None if text is None else bounded_json.loads(text)
+            return None if content is None else read(bounded_json.loads(content))
         except ValueError:
             return None
-        return values if isinstance(values, dict) else None
 
-    def _text(self, suffix: str) -> bytes | None:
+    def _content(self, suffix: str) -> bytes | None:
         try:
             with reading(f"{self.report}{suffix}", self.options) as file:
-                text: bytes = file.read()
+                content: bytes = file.read()
         except FileVanishedError:
             return None
-        return text
+        return content
 
     def _write(self, suffix: str, values: JobRun | JobClaim) -> None:
         text = json.dumps(asdict(values), sort_keys=True)
@@ -356,18 +361,6 @@ def taken(report: str, attempt: str) -> SparkRunTakenError:
 def _claim_of(attempt: str) -> str:
     # A file per submission: a late job would otherwise write over the claim of its successor.
     return f".{attempt}.claim"
-
-
-def _made(kind: Any, values: Mapping[str, Any]) -> Any:
-    try:
-        made = kind(**values)
-    except TypeError:
-        # Another version of the package wrote it.
-        return None
-    # Each field has a value of its type; of those without a default, all are texts.
-    defaults = (getattr(kind, name, "") for name in values)
-    same = all(type(value) is type(default) for value, default in zip(values.values(), defaults, strict=True))
-    return made if same else None
 
 
 def _gone(claim: JobClaim) -> bool:

@@ -28,7 +28,7 @@ from airflow_hive_federation.metastore.client import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.settings import MetastoreSettings
 from airflow_hive_federation.model import bounded_json
-from airflow_hive_federation.model.json_values import Fields, whole
+from airflow_hive_federation.model.json_values import reader_of
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.write.statements import WriteResult, append
 from airflow_hive_federation.transactions.transaction import Transaction
@@ -53,6 +53,9 @@ class StreamPosition:
 
     query: str
     batch: int
+
+
+_POSITION = reader_of(StreamPosition)
 
 
 class HiveStreamingSink:
@@ -112,8 +115,7 @@ class HiveStreamingSink:
 
     def _position(self, text: str) -> StreamPosition:
         try:
-            fields = Fields(bounded_json.loads(text))
-            return StreamPosition(query=fields.needed("query", str), batch=fields.needed("batch", whole))
+            return _POSITION(bounded_json.loads(text))
         except ValueError as error:
             raise ConfigurationError(
                 f"{self._table}: {self._key} is not the position of a query: {text[:200]!r}.",

@@ -18,9 +18,7 @@ from typing import IO
 
 from airflow_hive_federation.errors import (
     ConfigurationError,
-    DigestMismatchError,
     FileVanishedError,
-    StorageError,
 )
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.storage import durable
@@ -54,6 +52,9 @@ from airflow_hive_federation.storage.sources import SourceRoots
 #: file: (source URI, URI to write, the list in Hive's text form, storage options).
 Rewrite = Callable[[str, str, str, StorageOptions | None], None]
 
+#: The number of directories that are surveyed in parallel.
+_SURVEY_THREADS = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class CopySettings:
@@ -83,21 +84,18 @@ def copy_file(
     item: CopyItem,
     settings: CopySettings | None = None,
     *,
-    expected_digest: str | None = None,
     bandwidth: TokenBucket | None = None,
 ) -> CopyOutcome:
     """Copy a file, unless the target is identical already.
 
     :param item: source and target of the copy.
     :param settings: settings of the copy.
-    :param expected_digest: lower-case hexadecimal SHA-256 that the copy must have, if it is known.
     :param bandwidth: limit of the bytes read from the source per second.
     :raises SourceNotAllowedError: if the source, or the target of a link, lies outside of the directories
         that ``settings`` allow.
     :raises FileVanishedError: if the source is gone, or changed during the copy.
     :raises StoragePermissionError: if the source cannot be read, or the target not written.
     :raises StorageFullError: if the target's store is full.
-    :raises DigestMismatchError: if the source's bytes do not have ``expected_digest``.
     :raises ConfigurationError: if the copy has to leave out rows and ``settings`` has no ``rewrite``.
     :raises CycleLostError: if the copy's cycle is over; see :class:`~.fence.Fence`.
     :raises StorageError: if a store fails otherwise. After every error the target is unchanged.
@@ -106,25 +104,23 @@ def copy_file(
     # Directories first: a change manager's directory does not have the modes of the file's original one.
     preserved = make_directories(item, settings.preserve, settings.options)
     try:
-        outcome = _copy(item, settings, expected_digest, bandwidth)
+        outcome = _copy(item, settings, bandwidth)
     except FileVanishedError:
         if item.kept is None:
             raise
         kept = replace(item, source=item.kept, kept=None)
-        outcome = _copy(kept, settings, expected_digest, bandwidth)
+        outcome = _copy(kept, settings, bandwidth)
     return outcome if preserved else replace(outcome, preserved=False)
 
 
-def _copy(
-    item: CopyItem, settings: CopySettings, expected_digest: str | None, bandwidth: TokenBucket | None
-) -> CopyOutcome:
+def _copy(item: CopyItem, settings: CopySettings, bandwidth: TokenBucket | None) -> CopyOutcome:
     if settings.sources is not None:
         settings.sources.check(item.source, "the file to copy")
     if item.content is not None:
         return _write_content(item, item.content.encode(), settings)
     if item.visible_write_ids is not None:
         return _rewrite_file(item, settings)
-    identical = _identical_target(item, settings, expected_digest, bandwidth)
+    identical = _identical_target(item, settings, bandwidth)
     if identical is not None:
         _keep(item, settings)
         preserved = _settle(item.target, item, settings)
@@ -147,8 +143,6 @@ def _copy(
             read += len(chunk)
         check_length(item.source, item.size_bytes, read)
         digest = sha.hexdigest()
-        if expected_digest is not None and digest != expected_digest:
-            raise _mismatch(item.source, expected_digest, digest)
         preserved = _settle(target.at, item, settings)
         settings.fence.check()
     return CopyOutcome(target=item.target, size_bytes=read, digest=digest, copied=True, preserved=preserved)
@@ -156,7 +150,7 @@ def _copy(
 
 def _write_content(item: CopyItem, content: bytes, settings: CopySettings) -> CopyOutcome:
     digest = hashlib.sha256(content).hexdigest()
-    copied = _identical_target(item, settings, digest, None) is None
+    copied = _target_digest(item, settings) != digest
     if copied:
         # The file gets the mode of the directory that it represents, without the right to execute.
         with _target(replace(item, source=item.source.rpartition("/")[0]), settings) as target:
@@ -172,14 +166,12 @@ def survey_targets(
     *,
     options: StorageOptions | None = None,
     sweep_runs_before: str | None = None,
-    threads: int = 8,
 ) -> dict[str, int]:
     """Remove abandoned temporary files, and return the sizes in bytes of the files in directories, by URI.
 
     :param directories: URIs of directories, without their subdirectories; missing ones have no files.
     :param sweep_runs_before: remove temporary files of runs with a smaller id than this; ``None`` removes
         none. (A run that is taken for dead never removes files of its successors: their ids are greater.)
-    :param threads: number of directories that are read in parallel.
     :raises StorageError: if a directory cannot be listed.
     """
 
@@ -190,7 +182,7 @@ def survey_targets(
         return {join(directory, name): size for name, size in names.items()}
 
     sizes: dict[str, int] = {}
-    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="survey") as workers:
+    with ThreadPoolExecutor(max_workers=_SURVEY_THREADS, thread_name_prefix="survey") as workers:
         for directory_sizes in workers.map(survey, directories):
             sizes.update(directory_sizes)
     return sizes
@@ -199,25 +191,27 @@ def survey_targets(
 # -- the target exists already and is identical ----------------------------------------------------------
 
 
-def _identical_target(
-    item: CopyItem, settings: CopySettings, expected_digest: str | None, bandwidth: TokenBucket | None
-) -> str | None:
+def _identical_target(item: CopyItem, settings: CopySettings, bandwidth: TokenBucket | None) -> str | None:
     """Return the digest of the target if it is identical to the copy; ``None`` otherwise."""
+    target_digest = _target_digest(item, settings)
+    if target_digest is None:
+        return None
+    source = digest_file(
+        item.source,
+        size_bytes=item.size_bytes,
+        prefix=item.prefix,
+        bandwidth=bandwidth,
+        options=settings.options,
+        sources=settings.sources,
+    )
+    return target_digest if target_digest == source.digest else None
+
+
+def _target_digest(item: CopyItem, settings: CopySettings) -> str | None:
+    """Return the digest of a target that has the size of the copy; ``None`` for others."""
     if _size_or_none(item.target, settings.options) != item.size_bytes:
         return None
-    target_digest = digest_file(item.target, options=settings.options).digest
-    source_digest = expected_digest
-    if source_digest is None:
-        source = digest_file(
-            item.source,
-            size_bytes=item.size_bytes,
-            prefix=item.prefix,
-            bandwidth=bandwidth,
-            options=settings.options,
-            sources=settings.sources,
-        )
-        source_digest = source.digest
-    return target_digest if target_digest == source_digest else None
+    return digest_file(item.target, options=settings.options).digest
 
 
 def _keep(item: CopyItem, settings: CopySettings) -> None:
@@ -410,13 +404,3 @@ def _remove(uri: str, options: StorageOptions | None) -> None:
             return
         filesystem, known_as = open_filesystem(uri, options)
         filesystem.rm_file(known_as)
-
-
-def _mismatch(path: str, expected: str, digest: str) -> StorageError:
-    return DigestMismatchError(
-        f"{path} has digest {digest}, not {expected} as was recorded for it.",
-        remedy="The file changed or was damaged since: compare it with its origin, then list it anew.",
-        path=path,
-        expected=expected,
-        found=digest,
-    )

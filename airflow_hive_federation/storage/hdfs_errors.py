@@ -47,9 +47,8 @@ def native_errors(uri: str, login: Mapping[str, str] = MappingProxyType({})) -> 
     except OSError as error:
         raise StorageUnavailableError(
             f"{uri} does not answer: {_first_line(str(error))}.",
-            remedy="Check that the NameNode's host and port (or the name service in HADOOP_CONF_DIR) are "
-            "right, that its DataNodes run, that both can be reached from here, and that "
-            "hadoop.security.authentication is the NameNode's; then run again.",
+            remedy="Check that NameNode and DataNodes run and can be reached from here under the addresses "
+            "of HADOOP_CONF_DIR. Check hadoop.security.authentication, too, and run again.",
             path=uri,
         ) from error
     except RuntimeError as error:

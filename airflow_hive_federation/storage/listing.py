@@ -39,6 +39,8 @@ _TIME_KEYS = ("mtime", "LastModified", "last_modified", "updated", "created")
 _TRIES = 20
 _REMOVALS = PollPolicy(first_s=0.02, factor=1.0)
 _SECOND_NS = 1_000_000_000
+#: The number of directories that are listed in parallel, on stores other than the local one.
+_THREADS = 8
 
 #: Result of scanning one directory: (files, paths of subdirectories); both relative to the listing's root.
 _Scan = tuple[list[FileEntry], list[str]]
@@ -48,7 +50,7 @@ def list_files(
     uri: str,
     *,
     options: StorageOptions | None = None,
-    threads: int = 8,
+    threads: int = _THREADS,
     missing_ok: bool = False,
     empty_directories: bool = False,
 ) -> list[FileEntry]:
@@ -103,7 +105,6 @@ def list_many(
     uris: Iterable[str],
     *,
     options: StorageOptions | None = None,
-    threads: int = 8,
     missing_ok: bool = False,
     empty_directories: bool = False,
 ) -> dict[str, list[FileEntry]]:
@@ -126,7 +127,7 @@ def list_many(
             uri, options=options, threads=1, missing_ok=missing_ok, empty_directories=empty_directories
         )
 
-    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="listing") as workers:
+    with ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="listing") as workers:
         return dict(zip(directories, workers.map(listed, directories), strict=True))
 
 

@@ -304,8 +304,8 @@ def _settled(place: _Place, uri: str, source: _Access, preserve: Preserve, *, ke
             if preserve.strictly:
                 raise StoragePermissionError(
                     f"{uri} cannot be given what its source has of owner, group and mode: {error.message}",
-                    remedy="Run the copy job as the superuser or as the source's owner, choose fewer letters "
-                    "in the policy's preserve, or set preserve_strictly to false, which makes it a warning.",
+                    remedy="Run the copy job as the superuser or the source's owner, or choose fewer letters "
+                    "in the policy's preserve. preserve_strictly = false makes it a warning.",
                     **error.facts,
                 ) from error
             kept = False

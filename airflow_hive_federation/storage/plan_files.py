@@ -13,13 +13,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import MISSING, asdict, fields
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from airflow_hive_federation.errors import ConfigurationError, DumpCorruptError, FileVanishedError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.model.json_values import reader_of
 from airflow_hive_federation.storage.filesystem import join, parse_location, reading, storage_errors
 from airflow_hive_federation.storage.listing import list_directory
 from airflow_hive_federation.storage.options import StorageOptions
@@ -27,13 +28,6 @@ from airflow_hive_federation.storage.publishing import write_atomically
 
 #: Fields of records that are URIs, which may not have the names ``.`` and ``..``.
 _URIS = frozenset({"source", "target", "kept", "uri"})
-#: Types of the fields of records, by their annotations.
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "bool": (bool,),
-    "str | None": (str, type(None)),
-}
 
 #: End of the URI of a plan with its digest.
 _BOUND = re.compile(r"#sha256=([0-9a-f]{64})")
@@ -76,13 +70,6 @@ def read_plan(uri: str, *, options: StorageOptions | None = None) -> Iterator[Co
     return _read_parts(uri, CopyItem, "part-", options)
 
 
-def write_outcomes(
-    uri: str, outcomes: Iterable[CopyOutcome], *, options: StorageOptions | None = None
-) -> int:
-    """Write outcomes as one file; return their number."""
-    return write_records(uri, outcomes, options=options)
-
-
 def read_outcomes(uri: str, *, options: StorageOptions | None = None) -> dict[str, CopyOutcome]:
     """Read a directory of outcomes into a mapping by target URI; it is empty without the directory.
 
@@ -116,13 +103,16 @@ def read_records(
     :raises DumpCorruptError: if a line is not JSON, lacks fields of ``kind`` or has others, or has a URI with
         a name ``.`` or ``..``.
     """
-    known = {field.name: _TYPES[str(field.type)] for field in fields(kind)}  # type: ignore[arg-type]
-    needed = {field.name for field in fields(kind) if field.default is MISSING}  # type: ignore[arg-type]
+    read = reader_of(kind, strictly=True)
+    uris = [field.name for field in fields(kind) if field.name in _URIS]  # type: ignore[arg-type]
     with storage_errors(uri), reading(uri, options) as lines:
         for number, line in enumerate(lines, 1):
             see(line)
             try:
-                yield kind(**_checked(bounded_json.loads(line), known, needed))
+                record = read(bounded_json.loads(line))
+                for name in uris:
+                    if (place := getattr(record, name)) is not None:
+                        parse_location(place)
             except (ValueError, ConfigurationError) as error:
                 why = error.message if isinstance(error, ConfigurationError) else str(error)
                 raise DumpCorruptError(
@@ -132,6 +122,7 @@ def read_records(
                     path=uri,
                     line=number,
                 ) from error
+            yield record
 
 
 def read_record_parts(
@@ -200,29 +191,6 @@ def _read_parts(
         )
     for name in names:
         yield from read_records(join(uri, name), kind, options=options)
-
-
-def _checked(
-    values: object, known: Mapping[str, tuple[type, ...]], needed: Collection[str]
-) -> Mapping[str, object]:
-    """Check the fields of a record and their types, and return them.
-
-    :raises ValueError: if a field is unknown or missing, or has another type.
-    :raises ConfigurationError: if a URI is malformed, or has a name ``.`` or ``..``.
-    """
-    if not isinstance(values, dict):
-        raise ValueError("it is not an object")
-    if unknown := values.keys() - known.keys():
-        raise ValueError(f"unknown fields {sorted(unknown)}")
-    if missing := set(needed) - values.keys():
-        raise ValueError(f"it has no {sorted(missing)}")
-    for name, value in values.items():
-        # isinstance would accept a bool as an int.
-        if type(value) not in known[name]:
-            raise ValueError(f"{name} is {str(value)[:80]!r}")
-        if name in _URIS and value is not None:
-            parse_location(value)
-    return values
 
 
 def _joined(lines: list[str]) -> bytes:

@@ -62,7 +62,6 @@ def publishing(
     uri: str,
     options: StorageOptions | None = None,
     *,
-    run_id: str = "",
     mode: int = 0o666,
     temporary: str = "",
     private: bool | None = None,
@@ -74,7 +73,7 @@ def publishing(
     :param private: let only the owner enter new directories; by default if only the owner may read the file.
     """
     location = parse_location(uri)
-    temporary = temporary or temporary_uri(uri, run_id)
+    temporary = temporary or temporary_uri(uri)
     private = mode == PRIVATE_FILE if private is None else private
     if location.is_local:
         writing = _renaming_local(parse_location(temporary).path, location.path, uri, mode, private)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import FileVanishedError, StorageError
 from airflow_hive_federation.model import bounded_json
-from airflow_hive_federation.model.json_values import Fields, list_of, text, whole
+from airflow_hive_federation.model.json_values import reader_of
 from airflow_hive_federation.storage.filesystem import (
     open_filesystem,
     parse_location,
@@ -55,6 +55,9 @@ class Upload:
     upload_id: str
     etags: tuple[str, ...]
     size_bytes: int
+
+
+_UPLOAD = reader_of(Upload)
 
 
 def has_uploads(uri: str) -> bool:
@@ -165,13 +168,7 @@ def _read(record: str, options: StorageOptions | None) -> Upload:
     with reading(record, options) as file:
         content = file.read()
     try:
-        fields = Fields(bounded_json.loads(content))
-        return Upload(
-            target=fields.needed("target", text),
-            upload_id=fields.needed("upload_id", text),
-            etags=fields.needed("etags", list_of(text)),
-            size_bytes=fields.needed("size_bytes", whole),
-        )
+        return _UPLOAD(bounded_json.loads(content))
     except ValueError as error:
         raise StorageError(
             f"{record} is no record of an upload: {error}.", remedy="Write the rows again.", path=record

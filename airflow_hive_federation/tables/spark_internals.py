@@ -156,10 +156,7 @@ def column_of(spark: SparkSession, expression: JavaObject) -> Column:
 
 
 def cast_strictly(spark: SparkSession, value: Column, wanted: DataType) -> Column:
-    """Cast a column so that a value that does not fit fails the job, unless the session says otherwise.
-
-    From Spark 4 on, sessions cast by ANSI rules by default; before, they silently make nulls of such values.
-    """
+    """Cast a column by the session's rules; on Spark 3, whose rules silently make nulls, by ANSI rules."""
     return _cast_by(spark, value, wanted, "ANSI") if _is_spark_3(spark) else value.cast(wanted)
 
 

@@ -1,5 +1,5 @@
 // Serves random listings from memory to Hive's own AcidUtils.getAcidState.
-// One case per line on stdin: write ids TAB transactions TAB ignore empty files TAB path:size,path:size,…
+// One case per line on stdin: write ids TAB transactions TAB path:size,path:size,…
 // One answer per line on stdout; see test_acid_snapshot_judge.py.
 import groovy.transform.CompileStatic
 import org.apache.hadoop.conf.Configuration
@@ -96,7 +96,7 @@ class Judge {
   static String sorted(Collection<String> names) { names.sort(false).unique(false).join(',') }
 
   static String answer(ListingFs fs, Configuration conf, String[] parts) {
-    fs.serve(parts.length > 3 ? parts[3] : '')
+    fs.serve(parts.length > 2 ? parts[2] : '')
     conf.set(ValidTxnList.VALID_TXNS_KEY, parts[1])
     def ids = new ValidReaderWriteIdList(); ids.readFromString(parts[0])
     Path root = new Path('listing://' + ListingFs.ROOT)
@@ -105,7 +105,7 @@ class Judge {
     for (Path path : listed.keySet().sort(false) { Path p -> order(p) }) snapshots.put(path, listed.get(path))
     AcidDirectory state
     try {
-      state = AcidUtils.getAcidState(fs, root, conf, ids, Ref.from(false), parts[2] == '1', snapshots)
+      state = AcidUtils.getAcidState(fs, root, conf, ids, Ref.from(false), true, snapshots)
     } catch (IOException e) {
       return 'error\t' + e.message.replaceAll('[\\t\\n]', ' ')
     }

@@ -23,7 +23,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
 from airflow_hive_federation.replication.replica.position import read_position
 from airflow_hive_federation.storage.copying import copy_file
-from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from airflow_hive_federation.storage.plan_files import read_plan, write_records
 from tests.support.forked_workers import Run, forking
 from tests.support.incrementing import run_copy
 from tests.support.kills import KILLED, exiting_at, lasting, pool
@@ -124,7 +124,7 @@ class Case:
         for item in read_plan(plan):
             was = replace(item, source=item.source.replace(directory, str(self.backup)))
             copied.append(copy_file(was))
-        write_outcomes(f"{outcomes}/run.jsonl", copied)
+        write_records(f"{outcomes}/run.jsonl", copied)
 
     def dump_again(self) -> str:
         """Dump the increment after the target's position, and return the URI of the dump."""

@@ -23,7 +23,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.position import read_position
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
 from airflow_hive_federation.storage.fence import fence_of
-from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from airflow_hive_federation.storage.plan_files import read_plan, write_records
 
 
 def run_copy(plan: str, outcomes: str) -> None:
@@ -34,7 +34,7 @@ def run_copy(plan: str, outcomes: str) -> None:
     # As the job does with what a killed run has left.
     survey_targets(sorted({item.target.rpartition("/")[0] for item in items}), sweep_runs_before="0~")
     copied = [copy_file(item, settings) for item in items]
-    write_outcomes(f"{outcomes}/run.jsonl", copied)
+    write_records(f"{outcomes}/run.jsonl", copied)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
 from airflow_hive_federation.storage.copying import copy_file
-from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from airflow_hive_federation.storage.plan_files import read_plan, write_records
 from tests.support.forked_workers import Run
 from tests.support.observing import at_steps
 from tests.support.small_source import DATABASE, connected
@@ -31,7 +31,7 @@ KILLED = 9
 def run_copy(plan: str, outcomes: str) -> None:
     """The copy job without Spark, whose own kills have tests of their own."""
     items: list[CopyItem] = list(read_plan(plan))
-    write_outcomes(f"{outcomes}/run.jsonl", [copy_file(item) for item in items])
+    write_records(f"{outcomes}/run.jsonl", [copy_file(item) for item in items])
 
 
 def worker(argv: list[str]) -> None:

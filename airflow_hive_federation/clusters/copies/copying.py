@@ -227,12 +227,10 @@ def drop_copies(
     """Drop the copies of a table, or of some of its partitions, in a cluster; the primary stays.
 
     :param table: ``database.table``.
-    :param partitions: see :func:`copy_to_cluster`.
-    :param where: see :func:`copy_to_cluster`.
+    :param partitions: see :func:`copy_to_cluster`, also for ``where``.
     :param at_once: remove the files now, although statements that were planned before may read them;
         otherwise a sweep removes them.
-    :return: the report: ``copied`` names the objects that no longer have a copy, ``removed`` and ``left`` the
-        directories.
+    :return: the report: ``copied`` names objects without a copy now, ``removed`` and ``left`` directories.
     :raises UnknownClusterError: the cluster does not exist.
     :raises NoSuchObjectError: the table does not exist.
     :raises LockTimeoutError: another process changes the primary of the table.
@@ -280,12 +278,7 @@ def _dropped(
     primaries = {item.sd.location for item in altered if item.sd is not None and item.sd.location}
     directories = [uri for copy in had.values() for uri in copy.directories]
     removed, left = release(
-        directories,
-        place,
-        described,
-        primaries=primaries,
-        at_once=False,
-        options=options,
+        directories, place, described, primaries=primaries, at_once=False, options=options
     )
     return CopyReport(
         table=full_name(described), cluster=place.name, copied=sorted(had), removed=removed, left=left

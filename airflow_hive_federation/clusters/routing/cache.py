@@ -89,7 +89,7 @@ class Router:
             return entry.decision
         recorded = _Recorded(catalog)
         decision = decide(text, recorded, self.clusters, session, policy=self.policy, today=days)
-        # Where a statement cannot be analysed depends on its layout.
+        # The place of a construct that cannot be analysed depends on the statement's layout.
         if decision.unanalysable is None and "" not in recorded.versions.values():
             versions = tuple((*name, version) for name, version in recorded.versions.items())
             self._keep(key, _Kept(decision, versions))

@@ -62,7 +62,7 @@ _PIECES_AHEAD = 4
 #: Longest text of a status, in bytes on the wire: many clients limit HTTP/2 headers to 8 kB.
 _LONGEST_TEXT = 3000
 #: Text of the status of a call that failed because of a defect in the gateway.
-_DEFECT = "The gateway failed; its log says why."
+_DEFECT = "The gateway failed; its log has the reason."
 #: Seconds between a waiting producer's checks for a disconnected client.
 _LOOK_S = 0.2
 
@@ -166,7 +166,7 @@ class Calls:
             evidence = _evidence(context)
             for data in questions:
                 if (cancellation := conversation.begin()) is None:
-                    # The front has not processed this last message; the status of the stream says so.
+                    # The front has not processed this last message; the status of the stream shows that.
                     return
                 answer = self._answered(data, evidence, cancellation, work).to_bytes()
                 conversation.answer()

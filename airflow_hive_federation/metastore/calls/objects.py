@@ -204,15 +204,7 @@ class ObjectCalls(Calls):
         )
         self.call("alter_table_req", request)
 
-    def drop_table(
-        self,
-        database: str,
-        name: str,
-        *,
-        delete_data: bool,
-        if_exists: bool = False,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
+    def drop_table(self, database: str, name: str, *, delete_data: bool, if_exists: bool = False) -> None:
         """Drop a table or view.
 
         :param delete_data: delete a managed table's directory too.
@@ -223,7 +215,6 @@ class ObjectCalls(Calls):
             dbName=database,
             tableName=name,
             deleteData=delete_data,
-            envContext=environment_context(environment),
             # Hive takes an unset value for false, and then refuses to drop a table that has partitions.
             dropPartitions=True,
         )
@@ -239,10 +230,10 @@ class ObjectCalls(Calls):
         answer = self.call("get_all_table_constraints", request)
         return cast("types.SQLAllTableConstraints", answer.allTableConstraints)
 
-    def get_functions(self, database: str, *, pattern: str = "*") -> list[types.Function]:
+    def get_functions(self, database: str) -> list[types.Function]:
         """Read the permanent functions of a database."""
         request = types.GetFunctionsRequest(
-            dbName=database, catalogName=self._catalog(), pattern=pattern, returnNames=False
+            dbName=database, catalogName=self._catalog(), pattern="*", returnNames=False
         )
         return self.call("get_functions_req", request).functions or []
 

@@ -64,7 +64,6 @@ class StatisticsCalls(ObjectCalls):
         *,
         write_id: int | None = None,
         valid_write_ids: str | None = None,
-        batch_size: int = PARTITIONS_PER_CALL,
     ) -> None:
         """Write column statistics of tables or partitions, replacing those of the same columns.
 
@@ -73,7 +72,7 @@ class StatisticsCalls(ObjectCalls):
         :param valid_write_ids: for an ACID table, its valid write ids in Hive's text form.
         """
         for _, group in groupby(statistics, _subject):
-            for chunk in batches(group, batch_size):
+            for chunk in batches(group, PARTITIONS_PER_CALL):
                 request = types.SetPartitionsStatsRequest(
                     colStats=chunk,
                     needMerge=False,

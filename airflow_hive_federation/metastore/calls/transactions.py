@@ -88,14 +88,12 @@ class TransactionCalls(Calls):
         )
         self.call("commit_txn", request)
 
-    def abort_txn(
-        self, txn_id: int, *, kind: types.TxnType | None = None, repl_policy: str | None = None
-    ) -> None:
-        """Abort a transaction (with ``repl_policy``: by its id at the source).
+    def abort_txn(self, txn_id: int) -> None:
+        """Abort a transaction.
 
         :raises NoSuchTransactionError: if the transaction is unknown, or committed already.
         """
-        self.call("abort_txn", types.AbortTxnRequest(txnid=txn_id, txn_type=kind, replPolicy=repl_policy))
+        self.call("abort_txn", types.AbortTxnRequest(txnid=txn_id))
 
     def abort_txns(self, txn_ids: Sequence[int]) -> None:
         """Abort transactions, and leave finished transactions unchanged."""
@@ -152,16 +150,7 @@ class TransactionCalls(Calls):
         answer = self.call("allocate_table_write_ids", request)
         return {allocated.txnId: allocated.writeId for allocated in answer.txnToWriteIds}
 
-    def repl_tbl_writeid_state(
-        self,
-        database: str,
-        table: str,
-        valid_write_ids: str,
-        *,
-        user: str | None = None,
-        host: str | None = None,
-        partition_names: Sequence[str] | None = None,
-    ) -> None:
+    def repl_tbl_writeid_state(self, database: str, table: str, valid_write_ids: str) -> None:
         """Initialize the write ids of a new table.
 
         :param valid_write_ids: in Hive's text form, ``db.table:9:9223372036854775807::``. If it has aborted
@@ -169,11 +158,10 @@ class TransactionCalls(Calls):
         """
         request = types.ReplTblWriteIdStateRequest(
             validWriteIdlist=valid_write_ids,
-            user=user or self.settings.effective_user(),
-            hostName=host or socket.gethostname(),
+            user=self.settings.effective_user(),
+            hostName=socket.gethostname(),
             dbName=database,
             tableName=table,
-            partNames=None if partition_names is None else list(partition_names),
         )
         self.call("repl_tbl_writeid_state", request)
 
@@ -196,14 +184,12 @@ class TransactionCalls(Calls):
         )
         return cast("types.LockResponse", self.call("lock", request))
 
-    def check_lock(
-        self, lock_id: int, *, txn_id: int | None = None, elapsed_ms: int | None = None
-    ) -> types.LockResponse:
+    def check_lock(self, lock_id: int, *, txn_id: int | None = None) -> types.LockResponse:
         """Check whether a waiting lock is granted now.
 
         :raises NoSuchLockError: if the lock is unknown or has timed out.
         """
-        request = types.CheckLockRequest(lockid=lock_id, txnid=txn_id, elapsed_ms=elapsed_ms)
+        request = types.CheckLockRequest(lockid=lock_id, txnid=txn_id)
         return cast("types.LockResponse", self.call("check_lock", request))
 
     def unlock(self, lock_id: int) -> None:
@@ -214,17 +200,10 @@ class TransactionCalls(Calls):
         self.call("unlock", types.UnlockRequest(lockid=lock_id))
 
     def show_locks(
-        self,
-        *,
-        database: str | None = None,
-        table: str | None = None,
-        partition: str | None = None,
-        txn_id: int | None = None,
+        self, *, database: str | None = None, table: str | None = None, txn_id: int | None = None
     ) -> list[types.ShowLocksResponseElement]:
         """Return the granted and the waiting locks."""
-        request = types.ShowLocksRequest(
-            dbname=database, tablename=table, partname=partition, txnid=txn_id, isExtended=True
-        )
+        request = types.ShowLocksRequest(dbname=database, tablename=table, txnid=txn_id, isExtended=True)
         return self.call("show_locks", request).locks or []
 
     def get_current_notification_event_id(self) -> int:

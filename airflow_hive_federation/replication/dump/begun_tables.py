@@ -18,25 +18,25 @@ class BegunTables:
     """The tables of a target that killed loads have made, or brought forward.
 
     :param position: the target's position.
-    :param homes: the tables of the dump from which the target was last loaded.
+    :param table_index: the tables of the dump from which the target was last loaded.
     :param event_id: the event of that dump.
     """
 
     def __init__(
-        self, unfinished: UnfinishedLoads, position: TargetPosition, homes: TableIndex, event_id: int
+        self, unfinished: UnfinishedLoads, position: TargetPosition, table_index: TableIndex, event_id: int
     ) -> None:
         self._unfinished = unfinished
         self._position = position
-        self._homes = homes
+        self._table_index = table_index
         self._event_id = event_id
 
     def __contains__(self, table: str) -> bool:
         state = self._position.tables.get(table)
         if state is None:
             return False
-        if table not in self._homes:
+        if table not in self._table_index:
             return True
-        brought_forward = state.high_watermark > self._homes.entries[table].reached
+        brought_forward = state.high_watermark > self._table_index.entries[table].reached
         # Manifests are read only if the table is not older than the published load.
         return brought_forward or (state.loaded_id >= self._event_id and table in self._made)
 

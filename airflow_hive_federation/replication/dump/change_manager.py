@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import InvalidOperationError, UnsupportedMethodError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.events import TxnEnded, WriteIdsAllocated, read_event
+from airflow_hive_federation.model.event_messages import read_event
+from airflow_hive_federation.model.events import TxnEnded, WriteIdsAllocated
 from airflow_hive_federation.model.kept_files import kept_files
 from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.format.files import VisibleFile

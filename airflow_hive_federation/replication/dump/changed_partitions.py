@@ -184,7 +184,7 @@ class PartitionReader:
         files, bare = self._files(table, places, plan, unsettled, digests)
         known = [before[partition] for partition in concerned if partition in before]
         if bare and (any(directory.missing for directory in bare) or any(total.files for total in known)):
-            # Whether the store is mounted shows in the other partitions.
+            # The other partitions show whether the store is mounted.
             return None
         evidence = self.folded.evidence
         absent = concerned.difference(places.names())

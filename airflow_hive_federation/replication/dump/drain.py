@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.json_values import Fields, count, list_of, text
 from airflow_hive_federation.progress.events import (
     DrainStarted,
     TransactionsAborted,
@@ -22,7 +24,7 @@ from airflow_hive_federation.progress.events import (
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.metadata.write_ids import valid_transactions
 from airflow_hive_federation.replication.policy import DRAIN_POLL
-from airflow_hive_federation.waiting import PollPolicy, wait_until
+from airflow_hive_federation.waiting import wait_until
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -59,7 +61,7 @@ class DrainStart:
         """Return the start as an event of progress."""
         return DrainStarted(database=self.database, event_id=self.event_id, transactions=self.transactions)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "database": self.database,
             "event_id": self.event_id,
@@ -68,13 +70,24 @@ class DrainStart:
         }
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> DrainStart:
-        return cls(
-            database=values["database"],
-            event_id=int(values["event_id"]),
-            transactions=tuple(values["transactions"]),
-            moment_ms=int(values["moment_ms"]),
-        )
+    def from_json(cls, value: object) -> DrainStart:
+        """Return the start from the result of a task.
+
+        :raises ConfigurationError: it is not such a result.
+        """
+        try:
+            fields = Fields(value)
+            return cls(
+                database=fields.needed("database", text),
+                event_id=fields.needed("event_id", count),
+                transactions=fields.needed("transactions", list_of(count)),
+                moment_ms=fields.needed("moment_ms", count),
+            )
+        except ValueError as error:
+            raise ConfigurationError(
+                f"The start of the bootstrap is not the result of a drain: {error}.",
+                remedy="Give the result of an OpenTransactionsDrainSensor.",
+            ) from error
 
 
 def begin_drain(client: MetastoreClient, database: str) -> DrainStart:
@@ -132,17 +145,15 @@ def drain(
     start: DrainStart,
     *,
     timeout_s: float,
-    poll: PollPolicy | None = None,
     observer: Observer = LOGGED,
 ) -> tuple[int, ...]:
     """Wait until the start's transactions have ended, and abort the remaining ones after the timeout.
 
     :param timeout_s: seconds to wait (``hive.repl.bootstrap.dump.open.txn.timeout``).
-    :param poll: intervals between the polls; the default notices an end within two seconds.
     :param observer: receives the transactions that are still open after each poll.
     :return: ids of the transactions that were aborted.
     """
-    ended = has_drained(client, start, timeout_s=timeout_s, poll=poll, observer=observer)
+    ended = has_drained(client, start, timeout_s=timeout_s, observer=observer)
     return () if ended else abort_remaining(client, start, observer=observer)
 
 
@@ -151,7 +162,6 @@ def has_drained(
     start: DrainStart,
     *,
     timeout_s: float,
-    poll: PollPolicy | None = None,
     observer: Observer = LOGGED,
 ) -> bool:
     """Wait as :func:`drain` does, abort nothing, and return whether all have ended in time."""
@@ -162,7 +172,7 @@ def has_drained(
             observer(state_of(start, remaining))
         return not remaining
 
-    return wait_until(ended, poll or replace(DRAIN_POLL, timeout_s=timeout_s))
+    return wait_until(ended, replace(DRAIN_POLL, timeout_s=timeout_s))
 
 
 def open_transactions(answer: types.GetOpenTxnsResponse) -> tuple[int, ...]:

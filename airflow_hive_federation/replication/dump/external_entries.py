@@ -11,15 +11,15 @@ from airflow_hive_federation.replication.metadata.external_tables import Externa
 from airflow_hive_federation.storage.options import StorageOptions
 
 
-def dumped_entries(homes: Mapping[str, str], options: StorageOptions | None) -> Iterator[ExternalEntry]:
+def dumped_entries(dumps: Mapping[str, str], options: StorageOptions | None) -> Iterator[ExternalEntry]:
     """Yield the directories of external tables.
 
-    :param homes: name of an external table → URI of the dump that describes it.
+    :param dumps: name of an external table → URI of the dump that describes it.
     :param options: storage options.
     :raises DumpCorruptError: the list of a dump is not as it was written.
     """
     tables: defaultdict[str, set[str]] = defaultdict(set)
-    for name, uri in homes.items():
+    for name, uri in dumps.items():
         tables[uri].add(name)
     for uri, names in sorted(tables.items()):
         yield from (entry for entry in listed_entries(DumpDirectory(uri, options)) if entry.table in names)

@@ -88,7 +88,7 @@ def dump_increment(
     policy: ReplicationPolicy,
     position: TargetPosition,
     *,
-    mend: RepairPlan | None = None,
+    repair_plan: RepairPlan | None = None,
     cut: Cut | None = None,
     threads: int = 8,
     observer: Observer = LOGGED,
@@ -97,7 +97,7 @@ def dump_increment(
 
     :param pool: connections to the source.
     :param position: the target's position, see :func:`~.replica.position.read_position`.
-    :param mend: the parts of the target to mend, in addition to the source's changes.
+    :param repair_plan: the parts of the target to repair, in addition to the source's changes.
     :param cut: the moment of a group of dumps; by default, the dump takes a cut of its own.
     :param threads: number of tables dumped in parallel.
     :param observer: receives the events of progress.
@@ -116,7 +116,7 @@ def dump_increment(
         source=source,
         position=position,
         unfinished=UnfinishedLoads(policy=policy, loaded=position.dump, begun=position.begun),
-        mend=mend or RepairPlan(),
+        repair_plan=repair_plan or RepairPlan(),
     )
     # Events go through a file: there may be millions, and the directory of their dump is known only at their
     # end.
@@ -153,7 +153,7 @@ def dump_increment(
             functions_changed=folded.functions_changed,
             lost=folded.lost,
             unreadable=tuple(described(folded.unreadable)),
-            mend=moment.mend,
+            repair_plan=moment.repair_plan,
             adopted=moment.adopted,
             tables=tuple(contents.tables),
             skipped=moment.skipped,
@@ -281,12 +281,12 @@ class _Dump:
         if not self._policy.external_base:
             return
         dumped_here = {entry.table for entry in external}
-        homes = {
+        dumps = {
             entry.name: entry.dump
             for entry in tables
             if entry.kind is TableKind.EXTERNAL and entry.name not in dumped_here
         }
-        check_external(self._policy, [*external, *dumped_entries(homes, self._source.options)])
+        check_external(self._policy, [*external, *dumped_entries(dumps, self._source.options)])
 
     def write_ends(self) -> int:
         """Write the transactions that ended, in their order, with their leaders; return their number."""
@@ -302,7 +302,7 @@ class _Dump:
         name = named.tableName
         plan = self._moment.plans[name]
         if plan.work is TableWork.NOTHING:
-            before = self._moment.homes.entries[name]
+            before = self._moment.table_index.entries[name]
             return _DumpedTable(
                 entry=replace(before, dump=before.dump or self._position.dump, work=plan.work)
             )
@@ -319,7 +319,8 @@ class _Dump:
             kind = table_kind(table)
             constraints = client.get_table_constraints(self._database, name)
             home = self._home(name, plan)
-            changed = home and self._reader.read(client, table, plan, self._moment.homes.entries[name], home)
+            entries = self._moment.table_index.entries
+            changed = home and self._reader.read(client, table, plan, entries[name], home)
             if home is not None and changed:
                 dumped = self._write_some(table, plan, home, changed)
             else:
@@ -347,8 +348,8 @@ class _Dump:
 
     def _home(self, name: str, plan: TablePlan) -> DumpDirectory | None:
         """Return the dump that describes the replica of a table that the cycle brings forward."""
-        homes = self._moment.homes
-        return homes.of(name) if plan.work is TableWork.CONTINUE and name in homes else None
+        table_index = self._moment.table_index
+        return table_index.of(name) if plan.work is TableWork.CONTINUE and name in table_index else None
 
     def _write_some(
         self, table: types.Table, plan: TablePlan, home: DumpDirectory, changed: ChangedPartitions
@@ -434,7 +435,7 @@ class _Dump:
 
     def _functions_gone(self, there: Collection[str]) -> list[str]:
         """Return the functions that the source no longer has and whose drop an event records."""
-        before = self._moment.homes.directory.functions()
+        before = self._moment.table_index.directory.functions()
         names = {str(function.functionName) for function in before} | self._moment.folded.evidence.functions
         return [name for name in sorted(names - set(there)) if self._moment.folded.evidence.of_function(name)]
 
@@ -443,6 +444,6 @@ class _Dump:
         folded = self._moment.folded
         gone = set(folded.partitions_gone.get(name, ()))
         if folded.is_doubtful(name) and places.partitions:
-            homes = self._moment.homes
-            gone |= other_partitions(homes.of(name), self._directory, name) if name in homes else set()
+            index = self._moment.table_index
+            gone |= other_partitions(index.of(name), self._directory, name) if name in index else set()
         return tuple(sorted(gone.intersection(places.names()))) if gone else ()

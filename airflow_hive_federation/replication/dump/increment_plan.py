@@ -52,7 +52,7 @@ def plan_table(
 
     :param source: its write ids at the cycle's moment, if it is transactional.
     :param target: state of the target's table of that name.
-    :param always: examine it without an event: an external table with other files, or a table to be mended.
+    :param always: examine it without an event: an external table with other files, or a table to be repaired.
     :param replace: make it anew, as a whole.
     :raises EventsLostError: write ids that a new table needs are in no event.
     """

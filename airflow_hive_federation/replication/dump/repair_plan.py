@@ -25,20 +25,20 @@ _REPLACED = _FIXED | {OWNER, WRITE_IDS, ROW_DIGEST, "rows"}
 def repair_plan_of(differences: Iterable[Difference], *, again: Iterable[str] = ()) -> RepairPlan:
     """Return the repairs for differences, except for retained tables, which wait for an administrator.
 
-    :param again: tables that were mended and still differ: they are made anew.
+    :param again: tables that were repaired and still differ: they are made anew.
     """
-    mendable = [difference for difference in differences if difference.what != RETAINED]
-    with_files = {difference.table for difference in mendable if difference.what == "file"}
+    repairable = [difference for difference in differences if difference.what != RETAINED]
+    with_files = {difference.table for difference in repairable if difference.what == "file"}
     replaced = {
         difference.table
-        for difference in mendable
+        for difference in repairable
         # Differing files explain differing rows.
         if difference.what in _REPLACED
         and not (difference.what in {"rows", ROW_DIGEST} and difference.table in with_files)
     }
     return RepairPlan(
-        tables=frozenset(difference.table for difference in mendable if difference.table),
+        tables=frozenset(difference.table for difference in repairable if difference.table),
         replaced=frozenset(replaced | set(again)),
-        files=frozenset(difference.where for difference in mendable if difference.what == "file"),
-        database=any(not difference.table for difference in mendable),
+        files=frozenset(difference.where for difference in repairable if difference.what == "file"),
+        database=any(not difference.table for difference in repairable),
     )

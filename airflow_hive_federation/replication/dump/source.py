@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.events import Event, read_event
+from airflow_hive_federation.model.event_messages import read_event
+from airflow_hive_federation.model.events import Event
 from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.removals import Unexplained, refuse_unexplained

@@ -45,13 +45,13 @@ class IncrementStart:
 
     :param position: the target's position.
     :param unfinished: the loads that were killed after they had begun to bring the target forward.
-    :param mend: the parts of the target to mend.
+    :param repair_plan: the parts of the target to repair.
     """
 
     source: ReplicatedSource
     position: TargetPosition
     unfinished: UnfinishedLoads
-    mend: RepairPlan
+    repair_plan: RepairPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +65,9 @@ class SourceMoment:
     plans: Mapping[str, TablePlan]
     skipped: Mapping[str, str]
     absent: AbsentTables
-    homes: TableIndex
+    table_index: TableIndex
     open_before: Mapping[int, Mapping[str, int]]
-    mend: RepairPlan
+    repair_plan: RepairPlan
     last_event: SourceEvent | None
     adopted: tuple[str, ...]
     kept: Mapping[str, str]
@@ -88,14 +88,14 @@ class SourceMoment:
         folded = self.folded
         return not (
             folded.ends
-            or self.mend
+            or self.repair_plan
             or folded.lost
             or folded.database_changed
             or folded.functions_changed
             or dict(folded.open_writes) != dict(self.open_before)
             or self.absent.dropped
-            or self.absent.kept.keys() != self.homes.retained
-            or asked_for(self.skipped) != self.homes.skipped
+            or self.absent.kept.keys() != self.table_index.retained
+            or asked_for(self.skipped) != self.table_index.skipped
             or any(plan.work is not TableWork.NOTHING for plan in self.plans.values())
         )
 
@@ -146,10 +146,10 @@ class SourceMoment:
     def _read(cls, client: MetastoreClient, start: IncrementStart, spool: IO[str], cut: Cut) -> SourceMoment:
         spool.seek(0)
         spool.truncate()
-        source, position, mend = start.source, start.position, start.mend
+        source, position, repair_plan = start.source, start.position, start.repair_plan
         last = DumpDirectory(position.dump, source.options)
         previous = last.manifest()
-        homes, changes = TableIndex(last), source.changes_since(previous.policy)
+        table_index, changes = TableIndex(last), source.changes_since(previous.policy)
         database, from_id = source.database, position.last_id
         transactions, source_id = cut.transactions, cut.event_id
         check_source(from_id, source_id)
@@ -182,24 +182,26 @@ class SourceMoment:
             selects=source.selects,
             evidence=folded.evidence,
             # This policy has not made the tables that no dump describes; a repair is about to remove them.
-            unwanted=changes.renamed | (mend.tables - set(homes)),
+            unwanted=changes.renamed | (repair_plan.tables - set(table_index)),
         )
         source.settle(client, Unexplained(tables=absent.unexplained), folded.to_id)
         write_ids = readable_write_ids(client, tables, transactions)
-        begun = BegunTables(start.unfinished, position, homes, previous.event_id)
+        begun = BegunTables(start.unfinished, position, table_index, previous.event_id)
 
         def another(table: types.Table) -> bool:
             """Return whether a table replaced the one dumped under its name without an event."""
             name = table.tableName
-            return folded.is_doubtful(name) and name in homes and is_another(table, homes.of(name))
+            return (
+                folded.is_doubtful(name) and name in table_index and is_another(table, table_index.of(name))
+            )
 
         def silent_change(table: types.Table) -> bool:
             """Return whether an external table has changed without an event."""
             name = table.tableName
-            if table_kind(table) is not TableKind.EXTERNAL or name not in homes:
+            if table_kind(table) is not TableKind.EXTERNAL or name not in table_index:
                 return False
             return changes.external_base or external_changes.files_changed(
-                homes.of(name), name, source.options
+                table_index.of(name), name, source.options
             )
 
         return cls(
@@ -215,19 +217,20 @@ class SourceMoment:
                     folded,
                     # Foreign keys of other tables refer to renamed ones.
                     always=bool(changes.renamed)
-                    or wire_table.tableName in mend.tables
+                    or wire_table.tableName in repair_plan.tables
                     or wire_table.tableName in begun
                     or silent_change(wire_table),
-                    replace=wire_table.tableName in mend.replaced | changes.renamed | homes.retained
+                    replace=wire_table.tableName
+                    in repair_plan.replaced | changes.renamed | table_index.retained
                     or another(wire_table),
                 )
                 for wire_table in tables
             },
             skipped=skipped,
             absent=replace(absent, dropped=absent.dropped | absent.unexplained),
-            homes=homes,
+            table_index=table_index,
             open_before=open_before,
-            mend=mend,
+            repair_plan=repair_plan,
             last_event=note_event(client, folded.to_id) or previous.last_event,
             adopted=previous.adopted,
             kept=kept_by_source(client, database, folded),

@@ -58,6 +58,7 @@ from airflow_hive_federation.replication.format.tables import (
     read_write,
     table_file,
 )
+from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.filesystem import open_filesystem, storage_errors
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import PRIVATE_FILE, make_private, publishing
@@ -461,14 +462,7 @@ class DumpDirectory:
         expected = (self._expected or {}).get(name)
         if expected is None or not self.exists(name):
             raise self._corrupt(name, "it is missing")
-        digest = hashlib.sha256()
-        with (
-            storage_errors(f"{self.uri}/{name}"),
-            self._filesystem.open(f"{self._path}/{name}", "rb") as file,
-        ):
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
-        if digest.hexdigest() != expected:
+        if digest_file(f"{self.uri}/{name}", options=self.options).digest != expected:
             raise self._corrupt(name, "its digest is not the manifest's: it was truncated or changed")
 
     def _corrupt(self, name: str, why: str) -> DumpCorruptError:

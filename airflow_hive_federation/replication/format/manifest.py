@@ -267,7 +267,7 @@ class Manifest:
     :param functions_changed: permanent functions were created or dropped.
     :param lost: events were missing, so every table was examined.
     :param unreadable: messages of events that cannot be read.
-    :param mend: the repairs that the load makes.
+    :param repair_plan: the repairs that the load makes.
     :param retained: those of the skipped tables whose earlier replica the target keeps.
     :param dropped: tables that the target loses.
     :param functions_gone: functions whose drop an event records.
@@ -294,7 +294,7 @@ class Manifest:
     functions_changed: bool = False
     lost: bool = False
     unreadable: tuple[str, ...] = ()
-    mend: RepairPlan = RepairPlan()
+    repair_plan: RepairPlan = RepairPlan()
     retained: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     functions_gone: tuple[str, ...] = ()
@@ -365,7 +365,7 @@ class Manifest:
             "functions_changed": self.functions_changed,
             "lost": self.lost,
             "unreadable": list(self.unreadable),
-            "mend": self.mend.to_json(),
+            "mend": self.repair_plan.to_json(),
             "retained": list(self.retained),
             "dropped": list(self.dropped),
             "functions_gone": list(self.functions_gone),
@@ -418,7 +418,7 @@ def _with_increment(manifest: Manifest, fields: Fields) -> Manifest:
         functions_changed=fields.optional("functions_changed", json_values.flag, default=False),
         lost=fields.optional("lost", json_values.flag, default=False),
         unreadable=fields.optional("unreadable", json_values.list_of(json_values.text), default=()),
-        mend=fields.optional("mend", RepairPlan.from_json, default=RepairPlan()),
+        repair_plan=fields.optional("mend", RepairPlan.from_json, default=RepairPlan()),
         retained=fields.optional("retained", _TABLE_NAMES, default=()),
         dropped=fields.optional("dropped", _TABLE_NAMES, default=()),
         functions_gone=fields.optional("functions_gone", json_values.list_of(values.name), default=()),

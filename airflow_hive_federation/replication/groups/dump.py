@@ -8,12 +8,13 @@ dumps of all members, and holds the order in which their transactions ended on t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import ConfigurationError, GroupMembershipError
 from airflow_hive_federation.model import json_values
-from airflow_hive_federation.model.events import read_event
+from airflow_hive_federation.model.event_messages import read_event
+from airflow_hive_federation.model.json_values import Fields, count, flag, list_of, text
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import unchanged_position
 from airflow_hive_federation.replication.dump.cut import take_cut
@@ -50,15 +51,23 @@ class GroupDump:
     idle: bool = False
 
     @classmethod
-    def from_json(cls, value: Any) -> GroupDump:
+    def from_json(cls, value: object) -> GroupDump:
         """Return a dump from the result of a task.
 
         :raises ConfigurationError: it is not such a result.
         """
         try:
-            members = [GroupMember.from_json(member) for member in value["members"]]
-            return cls(**{**value, "members": members})
-        except (KeyError, TypeError, ValueError) as error:
+            given = Fields(value)
+            given.refuse_others(frozenset(field.name for field in fields(cls)))
+            return cls(
+                group=given.needed("group", text),
+                dump=given.needed("dump", text),
+                event_id=given.needed("event_id", count),
+                members=list(given.needed("members", list_of(GroupMember.from_json))),
+                transactions=given.optional("transactions", count, default=0),
+                idle=given.optional("idle", flag, default=False),
+            )
+        except ValueError as error:
             raise ConfigurationError(
                 f"{value!r} is not the result of a group's dump: {error}.",
                 remedy="Give the result of a GroupDumpOperator.",

@@ -238,7 +238,7 @@ def _missing(
             continue
         directory = DumpDirectory(member.dump, policy.storage_options)
         manifest = directory.manifest()
-        position = read_position(client, policy, also=manifest.mend.tables)
+        position = read_position(client, policy, also=manifest.repair_plan.tables)
         if position.dump == member.dump:
             continue  # It is published.
         replaced = {entry.name for entry in manifest.changed_tables if entry.work is TableWork.REPLACE}

@@ -92,7 +92,7 @@ class TableConvergence:
         self._surplus: list[str] = []
 
     def create(self, step: Steps) -> int:
-        """Create the table and its partitions with all that the dump says of them; return their number.
+        """Create the table and its partitions with all that the dump has of them; return their number.
 
         No transaction is replayed into such a table: its files are there, and its statistics hold at once.
         Its write ids come first, before a reader can read it.

@@ -128,7 +128,7 @@ def plan_copy(
     there: Mapping[str, FileEntry],
     visible: int | None,
     before: Mapping[str, tuple[int, int]],
-    mended: Collection[str] = (),
+    repaired: Collection[str] = (),
     complete: int = 0,
     only: Collection[str] | None = None,
 ) -> TableCopy:
@@ -142,7 +142,7 @@ def plan_copy(
     :param before: size and modification time of the source's files when they were last copied, by URI: for
         tables that are not transactional, whose files may change.
     :param complete: write id up to which the target has every write id, with none open.
-    :param mended: canonical URIs of files of the target that differ from their copies.
+    :param repaired: canonical URIs of files of the target that differ from their copies.
     :param only: names of the partitions to compare; ``None`` for the whole table.
     """
     transactional = document.kind.transactional
@@ -154,10 +154,10 @@ def plan_copy(
         key = canonical(target)
         wanted.add(key)
         present_size = there[key].size_bytes if key in there else None
-        same = present_size == file.size_bytes and not file.filtered and key not in mended
+        same = present_size == file.size_bytes and not file.filtered and key not in repaired
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):
             continue
-        if key not in mended and _is_covered(target, complete, directories):
+        if key not in repaired and _is_covered(target, complete, directories):
             continue
         hidden = None
         moved = _stage(layout, document, file) if visible is not None else None
@@ -168,7 +168,7 @@ def plan_copy(
         copy.items.append(layout.item(document, file, hidden))
     surplus = there.keys() - wanted
     # A transactional table keeps directories that a compaction replaced: its own readers pass over them.
-    copy.extraneous = sorted(surplus.intersection(mended) if transactional else surplus)
+    copy.extraneous = sorted(surplus.intersection(repaired) if transactional else surplus)
     return copy
 
 

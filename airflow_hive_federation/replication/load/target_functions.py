@@ -73,7 +73,7 @@ class TargetFunctions:
         """
         gone = set(self._manifest.functions_gone)
         present = [str(function.functionName) for function in self._client.get_functions(self._database)]
-        if not self._manifest.mend.database:
+        if not self._manifest.repair_plan.database:
             return [name for name in present if name not in gone]
         if not self._policy.into_existing:
             return []

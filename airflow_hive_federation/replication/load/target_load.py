@@ -97,7 +97,7 @@ class TargetLoad:
         self._database = policy.target_database
         self._directory = directory
         self._manifest = directory.manifest()
-        self._mend = self._manifest.mend
+        self._repair_plan = self._manifest.repair_plan
         self._observer = observer
         self._step = step
         self._replay = Replay(client, policy, opened=opened)
@@ -128,7 +128,7 @@ class TargetLoad:
         :raises CycleRunningError: a load of another dump has begun since this one was made.
         :raises TargetChangedError: the target does not stand where the dump goes on, or somebody wrote to it.
         """
-        position = read_position(self._client, self._policy, also=self._mend.tables)
+        position = read_position(self._client, self._policy, also=self._repair_plan.tables)
         if position.dump == self._directory.uri:
             return self._manifest.event_id
         self._states = position.tables
@@ -141,7 +141,7 @@ class TargetLoad:
                 differences=[],
             )
         self._refuse_loads_since(position)
-        position.refuse_foreign_writes(self._policy, replaced=self._mend.replaced)
+        position.refuse_foreign_writes(self._policy, replaced=self._repair_plan.replaced)
         return None
 
     def _refuse_loads_since(self, position: TargetPosition) -> None:
@@ -179,13 +179,13 @@ class TargetLoad:
         self._step(Step.SURVEY)
         survey = Survey(self._client, self._layout, self._directory, self._manifest.previous)
         foreign: list[ForeignWrite] = []
-        if not (self._mend.database or self._policy.into_existing):
+        if not (self._repair_plan.database or self._policy.into_existing):
             functions = self._client.get_functions(self._database)
             foreign += survey.functions(str(function.functionName) for function in functions)
         for entry in self._concerned:
             foreign += self._surveyed(survey, entry)
         for name in self._manifest.dropped:
-            if name not in self._mend.tables:
+            if name not in self._repair_plan.tables:
                 foreign += survey.dropped(name)
         refuse_foreign_writes(self._database, self._policy.name, foreign)
 
@@ -242,8 +242,8 @@ class TargetLoad:
     def drop(self) -> None:
         for entry in self._concerned:
             self._step(Step.DROP_PARTITIONS, entry.name)
-            mended = entry.name in self._mend.tables
-            self._table(entry.name).drop_partitions(None if mended else frozenset(entry.changes.gone))
+            repaired = entry.name in self._repair_plan.tables
+            self._table(entry.name).drop_partitions(None if repaired else frozenset(entry.changes.gone))
         for name in self._manifest.dropped:
             self._step(Step.DROP, name)
             self._drop_table(name)
@@ -321,7 +321,7 @@ class TargetLoad:
         """Return foreign writes to a table, and plan its copy unless room for it is made first."""
         name = entry.name
         foreign: list[ForeignWrite] = []
-        trusted = name in self._mend.tables
+        trusted = name in self._repair_plan.tables
         if name in self._states and not trusted:
             replaced = entry.work is TableWork.REPLACE
             foreign += survey.dropped(name) if replaced else survey.partitions(name)
@@ -367,7 +367,7 @@ class TargetLoad:
             there=there,
             visible=state.high_watermark if state else None,
             before=self._earlier_copies.files(self._document(name)),
-            mended=self._mend.files,
+            repaired=self._repair_plan.files,
             complete=state.complete if state else 0,
             only=self._only(entry),
         )

@@ -240,9 +240,8 @@ def _refuse_several_stores(policy: ReplicationPolicy, claims: Sequence[Claim]) -
             f"External tables of {policy.source_database} lie in several stores: {left.owner} at "
             f"{left.source}, {right.owner} at {right.source}. Below external_base, one path of two "
             "stores is one directory.",
-            remedy="Set the policy's external_authority, which puts the name of the store into the path "
-            f"({store_directory(left.source)}, {store_directory(right.source)}), or replicate the tables of "
-            "each store by a policy of its own (include_tables) with its own external_base.",
+            remedy="Set the policy's external_authority: it puts the name of the store into the path "
+            f"({store_directory(left.source)}, {store_directory(right.source)}).",
             policy=policy.name,
             tables=[left.table, right.table],
             paths=[left.target, right.target],
@@ -280,8 +279,8 @@ def _conflict(inner: Claim, outer: Claim) -> LocationConflictError:
         f"On the target, {_described(outer)} and {_described(inner)} {relation}: {outer.target}"
         + ("." if same else f" and {inner.target}.")
         + " Each cycle would remove files of one as surplus files of the other.",
-        remedy="Move one of them on the source (ALTER TABLE … SET LOCATION), leave it out (exclude_tables), "
-        "or replicate it by a policy of its own with another external_base.",
+        remedy="Replicate one of them by a policy of its own (include_tables) with another external_base, or "
+        "leave it out (exclude_tables).",
         tables=sorted({claim.table for claim in (outer, inner) if claim.table}),
         paths=[outer.target, inner.target],
     )

@@ -14,7 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore.calls.partition_pages import Page
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.objects import Described
 from airflow_hive_federation.model.events import Event, TableAltered, TableEvent
 from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.model.views import reason_to_leave_out
@@ -101,11 +103,11 @@ class _NamedPool:
     def __init__(self, pool: MetastorePool, policy: ReplicationPolicy) -> None:
         self._pool, self._policy = pool, policy
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._pool, name)
 
     @contextmanager
-    def client(self) -> Iterator[Any]:
+    def client(self) -> Iterator[_NamedClient]:
         with self._pool.client() as client:
             yield _NamedClient(client, self._policy)
 
@@ -116,7 +118,7 @@ class _NamedClient:
     def __init__(self, client: MetastoreClient, policy: ReplicationPolicy) -> None:
         self._client, self._policy = client, policy
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         attribute = getattr(self._client, name)
         if callable(attribute) and _TABLES & inspect.signature(attribute).parameters.keys():
             # The call would reach the table that bears this name on the source, which is another one.
@@ -137,14 +139,14 @@ class _NamedClient:
             )
         return list(names)
 
-    def get_tables(self, database: str, names: Sequence[str]) -> list[Any]:
+    def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         wire_tables = self._client.get_tables(database, list(map(self._policy.source_table, names)))
         return [self._named(table) for table in wire_tables]
 
-    def get_table(self, database: str, table: str, **how: Any) -> Any:
+    def get_table(self, database: str, table: str, **how: Any) -> types.Table:
         return self._named(self._client.get_table(database, self._policy.source_table(table), **how))
 
-    def get_table_constraints(self, database: str, table: str) -> Any:
+    def get_table_constraints(self, database: str, table: str) -> object:
         wire_constraints = self._client.get_table_constraints(database, self._policy.source_table(table))
         for constraints in vars(wire_constraints).values():
             for constraint in constraints or ():
@@ -154,14 +156,17 @@ class _NamedClient:
                     )
         return wire_constraints
 
-    def partition_pages(self, database: str, table: str, **how: Any) -> object:
-        return self._client.partition_pages(database, self._policy.source_table(table), **how)
+    def partition_pages(
+        self, database: str, table: str, *, with_column_stats: bool = False
+    ) -> Iterator[Page]:
+        source = self._policy.source_table(table)
+        return self._client.partition_pages(database, source, with_column_stats=with_column_stats)
 
-    def read_page(self, database: str, table: str, page: Any) -> list[object]:
+    def read_page(self, database: str, table: str, page: Page) -> list[types.Partition]:
         partitions = self._client.read_page(database, self._policy.source_table(table), page)
         return [self._named(partition) for partition in partitions]
 
-    def iter_partitions(self, database: str, table: str, **how: Any) -> Iterator[object]:
+    def iter_partitions(self, database: str, table: str, **how: Any) -> Iterator[types.Partition]:
         partitions = self._client.iter_partitions(database, self._policy.source_table(table), **how)
         return (self._named(partition) for partition in partitions)
 
@@ -171,14 +176,18 @@ class _NamedClient:
         source = self._policy.source_table(table)
         return self._client.get_partitions_column_statistics(database, source, names, **how)
 
-    def get_valid_write_ids(self, tables: Sequence[str], **how: Any) -> dict[str, Any]:
+    def get_valid_write_ids(
+        self, tables: Sequence[str], *, valid_txn_list: str | None = None
+    ) -> dict[str, types.TableValidWriteIds]:
         by_source = {self._full(table): table for table in tables}
-        answers = self._client.get_valid_write_ids(list(by_source), **how)
+        answers = self._client.get_valid_write_ids(list(by_source), valid_txn_list=valid_txn_list)
         return {by_source[name]: answer for name, answer in answers.items()}
 
-    def keep_history(self, txn_id: int, tables: Sequence[str], **how: Any) -> frozenset[str] | None:
+    def keep_history(
+        self, txn_id: int, tables: Sequence[str], *, locked: frozenset[str] = frozenset()
+    ) -> frozenset[str] | None:
         # The names of locks stay the source's: only this method reads them.
-        return self._client.keep_history(txn_id, list(map(self._full, tables)), **how)
+        return self._client.keep_history(txn_id, list(map(self._full, tables)), locked=locked)
 
     def waits_for_locks(self, name: str) -> bool:
         return self._client.waits_for_locks(self._full(name))
@@ -187,7 +196,7 @@ class _NamedClient:
         database, _, table = name.partition(".")
         return f"{database}.{self._policy.source_table(table)}"
 
-    def _named(self, described: Any) -> Any:
+    def _named(self, described: Described) -> Described:
         """Rename a wire ``Table`` or ``Partition`` to the target's name, and return it."""
         self._rename(described, "tableName", described.dbName)
         if described.colStats is not None:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 
-from airflow_hive_federation.model import bounded_json, json_values
-from airflow_hive_federation.model.json_values import Fields
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import list_of, reader_of
 from airflow_hive_federation.replication.replica.markers import CYCLES
 
 #: A database's parameter holds 4,000 characters (``DATABASE_PARAMS.PARAM_VALUE``).
@@ -69,23 +69,7 @@ def read_cycles(parameters: Mapping[str, str] | None) -> list[CycleRecord]:
         return []
 
 
-def _record(value: object) -> CycleRecord:
-    given = Fields(value)
-    return CycleRecord(
-        kind=given.needed("kind", json_values.text),
-        event_id=given.needed("event_id", json_values.whole),
-        ended_s=given.needed("ended_s", json_values.whole),
-        seconds=given.optional("seconds", json_values.number, default=0.0),
-        events=given.optional("events", json_values.whole, default=0),
-        tables=given.optional("tables", json_values.whole, default=0),
-        files=given.optional("files", json_values.whole, default=0),
-        size_bytes=given.optional("size_bytes", json_values.whole, default=0),
-        transactions=given.optional("transactions", json_values.whole, default=0),
-        cycles=given.optional("cycles", json_values.whole, default=1),
-    )
-
-
-_RECORDS = json_values.list_of(_record)
+_RECORDS = list_of(reader_of(CycleRecord))
 
 
 def _text(records: Sequence[CycleRecord]) -> str:

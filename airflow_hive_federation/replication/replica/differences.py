@@ -80,23 +80,23 @@ class Difference:
 
 
 def metadata_differences(
-    client: MetastoreClient, layout: TargetLayout, homes: TableIndex, *, closely: Collection[str] = ()
+    client: MetastoreClient, layout: TargetLayout, table_index: TableIndex, *, closely: Collection[str] = ()
 ) -> list[Difference]:
     """Compare a loaded dump with the target's tables, partitions and write ids.
 
     :param client: client of the target.
     :param layout: maps the dump's tables to the target.
-    :param homes: the dump's tables.
+    :param table_index: the dump's tables.
     :param closely: tables whose statistics, constraints and partition definitions are compared as well.
     """
     database = layout.policy.target_database
-    tables = set(homes)
+    tables = set(table_index)
     on_target = {
         str(table.tableName): table for table in client.get_tables(database, client.list_tables(database))
     }
     differences = [
-        _retained(name, homes.skipped.get(name, ""))
-        if name in homes.retained
+        _retained(name, table_index.skipped.get(name, ""))
+        if name in table_index.retained
         else Difference(table=name, what="table", expected="none", found="a table")
         for name in sorted(on_target.keys() - tables)
         if layout.policy.replicates(name) and not is_left_from_before(layout.policy, on_target[name])
@@ -106,13 +106,13 @@ def metadata_differences(
         if name not in on_target:
             differences.append(Difference(table=name, what="table", expected="a table", found="none"))
             continue
-        comparison = _Comparison(client, layout, homes, on_target[name], write_ids.get(name))
+        comparison = _Comparison(client, layout, table_index, on_target[name], write_ids.get(name))
         differences += comparison.closely() if name in closely else comparison.roughly()
     return differences
 
 
 def database_differences(
-    client: MetastoreClient, layout: TargetLayout, homes: TableIndex
+    client: MetastoreClient, layout: TargetLayout, table_index: TableIndex
 ) -> list[Difference]:
     """Compare the database's properties and its permanent functions.
 
@@ -123,7 +123,7 @@ def database_differences(
     """
     database, adopted = layout.policy.target_database, layout.policy.into_existing
     wanted, present = (
-        database_claims(homes.directory.database()),
+        database_claims(table_index.directory.database()),
         database_claims(client.get_database(database)),
     )
     compared = {name for name in wanted if name.startswith("parameters.")} if adopted else {*wanted, *present}
@@ -136,10 +136,10 @@ def database_differences(
         for name in sorted(compared)
         if wanted.get(name) != present.get(name)
     ]
-    resources = not homes.adopted
+    resources = not table_index.adopted
     expected = {
         str(function.functionName): function_claim(target_function(function, layout), resources=resources)
-        for function in homes.directory.functions()
+        for function in table_index.directory.functions()
     }
     present_functions = {
         str(function.functionName): function_claim(function, resources=resources)
@@ -180,17 +180,17 @@ class _Comparison:
         self,
         client: MetastoreClient,
         layout: TargetLayout,
-        homes: TableIndex,
+        table_index: TableIndex,
         present: types.Table,
         write_ids: ValidWriteIds | None,
     ) -> None:
         self._client = client
         self._layout = layout
-        self._homes = homes
+        self._table_index = table_index
         self._present = present
         self._write_ids = write_ids
         self._name: str = present.tableName
-        self._directory = homes.of(self._name)
+        self._directory = table_index.of(self._name)
         self._document = self._directory.table(self._name)
 
     def roughly(self) -> Iterator[Difference]:
@@ -214,7 +214,7 @@ class _Comparison:
     def _table(self) -> Iterator[Difference]:
         policy = self._layout.policy.name
         owner = (self._present.parameters or {}).get(markers.POLICY)
-        if owner != policy and self._name not in self._homes.adopted:
+        if owner != policy and self._name not in self._table_index.adopted:
             yield Difference(table=self._name, what=OWNER, expected=policy, found=str(owner))
         yield from definition_differences(self._layout.table(self._document, {}), self._present)
         yield from self._write_id_differences()

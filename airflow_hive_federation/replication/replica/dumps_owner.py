@@ -15,7 +15,8 @@ again, because every later cycle of another metastore finds it.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from airflow_hive_federation.errors import (
@@ -24,6 +25,7 @@ from airflow_hive_federation.errors import (
     UnsupportedMethodError,
 )
 from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import reader_of
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import join, reading
 from airflow_hive_federation.storage.listing import list_directory
@@ -39,6 +41,18 @@ if TYPE_CHECKING:
 
 #: Directory of the claims in a policy's directory of dumps: one file per metastore.
 CLAIMS = "_targets"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    """A claim: the metastore and the database of a target, and whether it was compared with others."""
+
+    metastore: str = "unknown"
+    database: str = "(unknown)"
+    checked: bool = False
+
+
+_CLAIM = reader_of(_Written)
 
 
 def claim_dumps(metastore: str, policy: ReplicationPolicy) -> None:
@@ -62,10 +76,10 @@ def _claim(metastore: str, policy: ReplicationPolicy, claims: str, *, private: b
     options = policy.storage_options
     name = f"{quote(metastore, safe='')}.json"
     own = join(claims, name)
-    claim = {"metastore": metastore, "database": policy.target_database}
-    if _read(own, policy).get("checked") is True:
+    if _read(own, policy).checked:
         return
-    _write(own, {**claim, "checked": False}, policy, private=private)
+    claim = _Written(metastore=metastore, database=policy.target_database)
+    _write(own, claim, policy, private=private)
     others = [
         entry
         for entry in list_directory(claims, options=options)
@@ -74,7 +88,7 @@ def _claim(metastore: str, policy: ReplicationPolicy, claims: str, *, private: b
     if others:
         remove_file(own, options)
         raise _conflict(policy, join(claims, min(others)))
-    _write(own, {**claim, "checked": True}, policy, private=private)
+    _write(own, replace(claim, checked=True), policy, private=private)
 
 
 def metastore_id(client: MetastoreClient) -> str:
@@ -95,9 +109,8 @@ def _conflict(policy: ReplicationPolicy, claim: str) -> LocationConflictError:
     directory = policy.directory if of_dumps else policy.functions_directory
     return LocationConflictError(
         f"Directory {directory} holds the {held} of policy {policy.name!r} for database "
-        f"{other.get('database', '(unknown)')} of another metastore (id "
-        f"{other.get('metastore', 'unknown')}), according to {claim}. Two "
-        f"targets would treat each other's {held} as their own.",
+        f"{other.database} of another metastore (id {other.metastore}), according to {claim}. Two targets "
+        f"would treat each other's {held} as their own.",
         remedy=f"Give one of the two policies another name or {root}. If the other metastore is gone for "
         "good, or was made anew, remove that file.",
         policy=policy.name,
@@ -108,16 +121,15 @@ def _conflict(policy: ReplicationPolicy, claim: str) -> LocationConflictError:
     )
 
 
-def _read(uri: str, policy: ReplicationPolicy) -> dict[str, Any]:
-    """Return a claim; an absent or unreadable claim is empty, so that its owner writes it anew."""
+def _read(uri: str, policy: ReplicationPolicy) -> _Written:
+    """Return a claim; an absent or unreadable one counts as unchecked, so that its owner writes it anew."""
     try:
         with reading(uri, policy.storage_options) as file:
-            claim = bounded_json.loads(file.read())
+            return _CLAIM(bounded_json.loads(file.read()))
     except (FileVanishedError, ValueError):
-        return {}
-    return claim if isinstance(claim, dict) else {}
+        return _Written()
 
 
-def _write(uri: str, claim: dict[str, Any], policy: ReplicationPolicy, *, private: bool) -> None:
-    text = json.dumps(claim, sort_keys=True) + "\n"
-    write_atomically(uri, [text.encode()], policy.storage_options, private=private)
+def _write(uri: str, claim: _Written, policy: ReplicationPolicy, *, private: bool) -> None:
+    line = json.dumps(asdict(claim), sort_keys=True) + "\n"
+    write_atomically(uri, [line.encode()], policy.storage_options, private=private)

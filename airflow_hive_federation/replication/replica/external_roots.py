@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_hive_federation.errors import LocationConflictError
+from airflow_hive_federation.model import bounded_json
+from airflow_hive_federation.model.json_values import Fields, flag, list_of, text
 from airflow_hive_federation.replication.metadata.directories import Claim, nested
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
@@ -80,11 +82,13 @@ def read_roots(database: str, parameters: Mapping[str, str] | None) -> ExternalR
     if not parts:
         return ExternalRoots()
     try:
-        values = json.loads("".join(value for _, value in parts))
-        return ExternalRoots(uris=outermost(map(str, values["roots"])), checked=values["checked"] is True)
-    except (ValueError, TypeError, KeyError) as error:
+        fields = Fields(bounded_json.loads("".join(value for _, value in parts)))
+        return ExternalRoots(
+            uris=outermost(fields.needed("roots", list_of(text))), checked=fields.needed("checked", flag)
+        )
+    except ValueError as error:
         raise LocationConflictError(
-            f"Target database {database} does not say which directories its external tables have: its "
+            f"The directories of the external tables of target database {database} are not known: its "
             f"parameters {_PREFIX}… cannot be read ({error}).",
             remedy="Remove these parameters of the database, and run a cycle of its policy: it "
             "writes them anew.",
@@ -98,8 +102,8 @@ def with_roots(parameters: Mapping[str, str] | None, roots: ExternalRoots) -> di
     others = {key: value for key, value in (parameters or {}).items() if key not in record}
     if not roots.uris:
         return others
-    text = json.dumps({"checked": roots.checked, "roots": roots.uris}, separators=(",", ":"))
-    parts = [text[first : first + _PART] for first in range(0, len(text), _PART)]
+    record_text = json.dumps({"checked": roots.checked, "roots": roots.uris}, separators=(",", ":"))
+    parts = [record_text[first : first + _PART] for first in range(0, len(record_text), _PART)]
     return {**others, **{f"{_PREFIX}{number}": part for number, part in enumerate(parts)}}
 
 

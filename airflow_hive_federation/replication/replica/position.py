@@ -94,7 +94,7 @@ def read_position(
     """Read the position of the policy's target.
 
     :param client: client of the target.
-    :param also: tables that count although this policy did not make them: they are about to be mended or
+    :param also: tables that count although this policy did not make them: they are about to be repaired or
         removed.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
     :raises TargetChangedError: it holds tables that this policy did not make.
@@ -205,7 +205,7 @@ def _checkpoint(client: MetastoreClient, policy: ReplicationPolicy) -> str:
     dump = (client.get_database(name).parameters or {}).get(markers.CHECKPOINT)
     if dump is None:
         raise TargetNotOursError(
-            f"Target database {name} does not say which dump it was loaded from: it has just been let go.",
+            f"The dump of target database {name} is not known: the database has just been let go.",
             remedy="Find out whether somebody has failed over, or taken over.",
             database=name,
             owner=None,

@@ -93,8 +93,8 @@ class VerificationReport:
 
     :param not_compared: the tables of the source that the policy selects but that are not replicated, each
         with the reason.
-    :param differences: the differences, which a repair mends.
-    :param failures: the tables that could not be compared, which no repair mends.
+    :param differences: the differences, which a repair corrects.
+    :param failures: the tables that could not be compared, on which no repair acts.
     """
 
     database: str

@@ -7,7 +7,7 @@ the files. A replica is read like any table, from the target's own metastore and
 of the load.
 
 Unreadable rows are no difference, because nothing is known of them. Such a read is a failure of the
-verification; it names table, side and reason, and no repair mends it.
+verification; it names table, side and reason, and no repair acts on it.
 
 The source continues to change meanwhile. Its state at the dump's cut is in the dump. Its files of that time
 never change, and exist until a compaction has replaced them and the cleaner has removed them. If files of a
@@ -105,8 +105,8 @@ def verify_replica(
     verification = _Verification(pool, policy, directory, tables, row_digests=row_digests, observer=observer)
     with pool.client() as client:
         layout, closely = find_layout(client, policy), verification.names
-        differences = database_differences(client, layout, verification.homes)
-        differences += metadata_differences(client, layout, verification.homes, closely=closely)
+        differences = database_differences(client, layout, verification.table_index)
+        differences += metadata_differences(client, layout, verification.table_index, closely=closely)
     # If a table itself differs, its files add nothing.
     without = {difference.table for difference in differences}
     with ExitStack() as stack:
@@ -126,7 +126,7 @@ def verify_replica(
         event_id=verification.event_id,
         tables=list(verification.reports(differences)),
         differences=differences,
-        not_compared=verification.homes.skipped,
+        not_compared=verification.table_index.skipped,
         failures=failures,
     )
     for name, why in sorted(report.not_compared.items()):
@@ -171,13 +171,15 @@ class _Verification:
         row_digests: bool,
         observer: Observer,
     ) -> None:
-        self.homes = TableIndex(directory)
+        self.table_index = TableIndex(directory)
         self._pool = pool
         self._policy = policy
         self._database = policy.target_database
         self._directory = directory
         self.event_id = directory.manifest().event_id
-        self._tables = [self.homes.entries[name] for name in self.homes if tables is None or name in tables]
+        self._tables = [
+            self.table_index.entries[name] for name in self.table_index if tables is None or name in tables
+        ]
         self._observer = observer
         self._with_row_digests = row_digests
         self._layout = TargetLayout(policy=policy, managed="")
@@ -249,7 +251,7 @@ class _Verification:
     def _to_digest(self) -> Iterator[FileToDigest]:
         """Yield the target's files, and the source's files that a killed load left without a record."""
         for name, contents in self._contents.items():
-            known = self.homes.digests(name)
+            known = self.table_index.digests(name)
             for file in contents.target:
                 yield FileToDigest(uri=file.uri, size_bytes=file.size_bytes)
             for file in contents.source if not contents.note else ():
@@ -259,7 +261,7 @@ class _Verification:
                     yield FileToDigest(uri=file.uri, size_bytes=file.size_bytes)
 
     def _table_contents(self, client: MetastoreClient, name: str, transactions: ValidTxns) -> TableContents:
-        home = self.homes.of(name)
+        home = self.table_index.of(name)
         document = home.table(name)
         source = list(home.files(name))
         table = client.get_table(self._database, name)
@@ -319,7 +321,7 @@ class _Verification:
     def file_differences(self) -> Iterator[Difference]:
         """Compare the files that readers of both sides open, except in partitions compacted by the target."""
         for name, contents in self._contents.items():
-            recorded = self.homes.digests(name)
+            recorded = self.table_index.digests(name)
             read = {uri: self._digests.get(of, "unread") for uri, of in contents.unrecorded.items()}
             made = {
                 canonical(self._layout.file(contents.document, file)): _VERSION_DIGEST

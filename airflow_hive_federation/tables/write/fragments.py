@@ -10,8 +10,8 @@ themselves; the second task encodes such rows of a bucket together.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ from airflow_hive_federation.tables.write.file_rows import NewRows, RefusedRowsE
 from airflow_hive_federation.tables.write.files import OpenFile, file_types
 from airflow_hive_federation.tables.write.tasks import StagedOutput, Writing, refusal, task_attempt
 
-#: A fragment is an ORC file if ``is_encoded`` is true, otherwise an Arrow stream with the rows unchanged.
+#: A task's result row for each fragment; ``problem`` holds the reason if the task wrote none.
 FRAGMENT_SCHEMA = (
     "bucket int, values array<string>, path string, offset bigint, size bigint, is_encoded boolean,"
     " problem string"
@@ -42,6 +42,23 @@ _ROW_ID = 4
 _Batches = Iterator[pa.RecordBatch]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fragment:
+    """Rows of one bucket in a file of fragments.
+
+    :param values: value texts of the partition.
+    :param path: URI of the file.
+    :param is_encoded: the fragment is an ORC file, and otherwise an Arrow stream with the rows unchanged.
+    """
+
+    bucket: int
+    values: list[str]
+    path: str
+    offset: int
+    size: int
+    is_encoded: bool
+
+
 def encode_fragments(writing: Writing) -> Callable[[_Batches], _Batches]:
     """Return the function that encodes a task's rows, all of one partition, in fragments per bucket."""
 
@@ -52,10 +69,10 @@ def encode_fragments(writing: Writing) -> Callable[[_Batches], _Batches]:
         try:
             for block in _blocks(batches):
                 if fragments is None:
-                    fragments = _Fragments(writing, f"pieces-{task}-{attempt}")
+                    fragments = _Fragments(writing, f"fragments-{task}-{attempt}")
                 fragments.add(block)
             if fragments is not None:
-                results = fragments.close()
+                results = [asdict(fragment) for fragment in fragments.close()]
                 fragments = None
         except RefusedRowsError as refused:
             results = [{"problem": str(refused)}]
@@ -88,11 +105,13 @@ def assemble_fragments(spark: SparkSession, writing: Writing, fragments: Sequenc
     """
     if not fragments:
         return []
-    by_bucket: defaultdict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for fragment in fragments:
-        by_bucket[fragment.bucket].append(fragment.asDict())
+    by_bucket: defaultdict[int, list[Fragment]] = defaultdict(list)
+    for row in fragments:
+        fields = row.asDict()
+        del fields["problem"]
+        by_bucket[row.bucket].append(Fragment(**fields))
 
-    def assemble(buckets_of_fragments: Iterable[list[Mapping[str, Any]]]) -> Iterable[dict[str, object]]:
+    def assemble(buckets_of_fragments: Iterable[list[Fragment]]) -> Iterable[dict[str, object]]:
         task, attempt = task_attempt()
         for number, bucket_fragments in enumerate(buckets_of_fragments):
             yield from _assembled(
@@ -106,16 +125,16 @@ def assemble_fragments(spark: SparkSession, writing: Writing, fragments: Sequenc
     return [Row(**result) for result in buckets.mapPartitions(assemble).collect()]
 
 
-def _assembled(writing: Writing, name: str, fragments: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
-    bucket, values = fragments[0]["bucket"], fragments[0]["values"]
+def _assembled(writing: Writing, name: str, fragments: Sequence[Fragment]) -> pa.RecordBatch:
+    bucket, values = fragments[0].bucket, fragments[0].values
     rows = NewRows(writing, bucket)
     file = OpenFile(writing, name, values, bucket, rows)
     try:
-        for fragment in (encoded for encoded in fragments if encoded["is_encoded"]):
-            for stripe in taken_apart(_content(fragment, writing), fragment["path"])[0]:
+        for fragment in (encoded for encoded in fragments if encoded.is_encoded):
+            for stripe in taken_apart(_content(fragment, writing), fragment.path)[0]:
                 first = rows.number(stripe.rows)
                 file.add(renumbered(stripe, _ROW_ID, first, writing.compression))
-        for fragment in (unencoded for unencoded in fragments if not unencoded["is_encoded"]):
+        for fragment in (unencoded for unencoded in fragments if not unencoded.is_encoded):
             for batch in pa.ipc.open_stream(_content(fragment, writing)):
                 file.write(batch)
         return file.close()
@@ -152,7 +171,7 @@ class _Fragments:
         self._output = StagedOutput(writing, name)
         with storage_errors(self._output.uri):
             self._file = self._output.path.open("wb")
-        self._found: list[dict[str, Any]] = []
+        self._fragments: list[Fragment] = []
 
     def add(self, block: pa.Table) -> None:
         """Distribute a block of rows among the buckets, and encode the rows of each bucket."""
@@ -187,16 +206,15 @@ class _Fragments:
             else:
                 with pa.ipc.new_stream(self._file, rows.schema) as stream:
                     stream.write_batch(rows)
-        self._found.append(
-            {
-                "bucket": bucket,
-                "values": values,
-                "path": self._output.uri,
-                "offset": offset,
-                "size": self._file.tell() - offset,
-                "is_encoded": is_encoded,
-                "problem": None,
-            }
+        self._fragments.append(
+            Fragment(
+                bucket=bucket,
+                values=values,
+                path=self._output.uri,
+                offset=offset,
+                size=self._file.tell() - offset,
+                is_encoded=is_encoded,
+            )
         )
 
     def _encode(self, rows: pa.RecordBatch) -> None:
@@ -209,12 +227,12 @@ class _Fragments:
             made.add(stripe)
         made.finish({})
 
-    def close(self) -> list[dict[str, Any]]:
+    def close(self) -> list[Fragment]:
         """Store the file for the other tasks, and return its fragments."""
         with storage_errors(self._output.uri):
             self._file.close()
         self._output.put()
-        return self._found
+        return self._fragments
 
     def discard(self) -> None:
         """Remove the file."""
@@ -228,8 +246,8 @@ def _taken(column: pa.ChunkedArray, order: pa.Array) -> pa.Array:
     return pc.take(pa.concat_arrays(column.chunks, memory_pool=pool), order, memory_pool=pool)
 
 
-def _content(fragment: Mapping[str, Any], writing: Writing) -> memoryview:
-    uri, start, size = fragment["path"], fragment["offset"], fragment["size"]
+def _content(fragment: Fragment, writing: Writing) -> memoryview:
+    uri, start, size = fragment.path, fragment.offset, fragment.size
     path = local_path(uri)
     with storage_errors(uri):
         if path is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -121,14 +121,6 @@ def flagged(layout: TableLayout, keys: DataFrame, existing: DataFrame) -> DataFr
     is_there = fn.coalesce(fn.col(_FOUND), fn.lit(False)).alias(_FOUND)
     rows = joined.select(*_IDS, is_there, *texts, number)
     return rows.repartition(*texts, _BUCKET).sortWithinPartitions(*texts, _BUCKET, *_IDS)
-
-
-def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """Return the union of frames with the same columns."""
-    result = frames[0]
-    for frame in frames[1:]:
-        result = result.unionAll(frame)
-    return result
 
 
 def _bucket_of_row_id() -> SparkColumn:

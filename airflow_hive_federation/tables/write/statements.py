@@ -27,6 +27,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read.reader import ROW_ID_COLUMN, read_table
+from airflow_hive_federation.tables.read.scan import union
 from airflow_hive_federation.tables.spark_internals import time_zone
 from airflow_hive_federation.tables.write.batches import cause_of, collect_from_workers
 from airflow_hive_federation.tables.write.files import write_deletes, write_inserts
@@ -45,7 +46,7 @@ from airflow_hive_federation.tables.write.plan import (
     table_layout,
 )
 from airflow_hive_federation.tables.write.publish import Statement, publish
-from airflow_hive_federation.tables.write.rows import arranged, as_texts, flagged, prepared, row_keys, union
+from airflow_hive_federation.tables.write.rows import arranged, as_texts, flagged, prepared, row_keys
 from airflow_hive_federation.tables.write.staging import staging_directory, sweep
 from airflow_hive_federation.tables.write.tasks import RESULT_SCHEMA, Writing
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from airflow_hive_federation.metastore.idl.types import NotificationEvent
 from airflow_hive_federation.model import events
+from airflow_hive_federation.model.event_messages import GZIP_FORMAT, JSON_FORMAT, read_event
 
 _GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "events.json").read_text(encoding="utf-8"))
 _TYPES = sorted({event["eventType"] for event in _GOLDEN})
 ALLOWED = ()
-TRACED = ("airflow_hive_federation.model.events", "airflow_hive_federation.model.thrift_json")
+TRACED = ("airflow_hive_federation.model.event_messages", "airflow_hive_federation.model.thrift_json")
 INPUTS = 1500
 SEEDS = [
     bytes([_TYPES.index(event["eventType"])]) + event["message"].encode()
@@ -29,10 +30,10 @@ def run(data: bytes) -> None:
     raw = NotificationEvent(
         eventId=7, eventTime=0, eventType=_TYPES[(first & 0x7F) % len(_TYPES)], dbName="d", tableName="t"
     )
-    raw.message, raw.messageFormat = text, events.JSON_FORMAT
+    raw.message, raw.messageFormat = text, JSON_FORMAT
     if first & 0x80:
-        raw.messageFormat = events.GZIP_FORMAT
+        raw.messageFormat = GZIP_FORMAT
         raw.message = base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 1)).decode()
-    event = events.read_event(raw)
+    event = read_event(raw)
     assert event.event_id == 7
     assert not isinstance(event, events.UnknownEvent)

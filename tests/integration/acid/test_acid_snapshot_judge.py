@@ -32,17 +32,16 @@ class Case:
         top = rng.randint(1, 9)
         self.write_ids = _write_ids(rng, top)
         self.txns = _txns(rng)
-        self.ignore_empty = rng.random() < 0.8
         self.files = dict(_files(rng, top + 1))
 
     @property
     def line(self) -> str:
         listing = ",".join(f"{path}:{size}" for path, size in self.files.items())
-        return f"{self.write_ids.text()}\t{self.txns.text()}\t{int(self.ignore_empty)}\t{listing}"
+        return f"{self.write_ids.text()}\t{self.txns.text()}\t{listing}"
 
     def ours(self) -> AcidState:
         listing = [FileEntry(path=path, size_bytes=size) for path, size in self.files.items()]
-        return acid_state(listing, self.write_ids, self.txns, ignore_empty_files=self.ignore_empty)
+        return acid_state(listing, self.write_ids, self.txns)
 
 
 def test_same_choice_as_hive(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from airflow_hive_federation.errors import MetastoreError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import to_json
-from airflow_hive_federation.model.events import GZIP_FORMAT, JSON_FORMAT
+from airflow_hive_federation.model.event_messages import GZIP_FORMAT, JSON_FORMAT
 from airflow_hive_federation.model.side_parameters import is_side_parameter
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump, load_idle
 from airflow_hive_federation.replication.format.directory import DumpDirectory

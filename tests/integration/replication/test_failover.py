@@ -178,7 +178,7 @@ def test_there_and_back_without_a_second_bootstrap(
     assert main(["replicate", "failover", str(files[0]), "--back", str(files[1]), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["converged"] is True
     assert main(["replicate", "repair", str(files[1]), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["mended"] == []
+    assert json.loads(capsys.readouterr().out)["repaired"] == []
     back = read_policy_file(files[1])
     assert (back.source, back.target) == (source.uri, target.uri)
     assert back.policy == site.policy

@@ -199,9 +199,9 @@ def test_what_a_repair_mends_is_not_refused(site: Site) -> None:
     add_a_partition(site)
     put(site, "ext", "theirs")
     change_source(site)
-    mend = RepairPlan(tables=frozenset({"acid", "ext"}), replaced=frozenset({"acid"}))
+    repair_plan = RepairPlan(tables=frozenset({"acid", "ext"}), replaced=frozenset({"acid"}))
     with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
-        dump = dump_next_increment(source_pool, target_pool, site.policy, mend=mend).dump
+        dump = dump_next_increment(source_pool, target_pool, site.policy, repair_plan=repair_plan).dump
     site.load(dump)
     assert site.high_watermarks() == [3, 3]
     assert not (replica(site, "ext") / "theirs").exists()

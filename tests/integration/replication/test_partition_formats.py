@@ -138,6 +138,6 @@ def cannot_be_read(site: Scheduled, source: EmbeddedMetastore) -> None:
         raise AssertionError("nothing differs, so nothing is copied")
 
     repaired = repair_replica(site.source, site.target, site.policy, run_copy=copy, run_verify=run)
-    assert (repaired.mended, repaired.tables, repaired.report.differences) == ([], [], [])
+    assert (repaired.repaired, repaired.tables, repaired.report.differences) == ([], [], [])
     assert len(repaired.report.failures) == 2
     assert "cannot be read" in "".join(repaired.result().failures)

@@ -148,7 +148,7 @@ def test_a_table_that_is_not_replicated_any_more_keeps_its_replica(site: Site) -
         repaired = repair_replica(
             source_pool, target_pool, site.policy, run_copy=nothing, run_verify=nothing, tables=()
         )
-    assert (repaired.mended, [difference.table for difference in repaired.report.differences]) == (
+    assert (repaired.repaired, [difference.table for difference in repaired.report.differences]) == (
         [],
         ["ext"],
     )

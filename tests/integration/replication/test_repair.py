@@ -185,7 +185,7 @@ def replica(
             client.drop_database(database, delete_data=True, cascade=True, if_exists=True)
 
 
-def test_a_replica_damaged_in_every_way_is_mended(replica: Replica) -> None:
+def test_a_replica_damaged_in_every_way_is_repaired(replica: Replica) -> None:
     untouched = replica.parameters("quiet")
     replica.damage()
     report, departures = replica.repair_in_pieces()
@@ -202,7 +202,7 @@ def test_a_replica_damaged_in_every_way_is_mended(replica: Replica) -> None:
 
     # Nothing differs: nothing is done.
     again = replica.repair()
-    assert (again.tables, again.mended, again.report.differences) == ([], [], [])
+    assert (again.tables, again.repaired, again.report.differences) == ([], [], [])
 
     # The replica goes on.
     replica.source_sql.execute("INSERT INTO rep.written VALUES (5)")

@@ -60,8 +60,8 @@ def marked(metastore: EmbeddedMetastore, parameters: dict[str, str | None]) -> N
 def mending(site: Site) -> str:
     """A dump from an event to the same event."""
     with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
-        mend = RepairPlan(tables=frozenset({"ext"}))
-        return dump_next_increment(source_pool, target_pool, site.policy, mend=mend).dump
+        repair_plan = RepairPlan(tables=frozenset({"ext"}))
+        return dump_next_increment(source_pool, target_pool, site.policy, repair_plan=repair_plan).dump
 
 
 def test_a_dump_that_does_not_go_on_from_where_the_target_stands(site: Site) -> None:

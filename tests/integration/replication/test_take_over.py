@@ -20,7 +20,7 @@ from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.take_over import take_over
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
-from airflow_hive_federation.storage.plan_files import read_plan, write_outcomes
+from airflow_hive_federation.storage.plan_files import read_plan, write_records
 from tests.support.incrementing import Cycles, cycles, run_copy
 from tests.support.kills import pool
 from tests.support.observing import at_steps
@@ -81,7 +81,7 @@ def interrupt(site: Cycles, scene: str) -> None:
 
     def copy_some(plan: str, outcomes: str) -> None:
         items = list(read_plan(plan))
-        write_outcomes(f"{outcomes}/run.jsonl", [copy_file(item) for item in items[:-1]])
+        write_records(f"{outcomes}/run.jsonl", [copy_file(item) for item in items[:-1]])
         raise KilledHereError
 
     ends = iter(range(3))

@@ -32,7 +32,7 @@ def _assumed_roles(monkeypatch: pytest.MonkeyPatch) -> None:
             number = next(numbers)
             return boto3.Session(
                 aws_access_key_id=f"key-{number}",
-                aws_secret_access_key=f"sesame-{number}",
+                aws_secret_access_key=f"tahini-{number}",
                 aws_session_token=f"token-of-a-role-{number}",
                 region_name="eu-central-1",
             )
@@ -44,7 +44,7 @@ def _assumed_roles(monkeypatch: pytest.MonkeyPatch) -> None:
 def credentials(number: int) -> dict[str, Any]:
     return {
         "key": f"key-{number}",
-        "secret": f"sesame-{number}",
+        "secret": f"tahini-{number}",
         "token": f"token-of-a-role-{number}",
         "client_kwargs": {"endpoint_url": "http://s3.lake", "region_name": "eu-central-1"},
     }
@@ -54,9 +54,9 @@ def test_credentials_of_a_role(connection: Define) -> None:
     options = {"aws_conn_id": connection("lake")}
     hook = HiveMetastoreHook(connection(host="h", extra={"storage_options": options}))
     assert hook.storage_options == hook.storage_options == credentials(1)
-    assert redact("sesame-1 and token-of-a-role-1") == "*** and ***"
+    assert redact("tahini-1 and token-of-a-role-1") == "*** and ***"
     end = connecting.end_for("hive")
-    assert "sesame" not in repr(end)
+    assert "tahini" not in repr(end)
     assert end.storage_options == end.storage_options == credentials(2)
 
 

@@ -131,10 +131,11 @@ class OwnClient(MetastoreClient):
         ({"host": "h", "extra": {"call_timeout_s": "soon"}}, "'call_timeout_s' is 'soon'"),
         ({"host": "h", "extra": {"call_timeout_s": -1}}, "call_timeout_s is -1"),
         ({"host": "h", "extra": {"max_answer_bytes": "1 GB"}}, "'max_answer_bytes' is '1 GB'"),
-        ({"host": "h", "extra": {"max_answer_bytes": -5}}, "'max_answer_bytes' is -5"),
+        ({"host": "h", "extra": {"max_answer_bytes": -5}}, "'max_answer_bytes' is '-5'"),
         ({"host": "h", "extra": {"max_answer_bytes": 0}}, "max_answer_bytes is 0"),
         ({"host": "h", "extra": {"http_headers": "no json"}}, "'http_headers' is no JSON object"),
         ({"host": "h", "extra": {"http_bearer_token": "secret-1"}}, "does not carry"),
+        ({"host": "h", "extra": {"tls_key_password": ["secret-1"]}}, "'tls_key_password' is neither a text"),
         ({"host": "h", "extra": {"delegation_token": "secret-1"}}, "not in Hadoop's form"),
         (
             {"host": "h", "extra": {"delegation_token": "secret-1", "kerberos_keytab": "/k"}},

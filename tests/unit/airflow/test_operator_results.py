@@ -110,6 +110,6 @@ def test_a_repair_without_differences_returns_the_report() -> None:
         "differing": [],
     }
     result = result_json(RepairResult.of_report(report))
-    assert result == {**report, "mended": [], "mended_tables": [], "replaced_tables": []}
+    assert result == {**report, "repaired": [], "repaired_tables": [], "replaced_tables": []}
     with pytest.raises(ConfigurationError, match="not the result of a verification"):
         RepairResult.of_report({"differing": []})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import threading
 import time
@@ -26,13 +27,14 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.hooks import job_runners, job_runs, spark
 from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.progress.events import Event, NothingChanged
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.runtime import installed_spark
 from airflow_hive_federation.runtime.installed_spark import InstalledSpark
 from airflow_hive_federation.spark.failures import error_report, of_attempt, result_report
 from airflow_hive_federation.spark.runs import JobRun, RunClaim, RunFiles, run_key
 from airflow_hive_federation.storage.hadoop_access import HadoopAccess
-from airflow_hive_federation.storage.plan_files import write_outcomes, write_plan
+from airflow_hive_federation.storage.plan_files import write_plan, write_records
 from airflow_hive_federation.storage.publishing import write_atomically
 from airflow_hive_federation.transactions import lease
 from tests.support.dumps import manifest
@@ -262,15 +264,24 @@ def test_retry_waits_for_a_submission_that_waits_for_room(
     assert run.stopped
 
 
-@pytest.mark.parametrize("lines", [["Submitting application_1_7 to ResourceManager\n"], ["a\n", "b\n"]])
+@pytest.mark.parametrize("lines", [["Submitting application_1_7 to ResourceManager"], ["a", "b"]])
 def test_the_run_records_the_application_id_that_spark_submit_shows(
-    lines: list[str], monkeypatch: pytest.MonkeyPatch
+    lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    program = tmp_path / "spark-submit"
+    event = NothingChanged(database="shop", event_id=7)
+    shown = [*lines, f"unchanged HIVE_FEDERATION_EVENT {json.dumps(event.to_json())}", "100 %"]
+    program.write_text("\n".join(["#!/bin/sh", *(f"echo {shlex.quote(line)}" for line in shown)]))
+    program.chmod(0o755)
     seen: list[str] = []
-    submit = PipelineSubmitHook(conn_id="yarn", deploy_mode="cluster", on_application=seen.append)
-    submit._process_spark_submit_log(iter(lines))
+    events: list[Event] = []
+    submit = PipelineSubmitHook(
+        conn_id="yarn", deploy_mode="cluster", on_application=seen.append, observer=events.append
+    )
+    submit.submit("main.py", env={"PATH": f"{tmp_path}:{os.defpath}"})
     assert seen == (["application_1_7"] if "application_1_7" in lines[0] else [])
+    assert (events, [*submit.tail]) == ([event], [*lines, "100 %"])
     # The connection has no address of a ResourceManager: the files of the run decide.
     assert not submit.has("application_1_7")
     # Earlier versions of the provider do not ask at all.
@@ -293,7 +304,7 @@ def test_old_result_that_holds_no_more(worker: Worker) -> None:
     files = RunFiles(f"{outcomes}/_report.json")
     target = folder / "target"
     write_plan(plan, [CopyItem(source="file:/nowhere", target=target.as_uri(), size_bytes=3)])
-    write_outcomes(
+    write_records(
         f"{outcomes}/1-a-0.jsonl",
         [CopyOutcome(target=target.as_uri(), size_bytes=3, digest="d", copied=True)],
     )

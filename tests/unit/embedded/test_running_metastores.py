@@ -52,6 +52,7 @@ def test_other_users_keep_their_announcements(
 def test_announcements_of_ended_metastores_go(register: Path, tmp_path: Path) -> None:
     path = announce(register, "ended", tmp_path / "m")
     (register / "torn.json").write_text('{"name": "to', encoding="utf-8")
+    (register / "other.json").write_text('{"name": "other", "port": "1"}', encoding="utf-8")
     assert running_metastores() == []
     assert not path.exists()
     assert list(register.iterdir()) == []

@@ -34,7 +34,7 @@ from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, TlsSettings
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.remotes.statement import parse_statement
+from airflow_hive_federation.remotes.statement import parse_script
 from tests.support.authorities import Authority
 from tests.support.gateways import Peers
 from tests.support.metastore_peers import Thrift
@@ -231,7 +231,7 @@ def test_front_and_client_in_python(peer: Peers, stack: ExitStack, tmp_path: Pat
 
 
 def test_the_statement_that_makes_a_remote() -> None:
-    statement = parse_statement(example("grpc.md", "CREATE REMOTE DATABASE"))
+    statement = parse_script(example("grpc.md", "CREATE REMOTE DATABASE"))[0]
     assert "grpc" in str(statement).lower()
 
 

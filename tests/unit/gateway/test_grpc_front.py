@@ -353,7 +353,7 @@ def test_a_plug_in_that_fails_is_an_error_without_its_text(peer: Peers, fronted:
     run = fronted(peer(Thrift(names)).uri, authenticator=Broken())
     with run.channel() as channel:
         error = refused(lambda: ask(channel, "get_all_databases"))
-    assert (error.code(), error.details()) == (Code.INTERNAL, "The gateway failed; its log says why.")
+    assert (error.code(), error.details()) == (Code.INTERNAL, "The gateway failed; its log has the reason.")
 
 
 def test_a_refused_client_gets_an_error(peer: Peers, fronted: Fronts, client: Clients) -> None:

@@ -236,7 +236,7 @@ def test_a_defect_is_no_text_for_clients(
 
         patch.setattr(run.handler, "relay", fail)
         answer = first.ask("get_all_databases")
-        assert answer["o1"].message == "The gateway failed; its log says why."
+        assert answer["o1"].message == "The gateway failed; its log has the reason."
         assert ended(first.sock)
     assert "s3cret" in caplog.text
     assert other.ask("get_all_databases") == {"success": NAMES}

@@ -14,6 +14,7 @@ from pyarrow import orc
 from airflow_hive_federation.errors import AcidFormatError, ConfigurationError
 from airflow_hive_federation.metastore.idl.types import NotificationEvent
 from airflow_hive_federation.model import events, thrift_json
+from airflow_hive_federation.model.event_messages import GZIP_FORMAT, JSON_FORMAT, read_event
 from airflow_hive_federation.model.types import parse_type
 from airflow_hive_federation.orc.tail import read_tail, replace_footer
 
@@ -40,12 +41,12 @@ _WHOLE = gzip.compress(b'{"table":"t"}' * 100, mtime=0)
 @pytest.mark.parametrize(
     ("message", "packing", "why"),
     [
-        ("[1]", events.JSON_FORMAT, "no JSON object"),
-        ('"x"', events.JSON_FORMAT, "no JSON object"),
-        ("not Base64!", events.GZIP_FORMAT, "not Base64 of gzip"),
-        (packed(b"not gzip"), events.GZIP_FORMAT, "not Base64 of gzip"),
-        (packed(_WHOLE[:-12]), events.GZIP_FORMAT, "not Base64 of gzip"),
-        (packed(_WHOLE[:10] + b"\xff" + _WHOLE[11:]), events.GZIP_FORMAT, "not Base64 of gzip"),
+        ("[1]", JSON_FORMAT, "no JSON object"),
+        ('"x"', JSON_FORMAT, "no JSON object"),
+        ("not Base64!", GZIP_FORMAT, "not Base64 of gzip"),
+        (packed(b"not gzip"), GZIP_FORMAT, "not Base64 of gzip"),
+        (packed(_WHOLE[:-12]), GZIP_FORMAT, "not Base64 of gzip"),
+        (packed(_WHOLE[:10] + b"\xff" + _WHOLE[11:]), GZIP_FORMAT, "not Base64 of gzip"),
     ],
     ids=["list", "string", "no Base64", "no gzip", "cut off", "damaged"],
 )
@@ -54,7 +55,7 @@ def test_a_message_that_cannot_be_unpacked_has_a_reason(message: str, packing: s
         eventId=7, eventTime=0, eventType="CREATE_TABLE", dbName="d", tableName="t", message=message
     )
     raw.messageFormat = packing
-    event: Any = events.read_event(raw)
+    event: Any = read_event(raw)
     assert isinstance(event, events.UnreadableEvent)
     assert why in event.reason
 

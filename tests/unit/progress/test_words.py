@@ -132,7 +132,7 @@ WORDS: list[tuple[ev.Event, str]] = [
         ev.ReplicaCompared(database="shop", tables=1, differences=1, unreadable=2),
         "shop: 1 table compared, 1 difference, 2 that cannot be read",
     ),
-    (ev.RepairStarting(database="shop", tables=("a", "b")), "shop: mending a, b"),
+    (ev.RepairStarting(database="shop", tables=("a", "b")), "shop: repairing a, b"),
     (ev.SourceIsReplica(database="shop"), "shop is a replica already."),
     (ev.SourceMarked(database="shop", transactions=1), "shop is marked; waiting for 1 transaction."),
     (

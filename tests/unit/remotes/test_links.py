@@ -14,7 +14,7 @@ from airflow_hive_federation.remotes.links import (
     path_behind,
     refuse_cycle,
 )
-from airflow_hive_federation.remotes.statement import CreateRemote, Kind, Name, parse_statement
+from airflow_hive_federation.remotes.statement import CreateRemote, Kind, Name, parse_script
 
 LOCAL = Name(database="d", table="t")
 LINK = Link(
@@ -51,7 +51,7 @@ def test_a_name_in_a_nested_namespace_is_read_back() -> None:
 
 
 def test_its_statement_makes_it_again() -> None:
-    statement = parse_statement(LINK.statement(LINK.properties))
+    statement = parse_script(LINK.statement(LINK.properties))[0]
     assert isinstance(statement, CreateRemote)
     assert (statement.name, statement.connected_to) == (LINK.local, LINK.remote)
     assert (statement.via, statement.properties) == (LINK.via, LINK.properties)

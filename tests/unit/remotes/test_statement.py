@@ -26,7 +26,6 @@ from airflow_hive_federation.remotes.statement import (
     Use,
     literal,
     parse_script,
-    parse_statement,
     quoted,
 )
 from tests.support.examples import examples
@@ -65,7 +64,7 @@ ICEBERG = """
 
 
 def test_the_proposals_remote_table() -> None:
-    assert parse_statement(REMOTE_TABLE) == CreateRemote(
+    assert parse_script(REMOTE_TABLE)[0] == CreateRemote(
         kind=Kind.TABLE,
         name=Name(database="local_db", table="local_tbl"),
         connected_to=Name(database="remote_db", table="remote_tbl"),
@@ -75,7 +74,7 @@ def test_the_proposals_remote_table() -> None:
 
 
 def test_the_proposals_remote_database() -> None:
-    assert parse_statement(REMOTE_DATABASE) == CreateRemote(
+    assert parse_script(REMOTE_DATABASE)[0] == CreateRemote(
         kind=Kind.DATABASE,
         name=Name(database="local_db_name"),
         connected_to=Name(database="remote_db_name"),
@@ -86,10 +85,10 @@ def test_the_proposals_remote_database() -> None:
 
 def test_the_proposals_defaults() -> None:
     rest = "\n      'hive.metastore.uris' = 'thrift://remote-hms:9083'\n"
-    assert parse_statement("CREATE REMOTE DATABASE local_db_name" + rest) == CreateRemote(
+    assert parse_script("CREATE REMOTE DATABASE local_db_name" + rest)[0] == CreateRemote(
         kind=Kind.DATABASE, name=Name(database="local_db_name"), properties=URIS
     )
-    assert parse_statement("CREATE REMOTE TABLE local_tbl" + rest) == CreateRemote(
+    assert parse_script("CREATE REMOTE TABLE local_tbl" + rest)[0] == CreateRemote(
         kind=Kind.TABLE, name=Name(table="local_tbl"), properties=URIS
     )
 
@@ -113,7 +112,7 @@ def test_the_proposals_defaults() -> None:
     ids=["ssh", "glue", "iceberg"],
 )
 def test_the_proposals_stanzas(stanza: str, properties: dict[str, str]) -> None:
-    statement = parse_statement("CREATE REMOTE TABLE t CONNECTED TO d.t" + stanza)
+    statement = parse_script("CREATE REMOTE TABLE t CONNECTED TO d.t" + stanza)[0]
     assert isinstance(statement, CreateRemote)
     assert statement.properties == properties
     assert f"'{statement.via}'" in stanza
@@ -167,8 +166,8 @@ def test_the_proposals_stanzas(stanza: str, properties: dict[str, str]) -> None:
     ],
 )
 def test_statements(text: str, statement: object) -> None:
-    assert parse_statement(text) == statement
-    assert parse_statement(text + " ;\n-- done\n") == statement
+    assert parse_script(text) == [statement]
+    assert parse_script(text + " ;\n-- done\n") == [statement]
 
 
 def test_a_script_has_several() -> None:
@@ -226,19 +225,13 @@ def test_an_open_quotation_has_a_place() -> None:
     assert (caught.value.line, caught.value.column) == (2, 29)
 
 
-def test_one_statement_means_one() -> None:
-    for text in ("", ";", "USE a; USE b"):
-        with pytest.raises(StatementError):
-            parse_statement(text)
-
-
 names = st.text(min_size=1, max_size=12).filter(lambda name: name.strip() and "." not in name)
 
 
 @given(name=names, value=st.text(max_size=30))
 def test_what_is_written_is_read_back(name: str, value: str) -> None:
     text = f"CREATE REMOTE TABLE {quoted(name.lower())} 'k' = {literal(value)}"
-    statement = parse_statement(text)
+    statement = parse_script(text)[0]
     assert isinstance(statement, CreateRemote)
     assert statement.name == Name(table=name.lower())
     assert statement.properties == {"k": value}

@@ -33,7 +33,19 @@ def test_result_comes_back() -> None:
     assert read_report(result_report({"files": 2})) == {"files": 2}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", result_report({"files": 2})[:-3], b'{"a\xff"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"error": "x"}',
+        '{"result": 1}',
+        result_report({"files": 2})[:-3],
+        b'{"a\xff"}',
+    ],
+)
 def test_a_damaged_report_is_an_error(text: str | bytes) -> None:
     with pytest.raises(SparkJobError, match="damaged"):
         read_report(text)

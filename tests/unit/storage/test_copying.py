@@ -17,7 +17,6 @@ import pytest
 
 from airflow_hive_federation.errors import (
     ConfigurationError,
-    DigestMismatchError,
     FileVanishedError,
     StorageFullError,
     StoragePermissionError,
@@ -112,13 +111,6 @@ def test_identical_target_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "t").stat().st_ino == before.st_ino
 
 
-def test_identical_target_with_a_known_digest_does_not_need_the_source(tmp_path: Path) -> None:
-    item = make_item(f"{tmp_path}/s", f"{tmp_path}/t")
-    copy_file(item)
-    (tmp_path / "s").unlink()
-    assert not copy_file(item, expected_digest=DIGEST).copied
-
-
 @pytest.mark.parametrize("other", [b"shorter", os.urandom(len(CONTENT))])
 def test_another_target_is_replaced(other: bytes, tmp_path: Path) -> None:
     item = make_item(f"{tmp_path}/s", f"{tmp_path}/t")
@@ -189,16 +181,6 @@ def test_source_that_changed_since_it_was_listed(listed_bytes: int, tmp_path: Pa
     assert caught.value.retryable
     assert (caught.value.listed_bytes, caught.value.read_bytes) == (listed_bytes, len(CONTENT))
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
-
-
-def test_wrong_digest(tmp_path: Path) -> None:
-    item = make_item(f"{tmp_path}/s", f"{tmp_path}/t")
-    (tmp_path / "t").write_bytes(b"old")
-    with pytest.raises(DigestMismatchError) as caught:
-        copy_file(item, expected_digest="0" * 64)
-    assert caught.value.found == DIGEST
-    assert (tmp_path / "t").read_bytes() == b"old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "t"]
 
 
 def test_target_directory_that_is_a_file(tmp_path: Path) -> None:

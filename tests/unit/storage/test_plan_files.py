@@ -11,8 +11,8 @@ from airflow_hive_federation.storage.plan_files import (
     read_outcomes,
     read_plan,
     write_bound_plan,
-    write_outcomes,
     write_plan,
+    write_records,
 )
 
 ITEMS = [
@@ -97,8 +97,8 @@ def test_later_outcomes_hold_and_unfinished_ones_are_not_read(tmp_path: Path) ->
         return CopyOutcome(target="file:/t/a", size_bytes=1, digest=digest, copied=True)
 
     assert read_outcomes(f"{tmp_path}/none") == {}
-    write_outcomes(f"{tmp_path}/0000000000000002-b-0.jsonl", [outcome("new")])
-    write_outcomes(f"{tmp_path}/0000000000000001-a-9.jsonl", [outcome("old")])
+    write_records(f"{tmp_path}/0000000000000002-b-0.jsonl", [outcome("new")])
+    write_records(f"{tmp_path}/0000000000000001-a-9.jsonl", [outcome("old")])
     (tmp_path / "._copy_0000000000000003-c-0.jsonl.0-1").write_text("{")
     (tmp_path / "_summary.json").write_text("{}")
     assert read_outcomes(str(tmp_path)) == {"file:/t/a": outcome("new")}

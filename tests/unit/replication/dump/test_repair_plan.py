@@ -26,10 +26,10 @@ def test_what_is_altered_and_what_is_made_anew() -> None:
         difference("f", "partitionKeys"),
         difference("g", OWNER),
     ]
-    mend = repair_plan_of(differences)
-    assert mend.tables == set("abcdefg")
-    assert mend.replaced == set("defg")
-    assert mend.files == {"file:/t/c/delta_1_1/bucket_0"}
+    plan = repair_plan_of(differences)
+    assert plan.tables == set("abcdefg")
+    assert plan.replaced == set("defg")
+    assert plan.files == {"file:/t/c/delta_1_1/bucket_0"}
 
 
 def test_what_differs_once_more_is_made_anew() -> None:
@@ -53,12 +53,12 @@ def test_retained_objects_of_a_target_are_left_to_a_person() -> None:
 
 
 def test_it_goes_through_the_manifest() -> None:
-    mend = repair_plan_of([difference("a", "file", "s3://b/x"), difference("d", "rows")])
-    assert RepairPlan.from_json(json.loads(json.dumps(mend.to_json()))) == mend
+    plan = repair_plan_of([difference("a", "file", "s3://b/x"), difference("d", "rows")])
+    assert RepairPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
 def test_what_differs_of_the_database_itself_needs_a_cycle_and_no_table() -> None:
-    mend = repair_plan_of([difference("", "parameters.team"), difference("", "function", "f")])
-    assert mend
-    assert (mend.tables, mend.replaced, mend.files, mend.database) == (set(), set(), set(), True)
-    assert RepairPlan.from_json(json.loads(json.dumps(mend.to_json()))) == mend
+    plan = repair_plan_of([difference("", "parameters.team"), difference("", "function", "f")])
+    assert plan
+    assert (plan.tables, plan.replaced, plan.files, plan.database) == (set(), set(), set(), True)
+    assert RepairPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan

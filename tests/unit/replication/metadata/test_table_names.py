@@ -120,14 +120,14 @@ def test_files_are_kept_by_the_names_on_the_source() -> None:
     def client() -> Any:
         yield SimpleNamespace(
             waits_for_locks=lambda name: asked.append(name) or True,
-            keep_history=lambda *how: asked.append(how),
+            keep_history=lambda *how, locked: asked.append((*how, locked)),
         )
 
     pool: Any = SimpleNamespace(client=client)
     with named_source(pool, POLICY).client() as named:
         assert named.waits_for_locks("shop.bestellungen")
         named.keep_history(7, ["shop.bestellungen", "shop.other"])
-    assert asked == ["shop.orders", (7, ["shop.orders", "shop.other"])]
+    assert asked == ["shop.orders", (7, ["shop.orders", "shop.other"], frozenset())]
 
 
 def test_what_does_not_translate_names_is_not_asked() -> None:

@@ -95,7 +95,7 @@ def test_a_record_is_read_back_however_long_it_is() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"checked": true}', '{"roots": 7, "checked": true}'])
 def test_a_record_that_cannot_be_read_stops_with_its_database(text: str) -> None:
-    with pytest.raises(LocationConflictError, match="Target database db does not say") as refused:
+    with pytest.raises(LocationConflictError, match="target database db are not known") as refused:
         read_roots("db", {f"{markers.EXTERNAL_ROOTS}0": text})
     assert "Remove these parameters" in str(refused.value)
 

@@ -19,7 +19,7 @@ from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.orc.tail import read_tail
 from airflow_hive_federation.tables.write import fragments
-from airflow_hive_federation.tables.write.fragments import _assembled, encode_fragments
+from airflow_hive_federation.tables.write.fragments import Fragment, _assembled, encode_fragments
 from airflow_hive_federation.tables.write.plan import Buckets
 from airflow_hive_federation.tables.write.tasks import Writing
 from tests.support.acid_writing import writing_into
@@ -57,9 +57,12 @@ def encoded(how: Writing, batches: list[pa.RecordBatch]) -> list[dict[str, Any]]
 
 
 def assembled(how: Writing, fragments: list[dict[str, Any]], bucket: int) -> dict[str, Any]:
-    made = _assembled(
-        how, f"insert-{bucket}", [fragment for fragment in fragments if fragment["bucket"] == bucket]
-    )
+    of_bucket = [
+        Fragment(**{name: value for name, value in row.items() if name != "problem"})
+        for row in fragments
+        if row["bucket"] == bucket
+    ]
+    made = _assembled(how, f"insert-{bucket}", of_bucket)
     (result,) = made.to_pylist()
     return dict(result)
 
@@ -169,7 +172,7 @@ def test_a_fragment_that_is_gone(tmp_path: Path) -> None:
     how = writing(tmp_path)
     fragments = encoded(how, [batch(range(50))])
     Path(fragments[0]["path"].removeprefix("file:")).unlink()
-    with pytest.raises(FileVanishedError, match="pieces-0-100"):
+    with pytest.raises(FileVanishedError, match="fragments-0-100"):
         assembled(how, fragments, fragments[0]["bucket"])
     assert list((tmp_path / "staging").iterdir()) == []
 

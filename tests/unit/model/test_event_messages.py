@@ -13,7 +13,10 @@ import pytest
 
 from airflow_hive_federation.errors import EventCorruptError
 from airflow_hive_federation.metastore.idl.types import NotificationEvent
+from airflow_hive_federation.model import event_messages
 from airflow_hive_federation.model import events as ev
+from airflow_hive_federation.model.event_messages import GZIP_FORMAT, JSON_FORMAT, decode_message, read_event
+from airflow_hive_federation.model.kept_files import kept_files
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "events.json"
 CAPTURED: list[dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
@@ -23,11 +26,11 @@ def wire(values: dict[str, Any], *, zipped: bool = False) -> NotificationEvent:
     fields = {name: value for name, value in values.items() if name != "sql"}
     if zipped:
         fields["message"] = base64.b64encode(gzip.compress(fields["message"].encode())).decode()
-        fields["messageFormat"] = ev.GZIP_FORMAT
+        fields["messageFormat"] = GZIP_FORMAT
     return NotificationEvent(eventTime=0, **fields)
 
 
-def made(kind: str, message: Any = "{}", *, table: str | None = "t", form: str = ev.JSON_FORMAT) -> Any:
+def made(kind: str, message: Any = "{}", *, table: str | None = "t", form: str = JSON_FORMAT) -> Any:
     text = message if isinstance(message, str) else json.dumps(message)
     return NotificationEvent(
         eventId=7, eventTime=0, eventType=kind, dbName="DB", tableName=table, message=text, messageFormat=form
@@ -39,7 +42,7 @@ def parse_event(raw: Any) -> ev.Event:
 
     :raises EventCorruptError: its message cannot be read, or lacks what its type has.
     """
-    event = ev.read_event(raw)
+    event = read_event(raw)
     if isinstance(event, ev.UnreadableEvent):
         raise event.error()
     return event
@@ -159,7 +162,7 @@ def test_write_ids_of_hive_3_whose_heading_has_a_space_for_the_table() -> None:
     assert isinstance(event, ev.WriteIdsAllocated)
     assert (event.database, event.table, event.write_ids) == ("db", "t", ((4, 1),))
     # Without a table in either, the whole database is compared anew.
-    without = ev.read_event(made("ALLOC_WRITE_ID_EVENT", {"txnIdList": [4], "writeIdList": [1]}, table=" "))
+    without = read_event(made("ALLOC_WRITE_ID_EVENT", {"txnIdList": [4], "writeIdList": [1]}, table=" "))
     assert isinstance(without, ev.UnreadableEvent)
     assert without.table == ""
 
@@ -190,7 +193,7 @@ def test_types_that_no_statement_wrote_here() -> None:
 
 def test_a_message_is_an_object() -> None:
     with pytest.raises(ValueError, match="the message is no JSON object"):
-        ev.decode_message("[]", None)
+        decode_message("[]", None)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +204,13 @@ def test_a_message_is_an_object() -> None:
         made("COMMIT_TXN", {}),
         made("COMMIT_TXN", {"txnid": "x"}),
         made("COMMIT_TXN", {"txnid": 1}, form="json-9"),
-        made("COMMIT_TXN", "no base64!", form=ev.GZIP_FORMAT),
-        made("COMMIT_TXN", base64.b64encode(b"no gzip").decode(), form=ev.GZIP_FORMAT),
-        made("COMMIT_TXN", base64.b64encode(gzip.compress(b"{}")[:-4]).decode(), form=ev.GZIP_FORMAT),
+        made("COMMIT_TXN", "no base64!", form=GZIP_FORMAT),
+        made("COMMIT_TXN", base64.b64encode(b"no gzip").decode(), form=GZIP_FORMAT),
+        made(
+            "COMMIT_TXN",
+            base64.b64encode(gzip.compress(b"{}")[:-4]).decode(),
+            form=GZIP_FORMAT,
+        ),
         made("ALTER_TABLE", {"tableObjBeforeJson": "{}"}),
         made("ALLOC_WRITE_ID_EVENT", {"txnIdList": [1, 2], "writeIdList": [1]}),
         made("CREATE_TABLE", table=None),
@@ -219,17 +226,17 @@ def test_what_cannot_be_read_is_named(raw: NotificationEvent) -> None:
         parse_event(raw)
     assert pickle.loads(pickle.dumps(caught.value)).event_id == 7
     # Its heading stands outside of its message.
-    event = ev.read_event(raw)
+    event = read_event(raw)
     assert isinstance(event, ev.UnreadableEvent)
     assert (event.event_type, event.database, event.table) == (raw.eventType, "db", raw.tableName or "")
 
 
 def test_a_message_that_unpacks_to_gigabytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = base64.b64encode(gzip.compress(b'{"txnid": 1}' + b" " * 10_000)).decode()
-    raw = made("COMMIT_TXN", packed, form=ev.GZIP_FORMAT)
-    assert isinstance(ev.read_event(raw), ev.TxnEnded)
-    monkeypatch.setattr(ev, "_LONGEST_MESSAGE", 10_000)
-    event = ev.read_event(raw)
+    raw = made("COMMIT_TXN", packed, form=GZIP_FORMAT)
+    assert isinstance(read_event(raw), ev.TxnEnded)
+    monkeypatch.setattr(event_messages, "_LONGEST_MESSAGE", 10_000)
+    event = read_event(raw)
     assert isinstance(event, ev.UnreadableEvent)
     assert "10000 bytes" in event.reason
 
@@ -238,12 +245,12 @@ def test_a_list_bucketed_table_is_read() -> None:
     """Hive writes where its skewed values lie as a map with lists for keys."""
     skewed = '{"11":{"rec":{"3":{"map":["lst","str",1,{["str",1,"484"]:"file:/w/t/k=484"}]}}}}'
     table = f'{{"1":{{"str":"Two"}},"2":{{"str":"Db"}},"7":{{"rec":{skewed}}}}}'
-    altered = ev.read_event(made("ALTER_TABLE", {"tableObjBeforeJson": table}, table="two"))
+    altered = read_event(made("ALTER_TABLE", {"tableObjBeforeJson": table}, table="two"))
     assert isinstance(altered, ev.TableAltered)
     assert (altered.old_database, altered.old_table, altered.renamed) == ("db", "two", False)
     before, after = (f'{{"1":{{"lst":["str",1,"{value}"]}},"6":{{"rec":{skewed}}}}}' for value in "ab")
     message = {"keyValues": {"d": "a"}, "partitionObjBeforeJson": before, "partitionObjAfterJson": after}
-    renamed = ev.read_event(made("ALTER_PARTITION", message))
+    renamed = read_event(made("ALTER_PARTITION", message))
     assert isinstance(renamed, ev.PartitionsChanged)
     assert renamed.gone == ("d=a",)
 
@@ -256,20 +263,20 @@ def test_where_the_change_manager_keeps_the_files_of_an_event() -> None:
         "file:/w/t/unknown####",
         "file:/w/t/no_root#abc##",
     ]
-    assert ev.kept_files(files) == (
+    assert kept_files(files) == (
         ("file:/w/t/delta_2/bucket_00000_0", "file:/cmroot/bucket_00000_0_abc"),
         ("file:/w/t/delta_3/bucket_00001_0", "hdfs://n/c/bucket_00001_0_d"),
         (f"file:/w/t/{long}", f"file:/cmroot/{long}_abc"),
     )
     event = parse_event(made("INSERT", {"files": files[:1]}))
-    assert [uri for uri, _ in event.kept] == [uri for uri, _ in ev.kept_files(files[:1])]
+    assert [uri for uri, _ in event.kept] == [uri for uri, _ in kept_files(files[:1])]
 
 
 @pytest.mark.parametrize("place", ["dbName", "tableName", "eventType", "messageFormat", "message"])
 def test_a_heading_that_is_no_text_is_an_event_like_others(place: str) -> None:
     raw = made("COMMIT_TXN", {"txnid": 1})
     setattr(raw, place, b"\xff")
-    event = ev.read_event(raw)
+    event = read_event(raw)
     assert event.event_id == 7
     if place in {"dbName", "eventType"}:
         assert r"\xff" in (event.database if place == "dbName" else event.event_type)
@@ -278,7 +285,7 @@ def test_a_heading_that_is_no_text_is_an_event_like_others(place: str) -> None:
 def test_a_table_whose_name_is_no_text_is_named_where_its_event_cannot_be_read() -> None:
     raw = made("DROP_PARTITION", "[]")
     raw.tableName = b"\xff"
-    event = ev.read_event(raw)
+    event = read_event(raw)
     assert isinstance(event, ev.UnreadableEvent)
     assert event.table == r"\xff"
 
@@ -290,15 +297,15 @@ def test_numbers_that_are_none_are_unreadable(number: str) -> None:
         ("OPEN_TXN", f'{{"fromTxnId":{number},"toTxnId":1}}'),
         ("ALLOC_WRITE_ID_EVENT", f'{{"txnIdList":[1],"writeIdList":[{number}]}}'),
     ):
-        assert isinstance(ev.read_event(made(kind, message)), ev.UnreadableEvent), message
+        assert isinstance(read_event(made(kind, message)), ev.UnreadableEvent), message
 
 
-@pytest.mark.parametrize("form", [ev.JSON_FORMAT, ev.GZIP_FORMAT, None])
+@pytest.mark.parametrize("form", [JSON_FORMAT, GZIP_FORMAT, None])
 def test_messages_of_more_values_or_levels_than_there_may_be(form: str | None) -> None:
     for text in ("[" * 200_000, '{"txnid":[' + "[]," * 1_100_000 + "1]}"):
-        message = base64.b64encode(gzip.compress(text.encode())).decode() if form == ev.GZIP_FORMAT else text
+        message = base64.b64encode(gzip.compress(text.encode())).decode() if form == GZIP_FORMAT else text
         raw = made("COMMIT_TXN", message)
         raw.messageFormat = form
-        event = ev.read_event(raw)
+        event = read_event(raw)
         assert isinstance(event, ev.UnreadableEvent)
         assert "deep" in event.reason or "more than" in event.reason
