@@ -212,7 +212,7 @@ class JobFollower(BaseHook):
         if (run is not None and run.attempt != attempt) or files.overwritten(attempt):
             return taken(files.report, attempt)
         return SparkJobError(
-            "spark-submit failed: " + "\n".join(submit_hook.tail)
+            "spark-submit failed: " + (submit_hook.last_error or "\n".join(submit_hook.tail))
             if failed and submit_hook
             else "The Spark job reported no result.",
             remedy="Look further up in the task's log."

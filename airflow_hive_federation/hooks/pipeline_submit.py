@@ -23,6 +23,8 @@ DEFAULT_MASTER = "local[*]"
 
 #: The number of log lines in an error that has no cause of its own.
 _TAIL_LINES = 20
+#: The marks before the text of an error: of log4j, and of a JVM that ends with an exception.
+_ERRORS = (" ERROR ", 'Exception in thread "main" ')
 
 
 class PipelineSubmitHook(SparkSubmitHook):
@@ -84,7 +86,7 @@ class PipelineSubmitHook(SparkSubmitHook):
     @property
     def last_error(self) -> str:
         """The text of the last error among the last lines of the log; empty if there is none."""
-        errors = [line.partition(" ERROR ")[2].strip() for line in self.tail if " ERROR " in line]
+        errors = [line.partition(mark)[2].strip() for line in self.tail for mark in _ERRORS if mark in line]
         return errors[-1] if errors else ""
 
     @property

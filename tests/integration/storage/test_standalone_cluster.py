@@ -17,9 +17,7 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.errors import FileVanishedError, SparkEnvironmentError, SparkJobError
-from airflow_hive_federation.hooks.departures import JobDeparture
-from airflow_hive_federation.hooks.probes import JobProbe
-from airflow_hive_federation.hooks.spark import SparkPipelineHook, spark_environment
+from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.plan_files import read_outcomes, write_plan
@@ -48,21 +46,6 @@ import sys
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 hook = SparkPipelineHook("spark_cluster", conf={CONF!r}, env={ENV!r})
 hook.submit("copy-files", sys.argv[2:], report_uri=sys.argv[1])
-"""
-
-
-YARN = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
-#: It hands the application to the standalone cluster, whose drivers run in client mode.
-LEAVING_SUBMIT = """#!{python}
-import os, subprocess, sys
-arguments = sys.argv[1:]
-for name, value in (("--master", "{master}"), ("--deploy-mode", "client")):
-    arguments[arguments.index(name) + 1] = value
-environment = dict(os.environ, PATH="{home}/bin:/usr/local/bin:/usr/bin:/bin")
-with open("{folder}/driver.log", "wb") as log:
-    command = ["{home}/bin/spark-submit", *arguments]
-    subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-print("Submitted application application_1_1", flush=True)
 """
 
 
@@ -167,35 +150,6 @@ def test_killed_worker_finds_its_application_again(
     assert application("Registered app") == registered + 2
     assert len(read_outcomes(outcomes)) == FILES
     assert not list(tmp_path.rglob("_report.json.*"))
-
-    # A task may also leave its worker; the triggerer sees the end of the job by the same files.
-    bare = {**ENV, "PATH": str(left_behind(master, tmp_path))}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_YARN", json.dumps(YARN))
-    leaving = SparkPipelineHook("spark_yarn", conf=CONF, env=bare)
-    leaving.depart(True)
-    with pytest.raises(JobDeparture) as left:
-        leaving.submit("copy-files", quick, report_uri=report)
-    job = left.value.job
-    probe = JobProbe(
-        report=job.report, attempt=job.attempt, spark_conn_id="spark_yarn", metastore_conn_ids=[]
-    )
-    wait_for(lambda: bool(probe()))
-    returning = SparkPipelineHook("spark_yarn", conf=CONF, env=bare)
-    returning.depart(True, [job])
-    assert returning.submit("copy-files", quick, report_uri=report)["recorded"] == FILES
-    returning.arrive()
-    assert application("Registered app") == registered + 3
-    assert not list(tmp_path.rglob("_report.json.*"))
-
-
-def left_behind(master: str, folder: Path) -> Path:
-    """Return a directory with a spark-submit that ends at once, as YARN's: the driver works on by itself."""
-    home = spark_environment(os.environ, {}, {}, local=True)["SPARK_HOME"]
-    submit = folder / "yarn" / "spark-submit"
-    submit.parent.mkdir()
-    submit.write_text(LEAVING_SUBMIT.format(python=sys.executable, home=home, master=master, folder=folder))
-    submit.chmod(0o755)
-    return submit.parent
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
