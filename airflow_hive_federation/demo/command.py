@@ -52,8 +52,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "--site",
         choices=KINDS,
         default=LOCAL,
-        help="store of the tables and metadata: local is this machine's disk and Derby; hadoop is an HDFS "
-        "and a PostgreSQL server that run during the demo (default: %(default)s)",
+        help="store of the tables and metadata, and Spark's engine: local is this machine's disk, Derby and "
+        "a local Spark; hadoop is an HDFS, a PostgreSQL server and a YARN that run during the demo "
+        "(default: %(default)s)",
     )
     parser.add_argument("--ui", action="store_true", help="leave Airflow's UI up with the same DAG")
     parser.add_argument("--json", action="store_true", help="end with the result as JSON on stdout")
@@ -139,7 +140,7 @@ class _Scene:
                 }
                 for name, metastore in ends.items()
             },
-            "spark_default": {"conn_type": "spark", "host": "local[*]"},
+            "spark_default": self.site.spark_connection(),
         }
 
     def commit(self) -> None:
@@ -153,9 +154,10 @@ def _set_up(stack: ExitStack, kind: str, directory: Path, airflow: DemoAirflow, 
     from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
     from airflow_hive_federation.embedded.sql import HiveSql
 
-    beside = "an HDFS, a PostgreSQL server and " if kind == HADOOP else ""
+    beside = "an HDFS with YARN, a PostgreSQL server and " if kind == HADOOP else ""
     story.stage(f"Starting {beside}two Hive metastores (the first time ever, their jars are fetched)")
     site = start_site(kind, stack, directory)
+    airflow.environment.update(site.spark_environment())
     for line in site.described():
         story.detail(line)
 

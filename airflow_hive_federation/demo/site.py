@@ -1,7 +1,8 @@
-"""Starts the store and the database of the demo: the local disk and Derby, or HDFS and PostgreSQL."""
+"""Starts the servers of the demo: the local disk, Derby and a local Spark, or HDFS, PostgreSQL and YARN."""
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -9,31 +10,71 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.runtime.cache import write_atomically
 
 if TYPE_CHECKING:
+    from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
     from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
 
 LOCAL = "local"
 HADOOP = "hadoop"
 KINDS = (LOCAL, HADOOP)
 
+#: Containers find Spark on the disk, and need little memory for the demo.
+_DEFAULTS = """\
+spark.yarn.jars local:{home}/jars/*
+spark.executor.instances 1
+spark.executor.memory 1g
+spark.driver.memory 1g
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """The store of the demo's tables and dumps, and the database of its metastores.
+    """The store of the demo's tables and dumps, the database of its metastores, and its Spark.
 
     :param base: URI of the directory that holds a directory per metastore, and the dumps.
     :param database: a PostgreSQL server; ``None`` for Derby, inside of each metastore.
+    :param hadoop: an HDFS with YARN; ``None`` for a local Spark.
     """
 
     base: str
     database: EmbeddedPostgresql | None = None
+    hadoop: EmbeddedHdfs | None = None
 
     def described(self) -> list[str]:
         """Return lines with the addresses of the site's servers; none for the local disk."""
-        if self.database is None:
-            return []
-        return [f"store    {self.base}", f"database 127.0.0.1:{self.database.port} (PostgreSQL)"]
+        lines = []
+        if self.database is not None:
+            lines = [f"store    {self.base}", f"database 127.0.0.1:{self.database.port} (PostgreSQL)"]
+        if self.hadoop is not None:
+            lines.append(f"YARN     {self.hadoop.resource_manager_uri}")
+        return lines
+
+    def spark_connection(self) -> dict[str, object]:
+        """Return the fields of the connection of Spark's jobs."""
+        if self.hadoop is None:
+            return {"conn_type": "spark", "host": "local[*]"}
+        extra = {
+            "deploy-mode": "cluster",
+            "yarn_resourcemanager_webapp_address": self.hadoop.resource_manager_uri,
+        }
+        return {"conn_type": "spark", "host": "yarn", "extra": extra}
+
+    def spark_environment(self) -> dict[str, str]:
+        """Return the variables by which spark-submit finds YARN, and YARN's containers Spark and Python."""
+        if self.hadoop is None:
+            return {}
+        from airflow_hive_federation.runtime.installed_spark import pyspark_home
+
+        configuration = self.hadoop.configuration
+        defaults = _DEFAULTS.format(home=pyspark_home())
+        write_atomically(configuration / "spark-defaults.conf", defaults.encode())
+        return {
+            "HADOOP_CONF_DIR": str(configuration),
+            "SPARK_CONF_DIR": str(configuration),
+            "PYSPARK_PYTHON": sys.executable,
+        }
 
     def settings(self, name: str) -> dict[str, str]:
         """Return Hive's settings for a metastore and its SQL engine."""
@@ -72,8 +113,8 @@ def start_site(kind: str, stack: ExitStack, directory: Path) -> Site:
     # If root runs the demo, the server runs as the user nobody, who has no right to the demo's directory. So
     # the server makes a directory of its own, and removes it.
     database = stack.enter_context(EmbeddedPostgresql.start())
-    hdfs = stack.enter_context(EmbeddedHdfs.start(directory=directory / "hdfs"))
-    return Site(base=f"{hdfs.uri}/demo", database=database)
+    hadoop = stack.enter_context(EmbeddedHdfs.start(directory=directory / "hdfs", yarn=True))
+    return Site(base=f"{hadoop.uri}/demo", database=database, hadoop=hadoop)
 
 
 def check_client() -> None:
