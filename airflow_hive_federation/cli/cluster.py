@@ -334,6 +334,7 @@ def _registry(origin: str, client: MetastoreClient, end: End) -> ClusterRegistry
     if not is_variable(origin):
         return find_registry(origin, client, end.storage_options)
     from airflow_hive_federation.cli.airflow_logs import collected_errors
+    from airflow_hive_federation.hooks.compat import redact
 
     with collected_errors() as errors:
         try:
@@ -342,7 +343,7 @@ def _registry(origin: str, client: MetastoreClient, end: End) -> ClusterRegistry
             if not errors:
                 raise
             # SQLAlchemy's own text contains the query.
-            cause = getattr(errors[0], "orig", None) or errors[0]
+            cause = redact(str(getattr(errors[0], "orig", None) or errors[0]))
             raise ConfigurationError(
                 f"The Airflow variable {origin!r} cannot be read from Airflow's database: {cause}.",
                 remedy="Give the path of a file with a '/', such as ./clusters.json, or set AIRFLOW_HOME to "

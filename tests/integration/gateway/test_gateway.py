@@ -1,4 +1,4 @@
-"""Real clients through the Thrift front, on Hive 4.2: Spark's of Hive 2.3, hmsclient, Hive's SQL engine."""
+"""Real clients through the Thrift front, on Hive 4.2: Spark (Hive 2.3), hmsclient, pyiceberg, Hive SQL."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hmsclient import HMSClient
 from hmsclient.genthrift.hive_metastore import ttypes as old
+from pyiceberg.catalog.hive import HiveCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 from thrift.Thrift import TApplicationException
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -85,6 +89,19 @@ def test_hmsclient_reads_and_writes(front: Serving, tmp_path: Path) -> None:
         client.drop_table("gateway_hms", "t", True)
         client.drop_database("gateway_hms", True, True)
         assert "gateway_hms" not in client.get_all_databases()
+
+
+def test_pyiceberg_reads_and_writes(front: Serving, tmp_path: Path) -> None:
+    catalog = HiveCatalog("gateway", uri=front.fronts[0].uri, warehouse=tmp_path.as_uri())
+    catalog.create_namespace("gateway_iceberg", {"location": f"{tmp_path.as_uri()}/db"})
+    table = catalog.create_table("gateway_iceberg.t", Schema(NestedField(1, "a", LongType())))
+    table.append(pa.table({"a": [1, 2, 3]}))
+    catalog.rename_table("gateway_iceberg.t", "gateway_iceberg.u")
+    # pyiceberg finds a table by get_table, which Hive 4 lacks.
+    assert catalog.load_table("gateway_iceberg.u").scan().to_arrow()["a"].to_pylist() == [1, 2, 3]
+    assert catalog.list_tables("gateway_iceberg") == [("gateway_iceberg", "u")]
+    catalog.drop_table("gateway_iceberg.u")
+    catalog.drop_namespace("gateway_iceberg")
 
 
 def test_expressions_of_older_clients_are_answered(front: Serving, source: EmbeddedMetastore) -> None:
