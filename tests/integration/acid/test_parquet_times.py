@@ -53,7 +53,7 @@ SHOWN = ["id", *(f"cast({expression} as string)" for expression in ("t", "d", "a
 @pytest.fixture(scope="module")
 def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
     """Hive where it is another time than where Spark runs."""
-    with HiveBesideCleaner(source, vectorized=False) as hive:
+    with HiveBesideCleaner(source, settings={"hive.vectorized.execution.enabled": "false"}) as hive:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TZ", "America/Los_Angeles")
             hive.execute("create database parquet_times")  # starts its JVM
