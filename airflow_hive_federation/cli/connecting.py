@@ -114,10 +114,14 @@ def _end_for(connection: str) -> End:
     try:
         return End(connection, hook.settings, hook.written_storage_options)
     except AirflowNotFoundException:
+        remedy = "Write thrift://host:9083, or define the connection: in Airflow's database, "
+        variable = f"AIRFLOW_CONN_{connection.upper()}"
+        if variable.isidentifier():
+            remedy += f"in a secrets backend, or as {variable} in the environment."
+        else:
+            remedy += "or in a secrets backend."
         raise ConfigurationError(
-            f"{connection!r} is neither a URI nor the id of an Airflow connection.",
-            remedy="Write thrift://host:9083, or define the connection: in Airflow's database, in a secrets "
-            f"backend, or as AIRFLOW_CONN_{connection.upper()} in the environment.",
+            f"{connection!r} is neither a URI nor the id of an Airflow connection.", remedy=remedy
         ) from None
 
 

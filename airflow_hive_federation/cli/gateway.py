@@ -80,6 +80,10 @@ def _serve(args: argparse.Namespace) -> int:
     config = _with_options(_config(args), args)
     if args.workers < 1:
         raise ConfigurationError(f"--workers is {args.workers}.", remedy="Give a number above 0.")
+    if config.thrift is None and config.grpc is None:
+        raise ConfigurationError(
+            "The gateway would serve no front.", remedy="Add [grpc] or --grpc-port, or remove thrift = false."
+        )
     if args.workers > 1 and args.worker is None:
         return _serve_by_several(args, config)
     serving = start(config, settings_for, worker=args.worker)

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote
 
 log = logging.getLogger(__name__)
@@ -100,11 +100,11 @@ class CallThreads(ThreadPoolExecutor):
         super().__init__(threads, thread_name_prefix="grpc-front")
         self._resets = resets or Resets()
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, fn: Callable[..., T], /, *args: object, **kwargs: object) -> Future[T]:
         """Run a function of grpcio, whose arguments include the event and the state of the call."""
         return super().submit(self._run, fn, args, kwargs)
 
-    def _run(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+    def _run(self, fn: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
         begun = time.monotonic()
         try:
             return fn(*args, **kwargs)
@@ -113,7 +113,7 @@ class CallThreads(ThreadPoolExecutor):
                 self._resets.note(peer)
 
 
-def reset_early(arguments: tuple[Any, ...], seconds: float) -> str:
+def reset_early(arguments: tuple[object, ...], seconds: float) -> str:
     """Return the peer of a call that its client has reset early; for other calls, an empty text.
 
     The attributes of the arguments are not public. A version of grpcio without them counts no resets.
@@ -126,5 +126,5 @@ def reset_early(arguments: tuple[Any, ...], seconds: float) -> str:
     for event in arguments:
         if (details := getattr(event, "call_details", None)) is not None:
             early = seconds < _EARLY_S or time.time() < details.deadline
-            return event.call.peer().decode() if early else ""
+            return str(getattr(event, "call").peer(), "ascii") if early else ""  # noqa: B009 - it has no type
     return ""

@@ -100,8 +100,12 @@ def test_a_connection_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("AIRFLOW_CONN_SOMEWHERE", value)
     end = end_for("somewhere")
     assert (end.settings.uris, end.storage_options) == (("thrift://h",), {"anon": True})
-    with pytest.raises(ConfigurationError, match="'nowhere' is neither a URI nor"):
+    with pytest.raises(ConfigurationError, match="'nowhere' is neither a URI nor") as caught:
         end_for("nowhere")
+    assert "AIRFLOW_CONN_NOWHERE in the environment" in caught.value.remedy
+    with pytest.raises(ConfigurationError) as caught:
+        end_for("localhost:9083")
+    assert "AIRFLOW_CONN" not in caught.value.remedy
 
 
 def test_a_policy_that_was_written_is_read_the_same(tmp_path: Path) -> None:

@@ -188,6 +188,14 @@ def test_a_number_that_cannot_be_is_an_error_that_names_it(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_gateway_without_a_front_does_not_start(
+    tmp_path: Path, workers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*configured(tmp_path, "thrift = false"), "--workers", workers]) == 1
+    assert "The gateway would serve no front." in capsys.readouterr().err
+
+
 def test_a_failing_start_is_an_error() -> None:
     with served("--upstream", "thrift://x:1", "--host", "0.0.0.0", "--port", "0") as process:
         assert process.wait(60) == 1
@@ -219,7 +227,6 @@ def configured(tmp_path: Path, text: str) -> list[str]:
         ("[thrift]\nport = 0\ndrain_timeout_s = 7\n[grpc]\nport = 0\ndrain_timeout_s = 300", 300.0),
         ("[thrift]\nport = 0\ndrain_timeout_s = 300\n[grpc]\nport = 0\ndrain_timeout_s = 7", 300.0),
         ("thrift = false\n[grpc]\nport = 0\ndrain_timeout_s = 7", 7.0),
-        ("thrift = false", 0.0),
     ],
 )
 def test_workers_are_waited_for_as_long_as_any_front_drains(
