@@ -44,14 +44,27 @@ def test_hadoop_without_its_client_is_refused_before_a_server_starts(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_servers_of_hadoop_have_their_addresses_shown() -> None:
+def test_the_servers_of_hadoop_have_their_addresses_shown(tmp_path: Path) -> None:
     database = SimpleNamespace(port=5433)
-    site = Site(base="hdfs://127.0.0.1:8020/demo", database=database)  # type: ignore[arg-type]
+    hadoop = SimpleNamespace(resource_manager_uri="http://localhost:8088", configuration=tmp_path)
+    site = Site(base="hdfs://127.0.0.1:8020/demo", database=database, hadoop=hadoop)  # type: ignore[arg-type]
     assert site.described() == [
         "store    hdfs://127.0.0.1:8020/demo",
         "database 127.0.0.1:5433 (PostgreSQL)",
+        "YARN     http://localhost:8088",
     ]
+    assert site.spark_connection()["host"] == "yarn"
+    variables = site.spark_environment()
+    assert variables["HADOOP_CONF_DIR"] == variables["SPARK_CONF_DIR"] == str(tmp_path)
+    assert "spark.yarn.jars local:" in (tmp_path / "spark-defaults.conf").read_text()
     assert Site(base="file:/demo").described() == []
+    assert (
+        Site(base="file:/demo").spark_connection()["host"],
+        Site(base="file:/demo").spark_environment(),
+    ) == (
+        "local[*]",
+        {},
+    )
 
 
 @pytest.mark.parametrize(
