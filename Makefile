@@ -6,7 +6,7 @@ PY     := $(VENV)/bin/python
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test torture fuzz check bench docs clean
+.PHONY: demo test torture fuzz check bench docs release-check clean
 
 demo: $(READY)                ## replicate a database between two embedded metastores (UI=1 leaves Airflow's UI up; SITE=hadoop)
 	$(BIN)/hive-federation demo $(if $(SITE),--site $(SITE)) $(if $(UI),--ui)
@@ -32,6 +32,9 @@ bench: $(READY)               ## measurements beside the peers, into build/bench
 
 docs: $(READY)                ## run the examples of the documentation
 	$(PY) -m pytest tests/unit/test_docs.py
+
+release-check: $(READY)       ## build wheel and sdist, and install each beside a new Airflow
+	$(PY) scripts/check_release.py
 
 clean:
 	rm -rf $(VENV) build dist
