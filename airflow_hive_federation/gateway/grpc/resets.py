@@ -48,13 +48,23 @@ def close_connections(peer: str) -> int:
     if kind not in {"ipv4", "ipv6"} or not _OPEN_FILES.is_dir():
         return closed
     for name in os.listdir(_OPEN_FILES):  # noqa: PTH208 - names are all that is needed
-        # The copy stays the same connection if other threads close and open files meanwhile.
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as sock:
+        with contextlib.suppress(OSError), _socket_of(int(name)) as sock:
             host, port = sock.getpeername()[:2]
             if (host.removeprefix(_MAPPED), str(port)) == (wanted_host.strip("[]"), wanted_port):
                 sock.shutdown(socket.SHUT_RDWR)
                 closed += 1
     return closed
+
+
+def _socket_of(number: int) -> socket.socket:
+    # The copy stays the same connection if other threads close and open files meanwhile.
+    copied = os.dup(number)
+    try:
+        return socket.socket(fileno=copied)
+    except OSError:
+        # The file is no socket.
+        os.close(copied)
+        raise
 
 
 class Resets:

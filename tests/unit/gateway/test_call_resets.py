@@ -7,6 +7,7 @@ import select
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,3 +186,12 @@ def test_the_connection_of_a_peer_is_closed(family: socket.AddressFamily, host: 
 @pytest.mark.parametrize("peer", ["unix:/tmp/socket", "ipv4:127.0.0.1:1", "ipv4:", ""])
 def test_a_peer_that_is_not_connected_closes_nothing(peer: str) -> None:
     assert close_connections(peer) == 0
+
+
+def test_the_search_for_a_connection_leaves_no_file_open(tmp_path: Path) -> None:
+    # Other threads of this process may open and close files meanwhile, so it is done often enough to see.
+    with (tmp_path / "no_socket").open("wb"):
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(100):
+            close_connections("ipv4:127.0.0.1:1")
+        assert len(list(Path("/proc/self/fd").iterdir())) < before + 100
