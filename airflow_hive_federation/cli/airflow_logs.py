@@ -11,8 +11,10 @@ from typing import Any
 from airflow_hive_federation.cli.story import Story
 
 _WARNINGS = frozenset({"warning", "error", "critical"})
-#: Takes the level and the fields of a line of Airflow's log.
-_Show = Callable[[str, MutableMapping[str, Any]], None]
+#: The fields of a line of Airflow's log.
+_Entry = MutableMapping[str, Any]
+#: Takes the level and the fields of a line.
+_Show = Callable[[str, _Entry], None]
 
 
 @contextmanager
@@ -27,7 +29,7 @@ def logging_to(story: Story, *, verbose: bool = False) -> Iterator[None]:
     # This import configures Airflow's logging, which must happen before the configuration below.
     from airflow_hive_federation.hooks.compat import redact
 
-    def show(level: str, entry: MutableMapping[str, Any]) -> None:
+    def show(level: str, entry: _Entry) -> None:
         if verbose or level in _WARNINGS:
             story.detail(str(redact(str(entry.get("event", "")))))
 
@@ -48,7 +50,7 @@ def collected_errors() -> Iterator[list[BaseException]]:
 
     errors: list[BaseException] = []
 
-    def collect(_level: str, entry: MutableMapping[str, Any]) -> None:
+    def collect(_level: str, entry: _Entry) -> None:
         error = sys.exc_info()[1]
         if entry.get("exc_info") and error is not None:
             errors.append(error)
@@ -61,7 +63,7 @@ def collected_errors() -> Iterator[list[BaseException]]:
 def _lines_to(show: _Show) -> Iterator[None]:
     import structlog
 
-    def process(_logger: object, level: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    def process(_logger: object, level: str, entry: _Entry) -> _Entry:
         show(level, entry)
         raise structlog.DropEvent
 

@@ -40,7 +40,7 @@ class _Parser(Hive.Parser):  # type: ignore[misc, valid-type]
             return expression
         return super().validate_expression(expression, args)
 
-    def _parse_types(self, *args: Any, **options: Any) -> object:
+    def _parse_types(self, *args: bool, **options: bool) -> object:
         """Keep the lengths of CHAR and VARCHAR, which sqlglot leaves out in casts: Hive cuts values there."""
         return Parser._parse_types(self, *args, **options)  # noqa: SLF001
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlglot import exp
 
 #: Functions that represent the name of a table.
 _NAMING = frozenset({"IDENTIFIER", "TABLE"})
 
 
-def names_a_table(function: Any) -> bool:
+def names_a_table(function: exp.Expr) -> bool:
     """Return whether a function takes a table, as in ``f(TABLE(t))``, or represents a table name."""
     return any(
         call.name.upper() in _NAMING and not call.find(exp.Query) for call in function.find_all(exp.Func)
@@ -22,13 +20,13 @@ def is_parenthesised(node: object) -> bool:
     return isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table | exp.Subquery)
 
 
-def tables_of_common(tree: Any) -> tuple[Any, ...]:
+def tables_of_common(tree: exp.Expr) -> tuple[exp.Expr, ...]:
     """Return the tables that the common table expressions of a query name."""
     common = tree.args.get("with_") or tree.args.get("with")
     return tuple(common.find_all(exp.Table)) if isinstance(common, exp.With) else ()
 
 
-def is_referred_to(node: Any, name: str) -> bool:
+def is_referred_to(node: exp.Expr, name: str) -> bool:
     """Return whether a tree names a table, or a common table expression, without a database."""
     return any(
         isinstance(table.this, exp.Identifier) and not table.args.get("db") and table.name.lower() == name
