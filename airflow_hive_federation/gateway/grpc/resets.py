@@ -35,6 +35,7 @@ _RESET = "cancelled"
 #: grpcio may listen by IPv6, in which addresses of IPv4 have this prefix.
 _MAPPED = "::ffff:"
 _OPEN_FILES = Path("/proc/self/fd")
+_FAMILIES = {socket.AF_INET, socket.AF_INET6}
 
 
 def close_connections(peer: str) -> int:
@@ -49,6 +50,8 @@ def close_connections(peer: str) -> int:
         return closed
     for name in os.listdir(_OPEN_FILES):  # noqa: PTH208 - names are all that is needed
         with contextlib.suppress(OSError), _socket_of(int(name)) as sock:
+            if sock.family not in _FAMILIES:
+                continue
             host, port = sock.getpeername()[:2]
             if (host.removeprefix(_MAPPED), str(port)) == (wanted_host.strip("[]"), wanted_port):
                 sock.shutdown(socket.SHUT_RDWR)
