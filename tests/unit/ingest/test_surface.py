@@ -59,7 +59,7 @@ def test_the_command_line_has_the_same_defaults() -> None:
         request.commit_bytes,
         request.commit_interval_s,
     )
-    assert (args.name, args.delimiter, args.format) == (request.name, request.delimiter, request.file_format)
+    assert (args.name, args.format) == (request.name, request.file_format)
 
 
 @pytest.mark.parametrize(
