@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
+import structlog
 
+from airflow_hive_federation.cli import compact
 from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.errors import SparkJobError
 from tests.support.metastore_peers import DEAD_URI
 
 #: Refused before a metastore is asked. The command, and a part of its error.
@@ -95,3 +99,22 @@ def test_a_metastore_that_is_down(
     assert "No metastore answers: thrift://127.0.0.1:1: [Errno 111] Connection refused." in ended(
         command, capsys
     )
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_a_failed_job_is_a_line_unless_its_log_is_asked_for(
+    verbose: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        log: Any = structlog.get_logger("spark-submit")
+        log.info("INFO SparkContext: Running Spark")
+        log.warning("the disk is nearly full")
+        raise SparkJobError("The job ended with 1.")
+
+    monkeypatch.setattr(compact, "_compact", fail)
+    command = ["compact", "d.t", "--spark-conn-id", "s", *(["--verbose"] if verbose else [])]
+    assert main(command) == 1
+    error = capsys.readouterr().err
+    assert "the disk is nearly full" in error
+    assert ("Running Spark" in error) is verbose
+    assert ("Run it again with --verbose" in error) is not verbose
