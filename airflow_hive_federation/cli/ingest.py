@@ -141,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
         report = ingest_files(
             end.settings, request, storage_options=end.storage_options or None, observer=observer
         )
-    print(json.dumps(result_json(report)) if args.json else _described(report))
+    print(json.dumps(result_json(report)) if args.json else _described(report, args.name))
     return 0
 
 
@@ -240,13 +240,17 @@ def _lines() -> Observer:
     return print_line
 
 
-def _described(report: IngestReport) -> str:
+def _described(report: IngestReport, name: str) -> str:
     from airflow_hive_federation.ingest.inputs import Position
 
     if not report.files:
         reached = Position.of(report.position)
-        behind = f" behind {reached.uri}, which this name has reached" if reached else ""
-        return f"{report.table}: nothing to ingest; no file was found{behind}."
+        if reached is None:
+            return f"{report.table}: nothing to ingest; no file was found."
+        return (
+            f"{report.table}: nothing to ingest; no file comes after {reached.uri}, which --name {name} has "
+            "reached. Files of another place need another name."
+        )
     text = (
         f"{report.table}: {several(report.records, 'record')} of {several(report.files, 'file')} in "
         f"{several(report.transactions, 'transaction')}, {duration(report.seconds)}"

@@ -223,7 +223,10 @@ def _matching_files(uri: str, options: StorageOptions | None) -> Iterator[InputF
         return
     try:
         entries = list_files(uri, options=options)
-    except StorageError as error:
+    except FileVanishedError as error:
+        if filesystem.exists(path):
+            # The error names a directory below.
+            raise
         raise FileVanishedError(f"{uri} does not exist.", remedy="Check its name.", path=uri) from error
     for entry in entries:
         if not any(part.startswith((".", "_")) for part in entry.path.split("/")):

@@ -34,6 +34,7 @@ REFUSED = {
     "no expression": (["ingest", "d.t", "f", "--format", "regex"], "The format regex needs an expression"),
     "a limit of nothing": (["ingest", "d.t", "f", "--dead-letter-limit", "1"], "--dead-letters"),
     "a long quote": (["ingest", "d.t", "f", "--quote", "ab"], "The quote of csv is 'ab'"),
+    "no statement": (["sql", " -- nothing\n;"], "There is no statement to run."),
     "a missing file": (["ingest", "d.t", "/no/such/file"], "/no/such/file does not exist"),
 }
 #: Refused by the parser of the command line.

@@ -148,3 +148,16 @@ def test_a_first_line_that_may_name_the_columns(number: int, may_have_header: bo
     ):
         raise SerializationError("no int", record_number=number)
     assert ("--header" in refused.value.remedy) is hint
+
+
+def test_a_directory_below_the_input_that_vanishes_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanished(uri: str, **_: object) -> list[Any]:
+        raise FileVanishedError(f"{uri}/below does not exist.")
+
+    monkeypatch.setattr(inputs, "list_files", vanished)
+    with pytest.raises(FileVanishedError, match="/below does not exist"):
+        find_inputs([str(tmp_path)])
+    with pytest.raises(FileVanishedError, match=r"/nothing does not exist.*Check its name"):
+        find_inputs([str(tmp_path / "nothing")])
