@@ -190,6 +190,7 @@ WRONG = {
         '[upstream]\nuris = ["thrift://a:1"]\npassword_file = "/none"',
         "password_file and no user",
     ),
+    "no front": ('grpc = "no"', r"\[grpc\] is no section"),
     "no section": ('expose = 1\n[upstream]\nuris = ["thrift://a:1"]', r"\[expose\] is no section"),
     "no near key": ("[upstream]\nzzz = 1", "'zzz', which is not known.*Keys are audience, bearer_token_file"),
     "key of tls": ('[thrift]\ncert_fil = "x"', "mean cert_file"),
@@ -221,6 +222,11 @@ WRONG = {
     "number for a truth": ("[thrift]\nallow_plain = 1", "Give true or false"),
     "tls without cert": ('[upstream]\nuris = ["thrift://a:1"]\n[thrift]\nkey_file = "k"', "lacks cert_file"),
 }
+
+
+def test_a_front_that_is_false_is_none() -> None:
+    config = config_of({**UPSTREAM, "thrift": False, "grpc": False})
+    assert (config.thrift, config.grpc) == (None, None)
 
 
 @pytest.mark.parametrize("case", WRONG)
