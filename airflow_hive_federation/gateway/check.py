@@ -62,6 +62,7 @@ def examine(config: GatewayConfig, resolve: Resolve, caller: Caller) -> list[Sig
     :raises ConfigurationError: a gateway with this configuration would not start, for another reason than a
         front's settings.
     """
+    config.refuse_no_front()
     target = config.target(resolve)
     try:
         gateway = Gateway(target, config.decisions(), aliases=config.aliases)
@@ -163,7 +164,7 @@ def _access_log(path: Path) -> Sight:
     return Sight(
         name="access log",
         state="error",
-        detail=f"the access log {path} cannot be written",
+        detail=f"The access log {path} cannot be written.",
         remedy="Name a file that this user may write.",
     )
 

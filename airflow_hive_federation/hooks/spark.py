@@ -195,6 +195,13 @@ class SparkPipelineHook(JobRunners, JobFollower):
         environment = spark_environment(os.environ, self._env, self._storage_options, local=local)
         return submit_hook, environment | java_kerberos(environment, access)
 
+    def check_connection(self) -> None:
+        """Check that the connection is defined, before there is a job for it.
+
+        :raises ConfigurationError: it is not.
+        """
+        self._provider_hook()
+
     def _provider_hook(self) -> PipelineSubmitHook:
         # The provider's module takes long to import, and every DAG imports this module.
         from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook

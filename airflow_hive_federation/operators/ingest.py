@@ -39,10 +39,12 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
     :param sql: the query, or the name of a table, of that database. (templated)
     :param order_by: columns of the query: together a unique key without nulls that only grows. Columns that
         the Hive table lacks are not written. (templated)
-    :param file_format: ``csv`` (delimited, never quoted), ``json``, ``regex`` or ``parquet``.
+    :param file_format: ``csv``, ``json``, ``regex`` or ``parquet``.
     :param name: the name of the position. Two inputs of one table need two names. By default ``files`` or
         ``query``. (templated)
     :param delimiter: the delimiter between the fields of ``csv``.
+    :param quote: the quote of fields of ``csv`` that may hold delimiters and line feeds; an empty text reads
+        fields as Hive's ``LazySimpleSerDe`` does, for which quotes are text.
     :param header: the first line of each ``csv`` file names its columns.
     :param regex: for ``regex``, the expression whose groups are the columns.
     :param partition: the values of the one partition to write to; by default the last fields of each record.
@@ -87,6 +89,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         file_format: str = "csv",
         name: str | None = None,
         delimiter: str = ",",
+        quote: str = '"',
         header: bool = False,
         regex: str | None = None,
         partition: Sequence[str] = (),
@@ -116,6 +119,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         self.file_format = file_format
         self.name = name
         self.delimiter = delimiter
+        self.quote = quote
         self.header = header
         self.regex = regex
         self.partition = partition

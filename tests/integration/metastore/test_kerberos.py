@@ -455,3 +455,19 @@ def test_by_password(tmp_path: Path) -> None:
         with client(None) as silent, pytest.raises(MetastoreUnreachableError) as closed:
             silent.list_databases()
         assert "give the authentication" in str(closed.value.remedy)
+        _work_by_password_through_a_gateway(metastore.uri, tmp_path / "secret")
+
+
+def _work_by_password_through_a_gateway(uri: str, file: Path) -> None:
+    """An engine without a password gets to the metastore, as the gateway's user."""
+    upstream = {"uris": [uri], "user": "alice", "password_file": str(file)}
+    file.write_text("open sesame\n", encoding="utf-8")
+    work_through(upstream, "gateway_password")
+    file.write_text("sesame, open\n", encoding="utf-8")
+    with (
+        gateway({"upstream": upstream}) as stranger,
+        MetastoreClient(MetastoreSettings(uris=(stranger.fronts[0].uri,))) as client,
+        pytest.raises(MetastoreError, match="PLAIN") as caught,
+    ):
+        client.list_databases()
+    assert "sesame" not in f"{caught.value!r} {caught.value}"

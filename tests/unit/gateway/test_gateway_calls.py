@@ -79,6 +79,29 @@ def test_old_clients_get_what_new_servers_lack(
         assert served.calls == ["get_table", "get_table"]
 
 
+#: The calls of Hudi's Hive sync and of its lock provider, by the client of Hive 2.3 that it brings.
+OF_HUDI = """
+    set_ugi setMetaConf get_database create_database get_table create_table_with_environment_context
+    alter_table_with_environment_context drop_table_with_environment_context get_partitions
+    get_partitions_by_filter add_partitions_req alter_partitions_with_environment_context
+    drop_partition_by_name_with_environment_context lock check_lock heartbeat unlock
+"""
+
+
+@pytest.mark.parametrize("method", OF_HUDI.split())
+def test_hudis_calls_are_answered_before_hive_4(
+    peer: Peers, gateway: Gateways, raw: Raws, method: str
+) -> None:
+    def answered(asked: str, args: Any) -> Any:
+        return tables(asked, args) if asked == "get_table_req" else None
+
+    served = Thrift(answered, {"get_table", "get_table_objects_by_name"})
+    asked = {"dbname": "d", "tbl_name": "t"} if method == "get_table" else {}
+    fields = raw(gateway(peer(served).uri)).ask(method, 3, **asked)
+    assert "message" not in fields, fields
+    assert (fields == {"success": TABLE}) == (method == "get_table")
+
+
 PARTITIONS = [types.Partition(values=["a"], parameters={"é": ""}), types.Partition(values=["b"])]
 MATCHING = types.PartitionsByExprResult(partitions=PARTITIONS[:1], hasUnknownPartitions=False)
 EVERY = types.PartitionsByExprResult(partitions=PARTITIONS, hasUnknownPartitions=True)
