@@ -11,7 +11,6 @@ from airflow_hive_federation.gateway.federation.fan_out import Question, ask_all
 from airflow_hive_federation.gateway.federation.listing import (
     Part,
     limit_of,
-    listing_of,
     merged,
     part_of_all,
     parts_of_database,
@@ -123,11 +122,8 @@ def _merge(
         if key in answers
         for element in part.elements(answers[key])
     ]
-    success = answers[metastores.primary]
-    listing = listing_of(call.method, success)
-    answer = merged(listing, metastores.owners, success, others)
-    if (limit := limit_of(call.method, values)) is not None:
-        answer = answer[:limit]
+    success, limit = answers[metastores.primary], limit_of(call.method, values)
+    answer = merged(call.method, metastores.owners, success, others, limit)
     emit(answer_of(call.method, read_head(call.message).sequence_id, answer))
 
 
