@@ -165,7 +165,6 @@ def registry_of_file(uri: str, options: StorageOptions | None = None) -> Cluster
     """Read the registry in a file.
 
     :param uri: the URI or path of the JSON file.
-    :param options: the storage options.
     :raises ClusterRegistryError: the file does not exist; see also :func:`read_registry`.
     :raises StorageError: the file cannot be read.
     """

@@ -85,7 +85,6 @@ class ClusterView:
     """The target of calls of one cluster's clients; see :class:`.dispatch.Target`.
 
     :param target: the metastore or federation behind the view.
-    :param registry: the registry of all clusters.
     :param cluster: the clients' cluster.
     :param check_files: list the files of primaries and copies before clients see a copy. Without it, the view
         misses writes that the metastore does not know of, such as Spark's writes to its own tables.

@@ -66,7 +66,6 @@ class NamedClusters:
     """The target of calls that may name a cluster; see :class:`.dispatch.Target`.
 
     :param target: the metastore or federation behind the views.
-    :param registry: the registry of all clusters.
     :param check_files: see :class:`.ClusterView`.
     :param options: storage options of all clusters.
     """

@@ -47,7 +47,6 @@ CODES: dict[type[Fault], grpc.StatusCode] = {
 class Ending:
     """The gRPC status of a call without a response.
 
-    :param code: code of the status.
     :param text: text of the status, fit for the client.
     :param trailers: trailing metadata.
     """
