@@ -23,9 +23,9 @@ from airflow_hive_federation.clusters.metadata import (
     source_mark,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.gateway.dispatch import Call, Metastore
+from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.federation.target import Federation
-from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import CALL, REPLY, Emit, head_bytes, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
 from airflow_hive_federation.gateway.names import catalogs, identifier, references

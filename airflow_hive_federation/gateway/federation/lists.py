@@ -6,7 +6,6 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from airflow_hive_federation.gateway.dispatch import Call
 from airflow_hive_federation.gateway.federation.fan_out import Question, ask_all, require
 from airflow_hive_federation.gateway.federation.listing import (
     Part,
@@ -24,7 +23,7 @@ from airflow_hive_federation.gateway.federation.renaming import (
     result,
     to_client,
 )
-from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import Emit, read_head
 from airflow_hive_federation.gateway.names import catalog_of
 from airflow_hive_federation.metastore.idl import types

@@ -57,7 +57,7 @@ def provider_of(table: types.Table | types.Partition) -> str | None:
 
 
 def data_location(table: types.Table | types.Partition) -> str | None:
-    """Return the URI of the directory that holds a table's data: its location, unless that is a placeholder."""
+    """Return the URI of the directory that holds a table's data: its location, if that is no placeholder."""
     if table.sd is None:
         return None
     path = _path(table) if provider_of(table) else None
