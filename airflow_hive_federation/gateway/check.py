@@ -15,7 +15,7 @@ from airflow_hive_federation.errors import ConfigurationError, GatewayError, Hiv
 from airflow_hive_federation.gateway.certificates import Certificates, ServerTls, check_exposure
 from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
 from airflow_hive_federation.gateway.dispatch import Gateway
-from airflow_hive_federation.gateway.handler import Caller, Deadline
+from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
 from airflow_hive_federation.gateway.health import probe
 from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, head_bytes, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
@@ -240,7 +240,7 @@ def _ask(
     message = head_bytes(method, CALL, 1) + encode(arguments(**args))
     since = time.monotonic()
     try:
-        answer = gateway.ask(method, message, caller, Deadline(_TIMEOUT_S))
+        answer = gateway.ask(Call(method, message, caller, Deadline(_TIMEOUT_S)))
     except HiveFederationError as error:
         state = "refused" if error.facts.get("status") == "denied" else "error"
         return Sight(name=name, state=state, detail=error.message, remedy=error.remedy)

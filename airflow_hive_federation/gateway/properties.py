@@ -40,7 +40,6 @@ _KNOWN = (SERVER_CLASS, URIS, KEYFILE, *NUMBERS, *_OF_CLIENTS)
 class GrpcSection:
     """The settings of the gRPC front, from ``[grpc]`` and ``[properties]``.
 
-    :param settings: the front's settings.
     :param server_class: dotted path of the server's class (``metastore.custom.server.class``); ``None`` is
         :class:`.grpc.server.GrpcFront`.
     """
