@@ -46,6 +46,7 @@ from airflow_hive_federation.model.json_values import reader_of
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.orc.properties import BloomFilters
 from airflow_hive_federation.progress.reading import event_classes, event_of
+from airflow_hive_federation.published import documents as published
 from airflow_hive_federation.remotes.links import Link, link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.replication.dump.drain import DrainStart
@@ -278,6 +279,18 @@ DOCUMENTS: Mapping[str, Document] = {
         values=write_id_lists, write=ValidWriteIds.text, read=ValidWriteIds.parse
     ),
     "progress.events.Event": Document(values=event_values, read=event_of),
+    **{
+        f"published.documents.{kind.__name__}": Document(
+            values=made(kind), write=published.versioned, read=read
+        )
+        for kind, read in (
+            (published.PolicyPosition, published.read_position),
+            (published.PolicyTables, published.read_tables),
+            (published.PolicyCycles, published.read_cycles),
+            (published.PolicyVerification, published.read_verification),
+            (published.VerifiedTables, published.read_verified),
+        )
+    },
     "remotes.links.Link": Document(
         values=made(
             Link,
@@ -421,6 +434,13 @@ DOCUMENTS: Mapping[str, Document] = {
 }
 #: The parts of a document that are found in the sources, by the document that writes or reads them.
 PARTS = {
+    "published.documents.PolicyName": "published.documents.PolicyPosition",
+    "published.documents.Publisher": "published.documents.PolicyPosition",
+    "published.documents.LagPoint": "published.documents.PolicyPosition",
+    "published.documents.LaggingTable": "published.documents.PolicyTables",
+    "published.documents.PublishedCycle": "published.documents.PolicyCycles",
+    "published.documents.VerifiedTable": "published.documents.VerifiedTables",
+    "published.documents._versioned": "published.documents.PolicyPosition",
     "clusters.advice_records._read_from_json": "clusters.advice_records.StatementRecord",
     "clusters.advice_records.record_from_json": "clusters.advice_records.StatementRecord",
     "spark.compact._from_json": "spark.compact.MergeOutcome",
