@@ -147,7 +147,7 @@ class LagProbe(Probe):
     target_conn_id: str
     max_lag_s: float
     max_lag_events: int | None
-    by: dict[str, Any] | None = None
+    by: Mapping[str, object] | None = None
 
     def __call__(self) -> ProbeAnswer:
         from airflow_hive_federation.replication.status import read_lags

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_hive_federation.errors import HiveFederationError, divided
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowNotFoundException, configured
@@ -93,15 +93,15 @@ def policy_publisher(policy: ReplicationPolicy, by: Publisher) -> PolicyPublishe
     return PolicyPublisher(state_directory(), name_of(policy), by)
 
 
-def publish_lags(policy: ReplicationPolicy, lags: Lags, by: Mapping[str, Any], log: Log) -> None:
+def publish_lags(policy: ReplicationPolicy, lags: Lags, by: Mapping[str, object], log: Log) -> None:
     """Publish lags that a probe has counted.
 
     :param by: the fields of the publisher.
     """
-    from airflow_hive_federation.published.documents import Publisher
+    from airflow_hive_federation.published.documents import read_publisher
 
     with publication(log):
-        policy_publisher(policy, Publisher(**by)).lags(lags)
+        policy_publisher(policy, read_publisher(dict(by))).lags(lags)
 
 
 def publish_cycle(

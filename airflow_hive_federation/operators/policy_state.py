@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from airflow.sdk import BaseOperatorLink
 
 from airflow_hive_federation.errors import VerificationError, VerificationIncompleteError
 from airflow_hive_federation.hooks.compat import AirflowSkipException, configured
 from airflow_hive_federation.hooks.published import (
+    Log,
     names_in,
     policy_publisher,
     publication,
@@ -50,9 +51,9 @@ class PolicyOperator(ResultOperator):
     """
 
     operator_extra_links = (PolicyLink(),)
-    policy: dict[str, Any]
+    policy: Mapping[str, object]
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, object]:
         with FailuresPublished(self, context):
             return super().execute(context)
 
@@ -87,10 +88,11 @@ class PolicyOperator(ResultOperator):
 class PolicyTask(Protocol):
     """A task of a policy."""
 
-    policy: dict[str, Any]
+    @property
+    def policy(self) -> Mapping[str, object]: ...
 
     @property
-    def log(self) -> Any: ...
+    def log(self) -> Log: ...
 
 
 class FailuresPublished:

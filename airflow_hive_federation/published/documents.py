@@ -244,7 +244,8 @@ def _versioned(read: Reader[T]) -> Reader[T]:
     return read_version
 
 
-_NAMED: Mapping[str, Reader[object]] = {"policy": reader_of(PolicyName), "by": reader_of(Publisher)}
+read_publisher: Callable[[object], Publisher] = reader_of(Publisher)
+_NAMED: Mapping[str, Reader[object]] = {"policy": reader_of(PolicyName), "by": read_publisher}
 
 read_position: Callable[[object], PolicyPosition] = _versioned(
     reader_of(PolicyPosition, readers={**_NAMED, "history": list_of(reader_of(LagPoint))})
@@ -264,7 +265,7 @@ read_cycles: Callable[[object], PolicyCycles] = _versioned(
         PolicyCycles,
         readers={
             **_NAMED,
-            "cycles": list_of(reader_of(PublishedCycle, readers={"by": reader_of(Publisher)})),
+            "cycles": list_of(reader_of(PublishedCycle, readers={"by": read_publisher})),
         },
     )
 )

@@ -65,7 +65,7 @@ class ReplicationLagSensor(ProbeSensor):
         self.target_conn_id = target_conn_id
         self.max_lag = max_lag
         self.max_lag_events = max_lag_events
-        self._by: dict[str, Any] | None = None
+        self._by: dict[str, object] | None = None
 
     def pre_execute(self, context: Context) -> None:
         """Note the task instance, with which each lag is published for the page in Airflow."""
