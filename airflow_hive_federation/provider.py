@@ -44,6 +44,12 @@ def get_provider_info() -> dict[str, object]:
             f"{_PACKAGE}.operators.policy_state.PolicyLink",
         ],
         "connection-types": [CONNECTION_TYPE],
+        "plugins": [
+            {
+                "name": "hive_federation",
+                "plugin-class": f"{_PACKAGE}.plugin.registration.HiveFederationPlugin",
+            }
+        ],
         "config": {"hive_federation": {"description": _CONFIG, "options": _OPTIONS}},
     }
 
