@@ -44,6 +44,7 @@ function duration(seconds) {
   return `${Math.round(whole / 86_400)} days`;
 }
 
+const several = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 const time = (seconds) => (seconds ? new Date(seconds * 1000).toLocaleString() : "–");
 const ago = (seconds, now) => (seconds ? `${duration(now - seconds)} ago` : "–");
 
@@ -120,7 +121,9 @@ const STYLE = `
   border-radius: 4px; padding: 0.2rem 0.6rem; }
 .hf-button { cursor: pointer; } .hf-button:disabled { opacity: 0.6; cursor: default; }
 .hf-lines { margin: 0.25rem 0; padding-inline-start: 1.2rem; overflow-wrap: anywhere; }
-@media (max-width: 640px) { .hf { padding: 0.5rem; } .hf .hf-wide { display: none; } .hf-bar > .hf-end { margin-inline-start: 0; } }
+@media (max-width: 640px) { .hf { padding: 0.5rem; } .hf-facts { grid-template-columns: 1fr 1fr; gap: 0.3rem; }
+  .hf-facts > div { padding: 0.3rem 0.5rem; } .hf th, .hf td { padding: 0.3rem 0.4rem; }
+  .hf td.hf-text { min-width: 6rem; } .hf .hf-wide { display: none; } .hf-bar > .hf-end { margin-inline-start: 0; } }
 `;
 
 // -- data ------------------------------------------------------------------------------------------------
@@ -236,13 +239,13 @@ function Table({ label, columns, rows, sort, onSort, rowKey }) {
     if (!column.sort) return column.label;
     const down = sort === `-${column.sort}`;
     const up = sort === column.sort;
-    return h("button", { type: "button", onClick: () => onSort(down ? column.sort : `-${column.sort}`) },
+    return h("button", { type: "button", onClick: () => onSort((column.number ? !down : up) ? `-${column.sort}` : column.sort) },
       column.label, h("span", { "aria-hidden": true }, down ? " ▼" : up ? " ▲" : ""));
   };
   const sorted = (column) =>
     !column.sort ? undefined : sort === column.sort ? "ascending" : sort === `-${column.sort}` ? "descending" : "none";
   const name = (column) => [column.number ? "hf-number" : "hf-text", column.wide ? "hf-wide" : ""].join(" ");
-  return h("div", { className: "hf-scroll", role: "region", "aria-label": label, tabIndex: 0 },
+  return h("div", { className: "hf-scroll", role: "region", "aria-label": `${label}: rows`, tabIndex: 0 },
     h("table", null,
       h("caption", null, label),
       h("thead", null, h("tr", null, columns.map((column) =>
@@ -359,8 +362,8 @@ function verified(verification, now) {
   if (!verification) return "–";
   const wrong = verification.differences + verification.failures;
   const text = verification.differences
-    ? `${count(verification.differences)} differences`
-    : wrong ? `${count(verification.failures)} tables unreadable` : "equal";
+    ? several(verification.differences, "difference")
+    : wrong ? `${several(verification.failures, "table")} unreadable` : "equal";
   return h("span", { className: wrong ? "hf-bad" : "hf-good" }, `${text}, ${ago(verification.published_s, now)}`);
 }
 
@@ -421,7 +424,7 @@ function Tables({ policy }) {
   ];
   return h("section", { "aria-labelledby": "hf-tables" },
     h("div", { className: "hf-bar" }, h(Heading, { level: 2, id: "hf-tables" }, "Tables"), h(Filter, { list, label: "Filter tables" }),
-      data && h("span", { className: "hf-muted" }, `${count(data.total)} tables`)),
+      data && h("span", { className: "hf-muted" }, several(data.total, "table"))),
     h(Trouble, { error }),
     data && data.total === 0 && h("p", { className: "hf-muted" }, list.text ? "No table matches." : "No table lags behind, and none was verified."),
     data && data.total > 0 && h(Table, { label: "Tables", columns, rows: data.rows, sort: list.sort, onSort: list.onSort, rowKey: (row) => row.name }),
@@ -483,7 +486,7 @@ function Policy({ policy, select }) {
       h(Heading, { level: 2, id: "hf-differences" }, "Differences"),
       h("ul", { className: "hf-lines" }, data.verification_lines.map((line, index) => h("li", { key: index }, line)))),
     data.skipped_total > 0 && h("section", { "aria-labelledby": "hf-skipped" },
-      h(Heading, { level: 2, id: "hf-skipped" }, `Not replicated: ${count(data.skipped_total)} tables`),
+      h(Heading, { level: 2, id: "hf-skipped" }, `Not replicated: ${several(data.skipped_total, "table")}`),
       h(Table, { label: "Tables that are not replicated", rows: data.skipped, rowKey: (row) => row.name, columns: [
         { label: "Table", show: (row) => row.name },
         { label: "Reason", show: (row) => `${row.reason}${row.retained ? "; its replica is kept" : ""}` },
