@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
@@ -53,9 +54,9 @@ class PolicyOperator(ResultOperator):
     operator_extra_links = (PolicyLink(),)
     policy: Mapping[str, object]
 
-    def execute(self, context: Context) -> dict[str, object]:
-        with FailuresPublished(self, context):
-            return super().execute(context)
+    def watched(self, context: Context) -> FailuresPublished:
+        """Publish the error with which the task ends."""
+        return FailuresPublished(self, context)
 
     def publish_cycle(
         self,
@@ -95,7 +96,7 @@ class PolicyTask(Protocol):
     def log(self) -> Log: ...
 
 
-class FailuresPublished:
+class FailuresPublished(AbstractContextManager[None]):
     """Publishes the error with which a block ends, and lets it pass.
 
     :param task: the task that the block belongs to.
@@ -105,9 +106,6 @@ class FailuresPublished:
         self._task = task
         self._context = context
         self._began_s = time.time()
-
-    def __enter__(self) -> None:
-        pass
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -5,7 +5,7 @@ Every process of Airflow imports this module.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from airflow_hive_federation.hooks.compat import configured
@@ -16,7 +16,7 @@ except ImportError:  # Airflow 3.1
     from airflow.plugins_manager import AirflowPlugin  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 #: Prefix of the URLs of the page's script and data, and its route in Airflow's UI.
 PREFIX, ROUTE = "/hive-federation", "hive-federation"
@@ -28,9 +28,9 @@ class PageApp:
     """The application behind the page, which is built at the first request: only API servers need it."""
 
     def __init__(self) -> None:
-        self._app: Callable[..., Awaitable[None]] | None = None
+        self._app: ASGIApp | None = None
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if self._app is None:
             from airflow_hive_federation.plugin.app import build_app
@@ -49,8 +49,8 @@ class HiveFederationPlugin(AirflowPlugin):
     """The page, its script and its data."""
 
     name = "hive_federation"
-    fastapi_apps: ClassVar[list[Any]] = [{"app": PageApp(), "url_prefix": PREFIX, "name": NAME}]
-    react_apps: ClassVar[list[Any]] = [
+    fastapi_apps: list[dict[str, object]] = [{"app": PageApp(), "url_prefix": PREFIX, "name": NAME}]
+    react_apps: list[dict[str, object]] = [
         {
             "name": NAME,
             "bundle_url": script_url(),
