@@ -19,6 +19,9 @@ from airflow_hive_federation.errors import (
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.published.policies import PolicyPublisher
+    from airflow_hive_federation.published.remotes import RemotePublisher
+    from airflow_hive_federation.remotes.refresh import RefreshReport
+    from airflow_hive_federation.remotes.session import Remotes
     from airflow_hive_federation.replication.policy import ReplicationPolicy
     from airflow_hive_federation.replication.status import ReplicationStatus
     from airflow_hive_federation.replication.verify.report import VerificationReport
@@ -85,3 +88,48 @@ class CommandState:
 
         with publication(logger):
             publish(policy_publisher(self.policy, Publisher(command=self.command)))
+
+
+@contextmanager
+def published_refresh(metastore: str, remote: str) -> Iterator[Callable[[Remotes, RefreshReport], None]]:
+    """Publish the error of a refresh with which the block ends; yield a function that publishes its report.
+
+    :param metastore: the local metastore: URIs, or the id of an Airflow connection.
+    :param remote: the local name of the remote.
+    """
+
+    def publish(remotes: Remotes, report: RefreshReport) -> None:
+        def to_publisher(publisher: RemotePublisher) -> None:
+            from airflow_hive_federation.remotes.statement import Kind, parse_name
+
+            kind = Kind.TABLE if "." in report.remote else Kind.DATABASE
+            link = remotes.link(kind, parse_name(kind, report.remote))
+            publisher.refresh(report, points_to=str(link.remote), via=link.via or "")
+
+        _publish_remote(metastore, report.remote, to_publisher)
+
+    try:
+        yield publish
+    except HiveFederationError as error:
+        text, remedy = f"{type(error).__name__}: {error.message}", error.remedy
+        _publish_remote(metastore, remote, lambda to: to.failure(text, remedy))
+        raise
+
+
+def _publish_remote(metastore: str, remote: str, publish: Callable[[RemotePublisher], None]) -> None:
+    if STATE_VARIABLE not in os.environ:
+        return
+    from airflow_hive_federation.hooks.published import publication, state_directory
+    from airflow_hive_federation.published.documents import Publisher
+    from airflow_hive_federation.published.remotes import RemotePublisher
+
+    with publication(logger):
+        publish(
+            RemotePublisher(
+                state_directory(),
+                metastore=metastore,
+                remote=remote.lower(),
+                kind="table" if "." in remote else "database",
+                by=Publisher(command="remote refresh"),
+            )
+        )

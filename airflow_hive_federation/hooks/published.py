@@ -138,7 +138,7 @@ def publish_failure(
     """
     from airflow_hive_federation.published.policies import PolicyPublisher
 
-    text, remedy = _described(error)
+    text, remedy = described(error)
     with publication(log):
         PolicyPublisher(state_directory(), names_in(fields), by).failure(text, remedy, seconds=seconds)
 
@@ -156,8 +156,8 @@ def names_in(fields: Mapping[str, object]) -> PolicyName:
     )
 
 
-def _described(error: BaseException) -> tuple[str, str]:
-    """Return the text of an error, and its remedy."""
+def described(error: BaseException) -> tuple[str, str]:
+    """Return the class and the message of the error with which a task ends, and its remedy."""
     cause = error if isinstance(error, HiveFederationError) else error.__cause__
     if isinstance(cause, HiveFederationError):
         return f"{type(cause).__name__}: {cause.message}", cause.remedy

@@ -20,8 +20,9 @@ from fastapi.responses import FileResponse, JSONResponse
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.published import state_directory
 from airflow_hive_federation.plugin import views
-from airflow_hive_federation.plugin.reading import policy_states, read_policy, tables_of
+from airflow_hive_federation.plugin.reading import documents_of, policy_states, read_policy, tables_of
 from airflow_hive_federation.plugin.views import Part, part_of
+from airflow_hive_federation.published.remotes import REMOTE, REMOTES
 
 _SCRIPT = Path(__file__).with_name("page.js")
 _MOST_ROWS = 500
@@ -43,6 +44,7 @@ def build_app() -> FastAPI:
     app.get("/replication")(_policies)
     app.get("/replication/{key}")(_policy)
     app.get("/replication/{key}/tables")(_tables)
+    app.get("/remotes")(_remotes)
     app.add_exception_handler(HiveFederationError, _refused)
     return app
 
@@ -110,6 +112,19 @@ def _tables(key: str, part: PartDep, readable: ReadableDep) -> JSONResponse:
         raise HTTPException(404, "No state of this policy is published, or you have no right to see it.")
     rows = views.table_rows(*tables_of(directory, key))
     return _answer(part_of(rows, part, searched=("name",)))
+
+
+def _remotes(part: PartDep, readable: ReadableDep) -> JSONResponse:
+    rows = sorted(
+        (
+            views.remote_row(key, state, problem)
+            for key, state, problem in documents_of(state_directory(), REMOTES, REMOTE)
+            if state is None or not state.by.dag_id or readable(state.by.dag_id)
+        ),
+        key=views.worst_first,
+    )
+    found = part_of(rows, part, searched=("name", "points_to", "via", "metastore", "health"))
+    return _answer({**found, "published": len(rows)})
 
 
 def _answer(content: dict[str, object]) -> JSONResponse:

@@ -88,6 +88,7 @@ const STYLE = `
   padding: 1rem; max-width: 100%; color: var(--chakra-colors-fg, inherit); font-size: 0.875rem; line-height: 1.45; }
 .dark .hf { --hf-good: #86efac; --hf-warn: #fde047; --hf-bad: #fca5a5; --hf-info: #93c5fd; --hf-tint: 14%; }
 .hf h1, .hf h2 { margin: 0; }
+.hf .hf-heading { font-weight: 600; font-size: 1.05rem; } .hf h1.hf-heading { font-size: 1.25rem; }
 .hf section { margin-top: 1.25rem; }
 .hf-bar { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin: 0.5rem 0; }
 .hf-bar > .hf-end { margin-inline-start: auto; }
@@ -117,6 +118,9 @@ const STYLE = `
 .hf-chart { width: 100%; height: 8rem; display: block; border: 1px solid var(--hf-line); border-radius: 6px; }
 .hf-chart polyline { fill: none; stroke: var(--hf-info); stroke-width: 2; vector-effect: non-scaling-stroke; }
 .hf-chart polygon { fill: var(--hf-info); opacity: 0.15; }
+.hf-tabs { border-bottom: 1px solid var(--hf-line); margin-bottom: 0; }
+.hf a.hf-tab { padding: 0.4rem 0.2rem; text-decoration: none; color: var(--hf-muted); font-weight: 600; border-bottom: 3px solid transparent; }
+.hf a.hf-tab[aria-current] { color: var(--chakra-colors-fg, inherit); border-bottom-color: var(--hf-info); }
 .hf-button, .hf-input { font: inherit; color: inherit; background: none; border: 1px solid var(--hf-line);
   border-radius: 4px; padding: 0.2rem 0.6rem; }
 .hf-button { cursor: pointer; } .hf-button:disabled { opacity: 0.6; cursor: default; }
@@ -184,29 +188,36 @@ function usePoll(path, parameters) {
   return { ...state, waiting: state.address !== address, refresh: useCallback(() => again.current(), []) };
 }
 
-/** The selected policy, which is a part of the page's URL. */
+/** The selected tab and policy, which are a part of the page's URL. */
 function useRouterSelection() {
   const [parameters, setParameters] = Router.useSearchParams();
-  return [parameters.get("policy") ?? "", (key) => setParameters(key ? { policy: key } : {})];
+  return [Object.fromEntries(parameters), setParameters];
 }
 
 function useHistorySelection() {
-  const read = () => new URLSearchParams(globalThis.location.search).get("policy") ?? "";
-  const [key, setKey] = useState(read);
+  const read = () => Object.fromEntries(new URLSearchParams(globalThis.location.search));
+  const [selected, setSelected] = useState(read);
   useEffect(() => {
-    const changed = () => setKey(read());
+    const changed = () => setSelected(read());
     globalThis.addEventListener("popstate", changed);
     return () => globalThis.removeEventListener("popstate", changed);
   }, []);
   return [
-    key,
+    selected,
     (next) => {
       const url = new URL(globalThis.location.href);
-      url.search = next ? new URLSearchParams({ policy: next }).toString() : "";
+      url.search = new URLSearchParams(next).toString();
       globalThis.history.pushState(globalThis.history.state, "", url);
-      setKey(next);
+      setSelected(next);
     },
   ];
+}
+
+/** Follow a link within the page, unless the user wants a new tab or window. */
+function follow(event, go) {
+  if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+  event.preventDefault();
+  go();
 }
 
 const useSelection = Router.useSearchParams ? useRouterSelection : useHistorySelection;
@@ -375,11 +386,8 @@ function Policies({ select }) {
   const now = data?.now_s;
   const columns = [
     { label: "Policy", sort: "name", show: (row) =>
-      h("a", { href: `?policy=${encodeURIComponent(row.key)}`, onClick: (event) => {
-        if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-        event.preventDefault();
-        select(row.key);
-      } }, row.name || row.key) },
+      h("a", { href: `?policy=${encodeURIComponent(row.key)}`, onClick: (event) => follow(event, () => select({ policy: row.key })) },
+        row.name || row.key) },
     { label: "State", sort: "health", show: (row) => h(Status, null, row.health) },
     { label: "Databases", wide: true, show: (row) => `${row.source_database} → ${row.target_database}` },
     { label: "Events behind", sort: "lag_events", number: true, show: (row) => count(row.lag_events) },
@@ -457,7 +465,7 @@ function Policy({ policy, select }) {
   const { data, error } = poll;
   const now = data?.now_s;
   const gone = error?.status === 404;
-  const back = h("a", { href: "?", onClick: (event) => { event.preventDefault(); select(""); } }, "All policies");
+  const back = h("a", { href: "?", onClick: (event) => follow(event, () => select({})) }, "All policies");
   if (!data || gone)
     return h("section", null, back, gone ? h(Notice, { tone: "info", title: error.message }) : h(Trouble, { error }),
       !error && h("p", { className: "hf-muted" }, "Loading…"));
@@ -493,12 +501,65 @@ function Policy({ policy, select }) {
       ] })));
 }
 
+// -- remotes ---------------------------------------------------------------------------------------------
+
+function Remotes() {
+  const list = useList("remotes", "");
+  const { data, error } = list.poll;
+  const now = data?.now_s;
+  const last = (row) => [
+    row.created && several(row.created, "table") + " created",
+    row.altered && several(row.altered, "table") + " altered",
+    row.dropped && several(row.dropped, "table") + " dropped",
+    row.partitions && several(row.partitions, "partition"),
+    row.gone && `${several(row.gone, "link")} without a table`,
+  ].filter(Boolean).join(", ");
+  const columns = [
+    { label: "Remote", sort: "name", show: (row) => row.name },
+    { label: "State", sort: "health", show: (row) => h(React.Fragment, null, h(Status, null, row.health),
+      row.failures > 1 ? `, ${count(row.failures)} times` : "",
+      row.reason && h("div", null, row.reason), row.remedy && h("div", { className: "hf-muted" }, `Remedy: ${row.remedy}`)) },
+    { label: "Points to", sort: "points_to", show: (row) => (row.points_to ? `${row.points_to}${row.via ? ` via ${row.via}` : ""}` : "–") },
+    { label: "Metastore", sort: "metastore", wide: true, show: (row) => row.metastore ?? "–" },
+    { label: "Event", sort: "event_id", number: true, wide: true, show: (row) => (row.event_id >= 0 ? count(row.event_id) : "–") },
+    { label: "Last refresh", sort: "refreshed_s", number: true, show: (row) => ago(row.refreshed_s, now) },
+    { label: "Last change", sort: "changed_s", number: true, wide: true, show: (row) => ago(row.changed_s, now) },
+    { label: "Drift", wide: true, show: (row) => h(React.Fragment, null, last(row) || "none",
+      row.skipped_total > 0 && h("details", null, h("summary", null, `${several(row.skipped_total, "table")} left out`),
+        h("ul", { className: "hf-lines" }, Object.entries(row.skipped).map(([name, reason]) => h("li", { key: name }, `${name}: ${reason}`))))) },
+    { label: "Task", wide: true, show: (row) => h(PublishedBy, { by: row.by }) },
+  ];
+  const empty = data && data.published === 0;
+  return h("section", { "aria-labelledby": "hf-remotes" },
+    h("div", { className: "hf-bar" }, h(Heading, { level: 2, id: "hf-remotes" }, "Remotes"), h(Updated, { poll: list.poll })),
+    h(Trouble, { error }),
+    empty && h(Notice, { tone: "info", title: "No remote has published its state yet. " },
+      h("span", null, "Run a task that creates or refreshes a remote, or hive-federation remote refresh.")),
+    data && !empty && h(React.Fragment, null,
+      h("div", { className: "hf-bar" }, h(Filter, { list, label: "Filter remotes" }),
+        h("span", { className: "hf-muted" }, `${count(data.total)} of ${several(data.published, "remote")}`)),
+      h(Table, { label: "Remotes", columns, rows: data.rows, sort: list.sort, onSort: list.onSort, rowKey: (row) => row.key }),
+      h(Pager, { list, total: data.total })));
+}
+
+// -- the page --------------------------------------------------------------------------------------------
+
+const TABS = { replication: ["Replication", Policies], remotes: ["Remotes", Remotes] };
+
 function Page() {
-  const [policy, select] = useSelection();
+  const [selected, select] = useSelection();
+  const tab = TABS[selected.tab] ? selected.tab : "replication";
+  const link = (name) => h("a", {
+    key: name, href: `?tab=${name}`, className: "hf-tab", "aria-current": name === tab ? "page" : undefined,
+    onClick: (event) => follow(event, () => select({ tab: name })),
+  }, TABS[name][0]);
   return h("div", { className: "hf" },
     h("style", null, STYLE),
     h(Heading, { level: 1 }, NAME),
-    policy ? h(Policy, { policy, select, key: policy }) : h(Policies, { select }));
+    h("nav", { className: "hf-bar hf-tabs", "aria-label": "Parts of the federation" }, Object.keys(TABS).map(link)),
+    selected.policy && tab === "replication"
+      ? h(Policy, { policy: selected.policy, select, key: selected.policy })
+      : h(TABS[tab][1], { select, key: tab }));
 }
 
 globalThis[NAME] = Page;

@@ -16,7 +16,9 @@ from airflow_hive_federation.published.directory import (
     TABLES,
     VERIFICATION,
     VERIFIED,
+    D,
     StateDirectory,
+    Subject,
 )
 from airflow_hive_federation.published.documents import PolicyTables, VerifiedTables
 
@@ -45,6 +47,27 @@ def read_policy(directory: StateDirectory, key: str) -> PolicyState:
         return replace(state, verification=directory.read(REPLICATION, key, VERIFICATION))
     except StorageError as error:
         return replace(state, problem=str(error))
+
+
+def documents_of(
+    directory: StateDirectory, folder: str, subject: Subject[D]
+) -> Iterator[tuple[str, D | None, str]]:
+    """Yield the key and the document of each object of a folder, or the reason why it cannot be read.
+
+    :raises StorageError: the folder cannot be listed.
+    """
+
+    def read(key: str) -> tuple[str, D | None, str]:
+        try:
+            return key, directory.read(folder, key, subject), ""
+        except StorageError as error:
+            return key, None, str(error)
+
+    keys = directory.keys(folder)
+    if not keys:
+        return
+    with ThreadPoolExecutor(min(_THREADS, len(keys)), thread_name_prefix="page") as pool:
+        yield from pool.map(read, keys)
 
 
 def tables_of(directory: StateDirectory, key: str) -> tuple[PolicyTables | None, VerifiedTables | None]:

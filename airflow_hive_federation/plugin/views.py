@@ -20,6 +20,7 @@ from airflow_hive_federation.published.documents import (
     Publisher,
     VerifiedTables,
 )
+from airflow_hive_federation.published.remotes import RemoteState
 
 #: A row of a list: the values of its columns.
 Row = Mapping[str, object]
@@ -29,7 +30,7 @@ _SKIPPED = 200
 
 
 class Health(StrEnum):
-    """The state of a policy in one word; the worst comes first."""
+    """The state of a policy or a remote in one word; the worst comes first."""
 
     BROKEN = "broken"
     BLOCKED = "blocked"
@@ -40,6 +41,7 @@ class Health(StrEnum):
     RUNNING = "running"
     IN_STEP = "in step"
     FAILED_OVER = "failed over"
+    DROPPED = "dropped"
     UNREADABLE = "unreadable"
 
 
@@ -225,6 +227,25 @@ def part_of(rows: Iterable[Row], part: Part, *, searched: Sequence[str]) -> dict
         )
         found = [*filled, *empty]
     return {"total": len(found), "rows": found[part.offset : part.offset + part.limit]}
+
+
+def remote_row(key: str, state: RemoteState | None, problem: str) -> dict[str, object]:
+    """Return the row of a remote.
+
+    :param problem: the reason for which its document cannot be read.
+    """
+    if state is None:
+        reason, remedy = divided(problem)
+        return {"key": key, "name": key, "health": Health.UNREADABLE, "reason": reason, "remedy": remedy}
+    condition = Health.IN_STEP
+    if state.is_dropped:
+        condition = Health.DROPPED
+    elif state.error:
+        condition = Health.BROKEN
+    elif state.gone or state.skipped_total:
+        condition = Health.DIFFERS
+    row = asdict(state)
+    return {**row, "key": key, "name": state.remote, "health": condition, "reason": state.error}
 
 
 def worst_first(row: Row) -> tuple[int, str]:

@@ -234,7 +234,9 @@ def versioned(document: DataclassInstance) -> dict[str, object]:
     return {"version": VERSION, **result_json(document)}
 
 
-def _versioned(read: Reader[T]) -> Reader[T]:
+def reading_version(read: Reader[T]) -> Reader[T]:
+    """Return a reader that refuses documents of a later version."""
+
     def read_version(value: object) -> T:
         version = Fields(value).needed("version", whole)
         if version > VERSION:
@@ -247,10 +249,10 @@ def _versioned(read: Reader[T]) -> Reader[T]:
 read_publisher: Callable[[object], Publisher] = reader_of(Publisher)
 _NAMED: Mapping[str, Reader[object]] = {"policy": reader_of(PolicyName), "by": read_publisher}
 
-read_position: Callable[[object], PolicyPosition] = _versioned(
+read_position: Callable[[object], PolicyPosition] = reading_version(
     reader_of(PolicyPosition, readers={**_NAMED, "history": list_of(reader_of(LagPoint))})
 )
-read_tables: Callable[[object], PolicyTables] = _versioned(
+read_tables: Callable[[object], PolicyTables] = reading_version(
     reader_of(
         PolicyTables,
         readers={
@@ -260,7 +262,7 @@ read_tables: Callable[[object], PolicyTables] = _versioned(
         },
     )
 )
-read_cycles: Callable[[object], PolicyCycles] = _versioned(
+read_cycles: Callable[[object], PolicyCycles] = reading_version(
     reader_of(
         PolicyCycles,
         readers={
@@ -269,9 +271,9 @@ read_cycles: Callable[[object], PolicyCycles] = _versioned(
         },
     )
 )
-read_verification: Callable[[object], PolicyVerification] = _versioned(
+read_verification: Callable[[object], PolicyVerification] = reading_version(
     reader_of(PolicyVerification, readers=_NAMED)
 )
-read_verified: Callable[[object], VerifiedTables] = _versioned(
+read_verified: Callable[[object], VerifiedTables] = reading_version(
     reader_of(VerifiedTables, readers={**_NAMED, "tables": list_of(reader_of(VerifiedTable))})
 )

@@ -47,6 +47,7 @@ from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.orc.properties import BloomFilters
 from airflow_hive_federation.progress.reading import event_classes, event_of
 from airflow_hive_federation.published import documents as published
+from airflow_hive_federation.published.remotes import RemoteState, read_remote
 from airflow_hive_federation.remotes.links import Link, link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.replication.dump.drain import DrainStart
@@ -291,6 +292,9 @@ DOCUMENTS: Mapping[str, Document] = {
             (published.VerifiedTables, published.read_verified),
         )
     },
+    "published.remotes.RemoteState": Document(
+        values=made(RemoteState), write=published.versioned, read=read_remote
+    ),
     "remotes.links.Link": Document(
         values=made(
             Link,
@@ -440,7 +444,7 @@ PARTS = {
     "published.documents.LaggingTable": "published.documents.PolicyTables",
     "published.documents.PublishedCycle": "published.documents.PolicyCycles",
     "published.documents.VerifiedTable": "published.documents.VerifiedTables",
-    "published.documents._versioned": "published.documents.PolicyPosition",
+    "published.documents.reading_version": "published.documents.PolicyPosition",
     "clusters.advice_records._read_from_json": "clusters.advice_records.StatementRecord",
     "clusters.advice_records.record_from_json": "clusters.advice_records.StatementRecord",
     "spark.compact._from_json": "spark.compact.MergeOutcome",

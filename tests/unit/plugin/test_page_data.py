@@ -26,6 +26,8 @@ from airflow_hive_federation.published.documents import (
     VerifiedTables,
 )
 from airflow_hive_federation.published.policies import PolicyPublisher
+from airflow_hive_federation.published.remotes import RemotePublisher
+from airflow_hive_federation.remotes.refresh import RefreshReport
 from airflow_hive_federation.replication.replica.cycle_history import CycleRecord
 from airflow_hive_federation.replication.status import Lag, Lags, ReplicationStatus, TableLag
 
@@ -85,7 +87,7 @@ def behind(events: int) -> Lags:
 def test_every_route_is_a_get_and_refuses_strangers(client: TestClient, place: StateDirectory) -> None:
     publisher(place, "shop").cycle([RECORD], behind(0), skipped={})
     routes = [route for route in client.app.routes if isinstance(route, Route)]  # type: ignore[attr-defined]
-    assert len(routes) == 4
+    assert len(routes) == 5
     for route in routes:
         assert route.methods is not None
         assert route.methods <= {"GET", "HEAD"}
@@ -161,6 +163,37 @@ def test_an_unusable_directory_is_named_with_a_remedy(
     assert answer.status_code == 503
     assert str(tmp_path) in answer.json()["detail"]
     assert answer.json()["remedy"]
+
+
+def test_remotes_are_listed_with_the_worst_first(
+    client: TestClient, place: StateDirectory, tmp_path: Path
+) -> None:
+    def remote(name: str, dag_id: str = "") -> RemotePublisher:
+        by = Publisher(dag_id=dag_id)
+        return RemotePublisher(place, metastore="hive", remote=name, kind="database", by=by)
+
+    for name in ("near", "torn"):
+        remote(name).refresh(RefreshReport(remote=name), points_to="sales", via="thrift")
+    remote(MARKUP).failure("RemoteUnavailableError: away", "Start it.")
+    remote("hidden", dag_id="secret").drop()
+    remote("gone").drop()
+    remote("lossy").refresh(RefreshReport(remote="lossy", skipped={"t": "why"}), points_to="x", via="")
+    (path,) = (tmp_path / "state" / "remotes").glob("torn-*")
+    path.write_text("{", encoding="utf-8")
+
+    def names(role: str, **parameters: str) -> list[tuple[str, str]]:
+        answer = client.get("/remotes", params=parameters, headers=as_user(role)).json()
+        return [(row["name"].partition("-")[0], row["health"]) for row in answer["rows"]]
+
+    assert names("viewer") == [
+        (MARKUP, "broken"),
+        ("lossy", "differs"),
+        ("near", "in step"),
+        ("gone", "dropped"),
+        ("torn", "unreadable"),
+    ]
+    assert ("hidden", "dropped") in names("admin")
+    assert names("viewer", q="sales") == [("near", "in step")]
 
 
 def test_ten_thousand_tables_come_in_parts(client: TestClient, place: StateDirectory) -> None:
