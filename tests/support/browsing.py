@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import axe_playwright_python
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from tests.support.debian import require_program
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 #: Where people look at the pages after a run.
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+#: A busy machine may take long for anything.
+PATIENCE_MS = 60_000
 WIDE, NARROW = (1300, 900), (390, 800)
 SERIOUS = {"serious", "critical"}
 
@@ -49,6 +51,7 @@ class Sight:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     path = require_program("chromium", "chromium")
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         # The sandbox needs rights that containers lack.
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
@@ -66,6 +69,7 @@ def sight(browser: Browser, url: str, *, scheme: str, size: tuple[int, int]) -> 
     )
     # Where Airflow keeps the user's choice.
     context.add_init_script(f"localStorage.setItem('theme', '{scheme}')")
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     seen = Sight(page=page, name=f"{scheme}-{size[0]}")
     page.on(

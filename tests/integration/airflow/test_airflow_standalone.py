@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -34,7 +34,7 @@ from tests.support.moving_files import content_of, paths_below
 from tests.support.small_source import connected
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Route
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -224,7 +224,7 @@ def test_the_page_shows_what_the_run_has_published(finished: Finished, browser: 
             # The task's own link leads to its policy.
             page.goto(links["Hive federation"])
             cycle = page.get_by_role("region", name="Last cycles: rows").get_by_role("row").nth(1)
-            expect(cycle).to_contain_text("bootstrap", timeout=60_000)
+            expect(cycle).to_contain_text("bootstrap")
             expect(page.get_by_text("hangar → hangar_copy")).to_be_visible()
             expect(page.get_by_text("in step", exact=True)).to_be_visible()
             expect(page.get_by_text("equal,").first).to_be_visible()
@@ -239,7 +239,7 @@ def test_the_page_triggers_a_run(finished: Finished, browser: Browser) -> None:
     link = finished.task("load", "/links")["extra_links"]["Hive federation"]
     with sight(browser, link, scheme="light", size=WIDE) as seen:
         page = seen.page
-        page.get_by_role("button", name="Run a cycle").click(timeout=60_000)
+        page.get_by_role("button", name="Run a cycle").click()
         page.get_by_role("button", name="Trigger").click()
         expect(page.get_by_text("Triggered:")).to_be_visible(timeout=60_000)
         run_id = page.get_by_text("Triggered:").get_by_role("link").inner_text()
@@ -251,19 +251,18 @@ def test_the_page_triggers_a_run(finished: Finished, browser: Browser) -> None:
 
 def test_the_page_survives_a_server_that_is_away(finished: Finished, browser: Browser) -> None:
     """An expired session and a silent server are readable states, and the last answer stays."""
+    away = {"detail": "The store is away.", "remedy": "Mount it."}
     with sight(browser, f"{finished.server.url}/plugin/{ROUTE}", scheme="light", size=WIDE) as seen:
         page = seen.page
         rows = page.get_by_role("region", name="Policies: rows").get_by_role("row")
-        expect(rows).not_to_have_count(0, timeout=60_000)
-        for answer, words in (
-            ({"status": 401, "json": {"detail": "Token Expired"}}, "Your session has expired."),
-            ({"status": 503, "json": {"detail": "The store is away.", "remedy": "Mount it."}}, "Mount it."),
-            (None, "Airflow does not answer."),
-        ):
-            page.route(
-                f"**/{ROUTE}/replication?**",
-                lambda route, answer=answer: route.abort() if answer is None else route.fulfill(**answer),
-            )
+        expect(rows).not_to_have_count(0)
+        answers: list[tuple[Callable[[Route], None], str]] = [
+            (lambda route: route.fulfill(status=401, json={"detail": "Old"}), "Your session has expired."),
+            (lambda route: route.fulfill(status=503, json=away), "Mount it."),
+            (lambda route: route.abort(), "Airflow does not answer."),
+        ]
+        for answer, words in answers:
+            page.route(f"**/{ROUTE}/replication?**", answer)
             page.get_by_role("button", name="Update now").click()
             expect(page.get_by_text(words)).to_be_visible()
             expect(rows).not_to_have_count(0)
