@@ -23,6 +23,7 @@ from airflow_hive_federation.plugin import views
 from airflow_hive_federation.plugin.reading import documents_of, policy_states, read_policy, tables_of
 from airflow_hive_federation.plugin.views import Part, part_of
 from airflow_hive_federation.published.remotes import REMOTE, REMOTES
+from airflow_hive_federation.published.work import COMPACTED, COMPACTION, INGEST, INGESTED
 
 _SCRIPT = Path(__file__).with_name("page.js")
 _MOST_ROWS = 500
@@ -45,6 +46,9 @@ def build_app() -> FastAPI:
     app.get("/replication/{key}")(_policy)
     app.get("/replication/{key}/tables")(_tables)
     app.get("/remotes")(_remotes)
+    app.get("/ingest")(_ingest)
+    app.get("/compaction")(_compaction)
+    app.get("/compaction/{key}/requests")(_requests)
     app.add_exception_handler(HiveFederationError, _refused)
     return app
 
@@ -125,6 +129,37 @@ def _remotes(part: PartDep, readable: ReadableDep) -> JSONResponse:
     )
     found = part_of(rows, part, searched=("name", "points_to", "via", "metastore", "health"))
     return _answer({**found, "published": len(rows)})
+
+
+def _ingest(part: PartDep, readable: ReadableDep) -> JSONResponse:
+    rows = sorted(
+        (
+            views.ingest_row(key, state, problem)
+            for key, state, problem in documents_of(state_directory(), INGEST, INGESTED)
+            if state is None or not state.by.dag_id or readable(state.by.dag_id)
+        ),
+        key=views.worst_first,
+    )
+    found = part_of(rows, part, searched=("name", "source", "metastore", "health"))
+    return _answer({**found, "published": len(rows)})
+
+
+def _compaction(part: PartDep, readable: ReadableDep) -> JSONResponse:
+    rows = [
+        views.compaction_row(key, state, problem)
+        for key, state, problem in documents_of(state_directory(), COMPACTION, COMPACTED)
+        if state is None or not state.by.dag_id or readable(state.by.dag_id)
+    ]
+    found = part_of(rows, part, searched=("name",))
+    return _answer({**found, "published": len(rows)})
+
+
+def _requests(key: str, part: PartDep, readable: ReadableDep) -> JSONResponse:
+    state = state_directory().read(COMPACTION, key, COMPACTED)
+    if state is None or (state.by.dag_id and not readable(state.by.dag_id)):
+        raise HTTPException(404, "No queue of this metastore is published, or you have no right to see it.")
+    found = part_of(views.request_rows(state), part, searched=("table", "partition", "state"))
+    return _answer(found)
 
 
 def _answer(content: dict[str, object]) -> JSONResponse:

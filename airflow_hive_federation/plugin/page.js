@@ -69,12 +69,15 @@ const TONES = {
   differs: "bad",
   unreadable: "bad",
   failed: "bad",
+  refused: "warn",
+  "bad records": "warn",
   "source away": "warn",
   behind: "warn",
   "not published": "warn",
   running: "info",
   "in step": "good",
   published: "good",
+  compacted: "good",
 };
 const Status = ({ children }) =>
   h("span", { className: `hf-status hf-${TONES[children] ?? "info"}` }, String(children));
@@ -542,9 +545,88 @@ function Remotes() {
       h(Pager, { list, total: data.total })));
 }
 
+// -- ingest and compaction -------------------------------------------------------------------------------
+
+function Ingest() {
+  const list = useList("ingest", "");
+  const { data, error } = list.poll;
+  const now = data?.now_s;
+  const columns = [
+    { label: "Table", sort: "name", show: (row) => row.name },
+    { label: "State", sort: "health", show: (row) => h(React.Fragment, null, h(Status, null, row.health === "differs" ? "bad records" : row.health),
+      row.failures > 1 ? `, ${count(row.failures)} times` : "",
+      row.reason && h("div", null, row.reason), row.remedy && h("div", { className: "hf-muted" }, `Remedy: ${row.remedy}`)) },
+    { label: "Source", sort: "source", wide: true, show: (row) => row.source ?? "–" },
+    { label: "Last run", sort: "ended_s", number: true, show: (row) => ago(row.ended_s, now) },
+    { label: "Records", sort: "records", number: true, show: (row) => count(row.records) },
+    { label: "Put aside", sort: "dead_letters", number: true, show: (row) => count(row.dead_letters) },
+    { label: "Transactions", sort: "transactions", number: true, wide: true, show: (row) => count(row.transactions) },
+    { label: "Records per s", sort: "records_per_s", number: true, wide: true, show: (row) => count(row.records_per_s) },
+    { label: "Task", wide: true, show: (row) => h(PublishedBy, { by: row.by }) },
+  ];
+  return h("section", { "aria-labelledby": "hf-ingest" },
+    h("div", { className: "hf-bar" }, h(Heading, { level: 2, id: "hf-ingest" }, "Ingest"), h(Updated, { poll: list.poll })),
+    h(Trouble, { error }),
+    data && data.published === 0 && h("p", { className: "hf-muted" }, "No task of streaming ingest has published its state yet."),
+    data && data.published > 0 && h(React.Fragment, null,
+      h("div", { className: "hf-bar" }, h(Filter, { list, label: "Filter tables of ingest" })),
+      h(Table, { label: "Ingest", columns, rows: data.rows, sort: list.sort, onSort: list.onSort, rowKey: (row) => row.key }),
+      h(Pager, { list, total: data.total })));
+}
+
+function Requests({ queue }) {
+  const list = useList(`compaction/${encodeURIComponent(queue)}/requests`, "");
+  const { data, error } = list.poll;
+  const now = data?.now_s;
+  const columns = [
+    { label: "Table", sort: "table", show: (row) => [row.table, row.partition].filter(Boolean).join(" ") },
+    { label: "State", sort: "state", show: (row) => h(React.Fragment, null, h(Status, null, row.state), row.message && h("div", null, row.message)) },
+    { label: "Kind", sort: "kind", wide: true, show: (row) => row.kind },
+    { label: "Since", sort: "at_s", number: true, show: (row) => ago(row.at_s, now) },
+    { label: "Rows", sort: "rows", number: true, show: (row) => count(row.rows) },
+    { label: "Deleted rows", sort: "deleted", number: true, wide: true, show: (row) => count(row.deleted) },
+    { label: "Size", sort: "size_bytes", number: true, wide: true, show: (row) => bytes(row.size_bytes) },
+    { label: "Duration", sort: "seconds", number: true, wide: true, show: (row) => duration(row.seconds) },
+  ];
+  return h(React.Fragment, null, h(Trouble, { error }),
+    data && h(React.Fragment, null,
+      h("div", { className: "hf-bar" }, h(Filter, { list, label: "Filter requests" })),
+      data.total > 0
+        ? h(Table, { label: "Requests", columns, rows: data.rows, sort: list.sort, onSort: list.onSort })
+        : h("p", { className: "hf-muted" }, list.text ? "No request matches." : "No request waits, and none was served."),
+      h(Pager, { list, total: data.total })));
+}
+
+function Compaction() {
+  const poll = usePoll("compaction", { limit: 500 });
+  const { data, error } = poll;
+  const now = data?.now_s;
+  const queue = (row) => h("section", { key: row.key, "aria-label": `Compaction of ${row.name}` },
+    h("div", { className: "hf-bar" }, h(Heading, { level: 3 }, row.name)),
+    row.reason && h(Notice, { tone: "bad", title: row.reason }, row.remedy ? h("span", null, row.remedy) : null),
+    row.published_s && h(React.Fragment, null,
+      h(Facts, { facts: [
+        ["Requests", row.states ? Object.entries(row.states).map(([state, number]) => `${count(number)} ${state}`).join(", ") || "none" : "unknown"],
+        ["Requests that wait", count(row.waiting_total)],
+        ["Open transactions", count(row.open_txns)],
+        ["Oldest open transaction", ago(row.oldest_open_s, now)],
+        ["Earliest last heartbeat", ago(row.oldest_heartbeat_s, now)],
+        ["Aborted, not cleaned", count(row.aborted_txns)],
+        ["Published", h(React.Fragment, null, ago(row.published_s, now), " by ", h(PublishedBy, { by: row.by }))],
+      ] }),
+      h(Requests, { queue: row.key })));
+  return h("section", { "aria-labelledby": "hf-compaction" },
+    h("div", { className: "hf-bar" }, h(Heading, { level: 2, id: "hf-compaction" }, "Compaction"), h(Updated, { poll })),
+    h(Trouble, { error }),
+    data && data.published === 0 && h("p", { className: "hf-muted" }, "No compaction worker has published its state yet."),
+    data && data.rows.map(queue));
+}
+
+const Work = () => h(React.Fragment, null, h(Ingest), h(Compaction));
+
 // -- the page --------------------------------------------------------------------------------------------
 
-const TABS = { replication: ["Replication", Policies], remotes: ["Remotes", Remotes] };
+const TABS = { replication: ["Replication", Policies], remotes: ["Remotes", Remotes], work: ["Ingest and compaction", Work] };
 
 function Page() {
   const [selected, select] = useSelection();

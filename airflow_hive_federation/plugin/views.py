@@ -21,6 +21,7 @@ from airflow_hive_federation.published.documents import (
     VerifiedTables,
 )
 from airflow_hive_federation.published.remotes import RemoteState
+from airflow_hive_federation.published.work import CompactionState, IngestState
 
 #: A row of a list: the values of its columns.
 Row = Mapping[str, object]
@@ -246,6 +247,42 @@ def remote_row(key: str, state: RemoteState | None, problem: str) -> dict[str, o
         condition = Health.DIFFERS
     row = asdict(state)
     return {**row, "key": key, "name": state.remote, "health": condition, "reason": state.error}
+
+
+def ingest_row(key: str, state: IngestState | None, problem: str) -> dict[str, object]:
+    """Return the row of ingest into one table from one source.
+
+    :param problem: the reason for which its document cannot be read.
+    """
+    if state is None:
+        reason, remedy = divided(problem)
+        return {"key": key, "name": key, "health": Health.UNREADABLE, "reason": reason, "remedy": remedy}
+    condition = Health.BROKEN if state.error else Health.IN_STEP
+    if condition is Health.IN_STEP and state.dead_letters:
+        condition = Health.DIFFERS
+    rate = round(state.records / state.seconds) if state.seconds else None
+    row = {**asdict(state), "key": key, "name": state.table, "records_per_s": rate}
+    return {**row, "health": condition, "reason": state.error}
+
+
+def compaction_row(key: str, state: CompactionState | None, problem: str) -> dict[str, object]:
+    """Return the state of a metastore's compaction queue and transactions, without its requests.
+
+    :param problem: the reason for which its document cannot be read.
+    """
+    if state is None:
+        reason, remedy = divided(problem)
+        return {"key": key, "name": key, "reason": reason, "remedy": remedy}
+    row = {**asdict(state), "key": key, "name": state.metastore, "reason": ""}
+    del row["waiting"], row["finished"]
+    return row
+
+
+def request_rows(state: CompactionState) -> list[Row]:
+    """Return the requests of a queue: those that wait, and those that were served, the last one first."""
+    waiting = [asdict(request) | {"at_s": request.since_s} for request in state.waiting]
+    finished = [asdict(request) | {"at_s": request.ended_s} for request in reversed(state.finished)]
+    return [*waiting, *finished]
 
 
 def worst_first(row: Row) -> tuple[int, str]:

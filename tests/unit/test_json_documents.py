@@ -48,6 +48,12 @@ from airflow_hive_federation.orc.properties import BloomFilters
 from airflow_hive_federation.progress.reading import event_classes, event_of
 from airflow_hive_federation.published import documents as published
 from airflow_hive_federation.published.remotes import RemoteState, read_remote
+from airflow_hive_federation.published.work import (
+    CompactionState,
+    IngestState,
+    read_compaction,
+    read_ingest,
+)
 from airflow_hive_federation.remotes.links import Link, link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.replication.dump.drain import DrainStart
@@ -292,6 +298,12 @@ DOCUMENTS: Mapping[str, Document] = {
             (published.VerifiedTables, published.read_verified),
         )
     },
+    "published.work.IngestState": Document(
+        values=made(IngestState), write=published.versioned, read=read_ingest
+    ),
+    "published.work.CompactionState": Document(
+        values=made(CompactionState), write=published.versioned, read=read_compaction
+    ),
     "published.remotes.RemoteState": Document(
         values=made(RemoteState), write=published.versioned, read=read_remote
     ),
@@ -438,6 +450,8 @@ DOCUMENTS: Mapping[str, Document] = {
 }
 #: The parts of a document that are found in the sources, by the document that writes or reads them.
 PARTS = {
+    "published.work.QueuedCompaction": "published.work.CompactionState",
+    "published.work.FinishedCompaction": "published.work.CompactionState",
     "published.documents.PolicyName": "published.documents.PolicyPosition",
     "published.documents.Publisher": "published.documents.PolicyPosition",
     "published.documents.LagPoint": "published.documents.PolicyPosition",

@@ -17,8 +17,17 @@ from airflow.models.revoked_token import RevokedToken
 from fastapi.testclient import TestClient
 from starlette.routing import Route
 
+from airflow_hive_federation.compaction.queue import QueueLook, WaitingRequest
+from airflow_hive_federation.compaction.worker import CompactionReport
+from airflow_hive_federation.ingest.runs import IngestReport
 from airflow_hive_federation.plugin.app import build_app
-from airflow_hive_federation.published.directory import REPLICATION, VERIFIED, StateDirectory, policy_key
+from airflow_hive_federation.published.directory import (
+    REPLICATION,
+    VERIFIED,
+    StateDirectory,
+    key_of,
+    policy_key,
+)
 from airflow_hive_federation.published.documents import (
     PolicyName,
     Publisher,
@@ -27,6 +36,7 @@ from airflow_hive_federation.published.documents import (
 )
 from airflow_hive_federation.published.policies import PolicyPublisher
 from airflow_hive_federation.published.remotes import RemotePublisher
+from airflow_hive_federation.published.work import IngestPublisher, publish_compactions
 from airflow_hive_federation.remotes.refresh import RefreshReport
 from airflow_hive_federation.replication.replica.cycle_history import CycleRecord
 from airflow_hive_federation.replication.status import Lag, Lags, ReplicationStatus, TableLag
@@ -87,11 +97,12 @@ def behind(events: int) -> Lags:
 def test_every_route_is_a_get_and_refuses_strangers(client: TestClient, place: StateDirectory) -> None:
     publisher(place, "shop").cycle([RECORD], behind(0), skipped={})
     routes = [route for route in client.app.routes if isinstance(route, Route)]  # type: ignore[attr-defined]
-    assert len(routes) == 5
+    publish_compactions(place, "hive", None, [], Publisher())
+    assert len(routes) == 8
     for route in routes:
         assert route.methods is not None
         assert route.methods <= {"GET", "HEAD"}
-        path = route.path.replace("{key}", key("shop"))
+        path = route.path.replace("{key}", key_of("hive") if "compaction" in route.path else key("shop"))
         assert client.get(path).status_code == 401, path
         assert client.get(path, headers={"Authorization": "Bearer nonsense"}).status_code in {401, 403}, path
         assert client.get(path, headers=as_user(None)).status_code == 403, path
@@ -194,6 +205,36 @@ def test_remotes_are_listed_with_the_worst_first(
     ]
     assert ("hidden", "dropped") in names("admin")
     assert names("viewer", q="sales") == [("near", "in step")]
+
+
+def test_ingest_and_queues_are_listed(client: TestClient, place: StateDirectory) -> None:
+    for table, dag_id in (("d.good", ""), ("d.bad", ""), ("d.hidden", "secret")):
+        by = Publisher(dag_id=dag_id)
+        publisher = IngestPublisher(place, metastore="hive", table=table, source="files", by=by)
+        publisher.run(IngestReport(table=table, records=90, seconds=3.0))
+        if table == "d.bad":
+            publisher.failure("StreamingError: no", "Do.")
+    rows = client.get("/ingest", headers=as_user("viewer")).json()["rows"]
+    assert [(row["name"], row["health"], row["records_per_s"]) for row in rows] == [
+        ("d.bad", "broken", 30),
+        ("d.good", "in step", 30),
+    ]
+    report = CompactionReport(id=1, table="d.t", partition="p=1", kind="major", state="compacted")
+    waiting = WaitingRequest(table="d.w", partition="", kind="minor", state="initiated", since_s=1.0)
+    look = QueueLook(states={"initiated": 1}, waiting=[waiting], open_txns=2)
+    publish_compactions(place, "hive", look, [report], Publisher())
+    publish_compactions(place, "hidden", look, [report], Publisher(dag_id="secret"))
+    (row,) = client.get("/compaction", headers=as_user("viewer")).json()["rows"]
+    assert (row["name"], row["open_txns"], row["waiting_total"]) == ("hive", 2, 1)
+    path = f"/compaction/{key_of('hive')}/requests"
+    found = client.get(path, headers=as_user("viewer")).json()
+    assert [(row["table"], row["state"]) for row in found["rows"]] == [
+        ("d.w", "initiated"),
+        ("d.t", "compacted"),
+    ]
+    hidden = f"/compaction/{key_of('hidden')}/requests"
+    assert client.get(hidden, headers=as_user("viewer")).status_code == 404
+    assert client.get(hidden, headers=as_user("admin")).status_code == 200
 
 
 def test_ten_thousand_tables_come_in_parts(client: TestClient, place: StateDirectory) -> None:
