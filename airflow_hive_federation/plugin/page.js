@@ -78,6 +78,7 @@ const TONES = {
   "in step": "good",
   published: "good",
   compacted: "good",
+  succeeded: "good",
 };
 const Status = ({ children }) =>
   h("span", { className: `hf-status hf-${TONES[children] ?? "info"}` }, String(children));
@@ -547,13 +548,15 @@ function Remotes() {
 
 // -- ingest and compaction -------------------------------------------------------------------------------
 
+const INGESTED = { differs: "bad records", "in step": "succeeded" };
+
 function Ingest() {
   const list = useList("ingest", "");
   const { data, error } = list.poll;
   const now = data?.now_s;
   const columns = [
     { label: "Table", sort: "name", show: (row) => row.name },
-    { label: "State", sort: "health", show: (row) => h(React.Fragment, null, h(Status, null, row.health === "differs" ? "bad records" : row.health),
+    { label: "State", sort: "health", show: (row) => h(React.Fragment, null, h(Status, null, INGESTED[row.health] ?? row.health),
       row.failures > 1 ? `, ${count(row.failures)} times` : "",
       row.reason && h("div", null, row.reason), row.remedy && h("div", { className: "hf-muted" }, `Remedy: ${row.remedy}`)) },
     { label: "Source", sort: "source", wide: true, show: (row) => row.source ?? "–" },
