@@ -11,6 +11,7 @@ from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.operators.work_state import CompactionStatePublished
 from airflow_hive_federation.progress.quantities import duration, several, size
 
 if TYPE_CHECKING:
@@ -214,6 +215,12 @@ class CompactionWorkerOperator(_CompactionOperator):
         from airflow_hive_federation.compaction.worker import CompactionWorker
 
         hook = HiveMetastoreHook(self.metastore_conn_id)
+        state = CompactionStatePublished(hook, context, self.log)
+
+        def served(report: CompactionReport) -> None:
+            self.log_report(report)
+            state.served(report)
+
         with as_airflow_error():
             with hook.client() as client:
                 revoke_dead_workers(client)
@@ -229,8 +236,9 @@ class CompactionWorkerOperator(_CompactionOperator):
                 max_compactions=self.max_compactions,
                 until_empty=self.until_empty,
                 poll_s=self.poll_s,
-                on_report=self.log_report,
+                on_report=served,
             )
+        state.publish()
         self.note_lineage(hook, reports)
         return CompactionCounts.of(reports)
 

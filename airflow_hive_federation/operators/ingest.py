@@ -13,6 +13,7 @@ from airflow_hive_federation.hooks.error_translation import airflow_error, as_ai
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.operators.work_state import IngestStatePublished
 from airflow_hive_federation.progress.observers import spaced
 from airflow_hive_federation.progress.quantities import duration, several
 
@@ -136,7 +137,14 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         self._stopped = False
 
     def perform(self, context: Context) -> IngestReport:
-        with as_airflow_error():
+        state = IngestStatePublished(
+            metastore=self.metastore_conn_id,
+            table=self.table,
+            source=self.sql_conn_id or "files",
+            context=context,
+            log=self.log,
+        )
+        with state, as_airflow_error():
             metastore = HiveMetastoreHook(self.metastore_conn_id)
             ingest = self._ingest_files if self.sql is None else self._ingest_query
             try:
@@ -145,6 +153,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
                 # The next try begins at the position that the table holds then.
                 raise airflow_error(error_text(error), retryable=True) from error
             hive_uri = namespace(metastore.settings)
+        state.ended(report)
         self.log.info(
             "%s: %s of %s in %s, %s; %s put aside",
             report.table,

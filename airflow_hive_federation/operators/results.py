@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -22,7 +23,13 @@ class ResultOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.model.results import result_json
 
-        return result_json(self.perform(context))
+        with self.watched(context):
+            result = self.perform(context)
+        return result_json(result)
+
+    def watched(self, context: Context) -> AbstractContextManager[None]:
+        """Return a context that sees the error with which the task ends; by default nothing looks."""
+        return nullcontext()
 
     @property
     def observer(self) -> Observer:
