@@ -11,6 +11,7 @@ from functools import singledispatch
 from typing import Protocol
 
 from airflow_hive_federation.progress import events as ev
+from airflow_hive_federation.progress import follow_events as follow
 from airflow_hive_federation.progress.observers import Observer
 
 #: All metrics have names below this one.
@@ -146,7 +147,27 @@ def _table_created(event: ev.TableCreated) -> Measures:
 
 @measures_of.register
 def _published(event: ev.Published) -> Measures:
-    return _measures(event.database, gauges={"event_id": event.event_id}, cycles=int(not event.earlier))
+    gauges: dict[str, float] = {"event_id": event.event_id}
+    if event.seconds:
+        gauges |= {"load_s": event.seconds, "bytes_per_s": event.size_bytes / event.seconds}
+    return _measures(
+        event.database, gauges=gauges, cycles=int(not event.earlier), bytes_copied=event.size_bytes
+    )
+
+
+@measures_of.register
+def _lag_seen(event: follow.LagSeen) -> Measures:
+    return _measures(event.database, gauges={"lag_events": event.events, "lag_s": event.seconds})
+
+
+@measures_of.register
+def _cycle_followed(event: follow.CycleFollowed) -> Measures:
+    return _measures(event.database, gauges={"cycle_s": event.seconds, "published_lag_s": event.lag_s})
+
+
+@measures_of.register
+def _cycle_failed(event: follow.CycleFailed) -> Measures:
+    return _measures(event.database, failures=1)
 
 
 @measures_of.register

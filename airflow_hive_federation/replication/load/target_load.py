@@ -270,8 +270,17 @@ class TargetLoad:
     def publish(self) -> None:
         self._step(Step.PUBLISH)
         self._refuse_later_writes()
-        publish_target(self._client, self._policy, self._record(), self._before_switch)
-        self._observer(Published(database=self._database, event_id=self._manifest.event_id))
+        record = self._record()
+        publish_target(self._client, self._policy, record, self._before_switch)
+        self._observer(
+            Published(
+                database=self._database,
+                event_id=self._manifest.event_id,
+                files=record.files,
+                size_bytes=record.size_bytes,
+                seconds=record.seconds,
+            )
+        )
 
     def sweep(self) -> None:
         self._step(Step.SWEEP)

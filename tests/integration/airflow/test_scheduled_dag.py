@@ -142,7 +142,7 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
     with connected(target) as client:
         assert sorted(client.list_tables("harbour")) == ["calls", "ships", "tugs"]
 
-    third = schedule.run()
+    third = schedule.run("replicate_on_change")
     assert third >= {"decide", "increment", "load", "verify"}
     assert "spark" not in third
     assert any(isinstance(entry, UpToDate) for task, entry in schedule.lines if task == "load")

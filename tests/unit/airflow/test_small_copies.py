@@ -51,8 +51,7 @@ class Small:
 
 
 @pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Small:
-    monkeypatch.delenv("AIRFLOW_HIVE_FEDERATION_SOURCE_ROOTS", raising=False)
+def small(tmp_path: Path) -> Small:
     return Small(tmp_path)
 
 

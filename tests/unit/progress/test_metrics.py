@@ -13,6 +13,7 @@ from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.progress import events as ev
+from airflow_hive_federation.progress import follow_events as follow
 from airflow_hive_federation.progress.kinds import FileJob, Step
 from airflow_hive_federation.progress.metrics import measured, measures_of
 
@@ -103,6 +104,40 @@ def test_a_step_lasts_until_its_thread_begins_the_next_one_or_publishes() -> Non
         ("hive_federation.shop.step.foreign_keys", 500.0),
         ("hive_federation.shop.event_id", 7),
         ("hive_federation.shop.event_id", 7),
+    ]
+
+
+def test_a_follower_measures_its_lag_its_cycles_and_its_failures() -> None:
+    metrics = Recorded()
+    observe = measured(metrics)
+    observe(follow.LagSeen(database="shop", events=3, seconds=1.5))
+    observe(ev.Published(database="shop", event_id=7, files=2, size_bytes=3000, seconds=1.5))
+    observe(
+        follow.CycleFollowed(
+            database="shop",
+            cycle="increment",
+            event_id=7,
+            events=3,
+            transactions=1,
+            tables=1,
+            files=2,
+            size_bytes=3000,
+            seconds=1.8,
+            lag_s=2.1,
+        )
+    )
+    observe(follow.CycleFailed(database="shop", error="No answer.", failures=1, pause_s=1.0))
+    assert metrics.lines == [
+        ("hive_federation.shop.lag_events", 3),
+        ("hive_federation.shop.lag_s", 1.5),
+        ("hive_federation.shop.cycles", 1),
+        ("hive_federation.shop.bytes_copied", 3000),
+        ("hive_federation.shop.event_id", 7),
+        ("hive_federation.shop.load_s", 1.5),
+        ("hive_federation.shop.bytes_per_s", 2000.0),
+        ("hive_federation.shop.cycle_s", 1.8),
+        ("hive_federation.shop.published_lag_s", 2.1),
+        ("hive_federation.shop.failures", 1),
     ]
 
 
