@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 from airflow_hive_federation.cli.connecting import common_storage_options, end_for
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.progress.events import Event
-from airflow_hive_federation.progress.exposition import Exposition
-from airflow_hive_federation.progress.follow_events import (
+from airflow_hive_federation.progress.cycle_events import (
     CycleFailed,
     CycleFollowed,
     FollowEnded,
     FollowStarted,
 )
+from airflow_hive_federation.progress.events import Event
+from airflow_hive_federation.progress.exposition import Exposition
 from airflow_hive_federation.progress.metrics import measured
 from airflow_hive_federation.progress.words import words
 from airflow_hive_federation.replication.policy import ReplicationPolicy

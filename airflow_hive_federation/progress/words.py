@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import singledispatch
 
+from airflow_hive_federation.progress import cycle_events as cev
 from airflow_hive_federation.progress import events as ev
-from airflow_hive_federation.progress import follow_events as follow
 from airflow_hive_federation.progress.kinds import Activity, FileJob
 from airflow_hive_federation.progress.quantities import (
     count_rate,
@@ -242,19 +242,29 @@ def _taken_over(event: ev.TakenOver) -> str:
 
 
 @words.register
-def _follow_started(event: follow.FollowStarted) -> str:
+def _copy_planned(event: cev.CopyPlanned) -> str:
+    return f"{event.database}: {several(event.files, 'file')}, {size(event.size_bytes)} to copy"
+
+
+@words.register
+def _table_copied(event: cev.TableCopied) -> str:
+    return f"{event.table}: {several(event.files, 'file')}, {size(event.size_bytes)} copied"
+
+
+@words.register
+def _follow_started(event: cev.FollowStarted) -> str:
     return f"{event.database} is followed from event {event.event_id} on"
 
 
 @words.register
-def _lag_seen(event: follow.LagSeen) -> str:
+def _lag_seen(event: cev.LagSeen) -> str:
     if not event.events:
         return f"{event.database} lacks no event"
     return f"{event.database} lacks {several(event.events, 'event')}, {duration(event.seconds)}"
 
 
 @words.register
-def _cycle_followed(event: follow.CycleFollowed) -> str:
+def _cycle_followed(event: cev.CycleFollowed) -> str:
     counts = ((event.events, "event"), (event.transactions, "transaction"), (event.tables, "table"))
     parts = [several(count, noun) for count, noun in counts if count]
     if event.files:
@@ -265,14 +275,14 @@ def _cycle_followed(event: follow.CycleFollowed) -> str:
 
 
 @words.register
-def _cycle_failed(event: follow.CycleFailed) -> str:
+def _cycle_failed(event: cev.CycleFailed) -> str:
     if not event.pause_s:
         return event.error
     return f"Trying again in {duration(event.pause_s)}: {event.error}"
 
 
 @words.register
-def _follow_ended(event: follow.FollowEnded) -> str:
+def _follow_ended(event: cev.FollowEnded) -> str:
     return f"{event.database} is at event {event.event_id} after {several(event.cycles, 'cycle')}"
 
 

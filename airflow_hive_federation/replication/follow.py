@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import DumpIncompleteError, HiveFederationError, OutcomeUnknownError
+from airflow_hive_federation.progress.cycle_events import (
+    CycleFailed,
+    CycleFollowed,
+    FollowEnded,
+    FollowStarted,
+    LagSeen,
+)
 from airflow_hive_federation.progress.events import (
     Event,
     Published,
     StepStarting,
     TableDumped,
     TransactionsOpen,
-)
-from airflow_hive_federation.progress.follow_events import (
-    CycleFailed,
-    CycleFollowed,
-    FollowEnded,
-    FollowStarted,
-    LagSeen,
 )
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published, load_dump, load_idle

@@ -16,8 +16,8 @@ import pytest
 
 from airflow_hive_federation.cli.replicate import policy_text
 from airflow_hive_federation.errors import TargetChangedError
+from airflow_hive_federation.progress.cycle_events import CycleFailed
 from airflow_hive_federation.progress.events import Event, StepStarting
-from airflow_hive_federation.progress.follow_events import CycleFailed
 from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.replication.follow import FollowSummary
 from airflow_hive_federation.replication.replica import cycle_lock

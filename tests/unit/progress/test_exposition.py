@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from airflow_hive_federation.progress import cycle_events as cev
 from airflow_hive_federation.progress import events as ev
-from airflow_hive_federation.progress import follow_events as follow
 from airflow_hive_federation.progress.exposition import Exposition
 from airflow_hive_federation.progress.kinds import FileJob, Step
 from airflow_hive_federation.progress.metrics import measured
@@ -13,9 +13,9 @@ def test_metrics_have_types_and_the_database_as_label() -> None:
     times = iter([1.0, 1.5, 4.0])
     exposition = Exposition()
     observe = measured(exposition, clock=lambda: next(times))
-    observe(follow.LagSeen(database="shop", events=3, seconds=1.5))
-    observe(follow.CycleFailed(database="stock", error="No answer.", failures=1, pause_s=1.0))
-    observe(follow.CycleFailed(database="stock", error="No answer.", failures=2, pause_s=2.0))
+    observe(cev.LagSeen(database="shop", events=3, seconds=1.5))
+    observe(cev.CycleFailed(database="stock", error="No answer.", failures=1, pause_s=1.0))
+    observe(cev.CycleFailed(database="stock", error="No answer.", failures=2, pause_s=2.0))
     observe(ev.StepStarting(database="shop", step=Step.COPY_PLAN))
     observe(ev.StepStarting(database="shop", step=Step.FOREIGN_KEYS, subject="orders"))
     observe(ev.Published(database="shop", event_id=7))
@@ -31,6 +31,8 @@ def test_metrics_have_types_and_the_database_as_label() -> None:
         'hive_federation_event_id{database="shop"} 7\n'
         "# TYPE hive_federation_failures_total counter\n"
         'hive_federation_failures_total{database="stock"} 2\n'
+        "# TYPE hive_federation_lag_bytes gauge\n"
+        'hive_federation_lag_bytes{database="shop"} 0\n'
         "# TYPE hive_federation_lag_events gauge\n"
         'hive_federation_lag_events{database="shop"} 3\n'
         "# TYPE hive_federation_lag_s gauge\n"

@@ -1,4 +1,4 @@
-"""Defines the events of a follower: the process that runs a cycle whenever the source has changed."""
+"""Defines further events of cycles: of their copies, and of followers, which run them for ever."""
 
 from __future__ import annotations
 
@@ -6,6 +6,32 @@ import logging
 from dataclasses import dataclass
 
 from airflow_hive_federation.progress.events import Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyPlanned(Event):
+    """An increment knows the files that its target lacks.
+
+    :param size_bytes: their total length.
+    """
+
+    level = logging.DEBUG
+    database: str
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCopied(Event):
+    """The new files of a table are in their places.
+
+    :param table: the table of the target, with its database.
+    """
+
+    level = logging.DEBUG
+    table: str
+    files: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
