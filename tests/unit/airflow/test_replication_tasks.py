@@ -16,9 +16,10 @@ from airflow.sdk import DAG
 
 from airflow_hive_federation import errors
 from airflow_hive_federation.errors import ConfigurationError, CycleRunningError, HiveFederationError
-from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, AirflowSkipException
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
+from airflow_hive_federation.hooks.progress import failures_counted
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.failover import (
     FailoverOperator,
@@ -304,3 +305,28 @@ def test_load_looks_for_its_earlier_copy_job_before_it_takes_the_lock(
     with pytest.raises(AirflowException, match="busy"):
         task.execute({})  # type: ignore[arg-type]
     assert steps == ["file:/d/p/1", "load"]
+
+
+# -- failures as a metric ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("target", "database"), [({}, "shop"), ({"target_database": "copy"}, "copy")])
+def test_a_failed_task_is_counted_for_its_target(
+    target: dict[str, str], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[tuple[str, int]] = []
+    receiver = SimpleNamespace(incr=lambda *counter: counted.append(counter))
+    monkeypatch.setattr("airflow_hive_federation.hooks.compat.airflow_metrics", lambda: receiver)
+    for end in "AB":
+        uri = json.dumps({"conn_type": "hive_federation", "host": "127.0.0.1", "port": 1})
+        monkeypatch.setenv(f"AIRFLOW_CONN_{end}", uri)
+    task = IncrementalDumpOperator(task_id="increment", **{**ENDS, "policy": {**POLICY, **target}})
+    with pytest.raises(AirflowException, match="MetastoreUnreachableError"):
+        task.execute({})  # type: ignore[arg-type]
+    assert counted == [(f"hive_federation.{database}.failures", 1)]
+
+
+def test_a_skipped_task_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_hive_federation.hooks.compat.airflow_metrics", lambda: None)
+    with pytest.raises(AirflowSkipException), failures_counted("shop"):
+        raise AirflowSkipException("Nothing is loaded.")
