@@ -51,7 +51,7 @@ def task_observer(log: object) -> Observer:
 def failures_counted(database: str) -> Iterator[None]:
     """Count a failure of the task in Airflow's metrics; a skipped or deferred task has not failed.
 
-    :param database: the database of the target.
+    :param database: the database that the task works on; empty if it has none.
     """
     from airflow_hive_federation.hooks.compat import AirflowException, AirflowSkipException, airflow_metrics
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
-from airflow_hive_federation.hooks.progress import failures_counted
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.operators.spark_tasks import SparkOperator
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 
 class ReplicationOperator(ResultOperator):
@@ -42,11 +38,11 @@ class ReplicationOperator(ResultOperator):
         self.source_conn_id = source_conn_id
         self.target_conn_id = target_conn_id
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    @property
+    def subject(self) -> str:
+        """The database of the target."""
         target = self.policy.get("target_database")
-        database = self.policy["source_database"] if target in {None, "", "None"} else target
-        with failures_counted(str(database)):
-            return super().execute(context)
+        return str(self.policy["source_database"] if target in {None, "", "None"} else target)
 
     def ends(self) -> tuple[HiveMetastoreHook, HiveMetastoreHook, ReplicationPolicy]:
         """Return the hooks of source and target, and the policy with the storage options of both."""

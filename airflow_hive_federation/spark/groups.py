@@ -171,7 +171,7 @@ class Workers(Protocol):
         """Return a sum to which tasks add."""
         ...
 
-    def run(self, groups: Sequence[Sequence[Any]], task: GroupTask, *, description: str) -> list[GroupResult]:
+    def run(self, groups: Sequence[Sequence[object]], task: GroupTask, *, description: str) -> list[GroupResult]:
         """Run one task per group, and wait for all.
 
         :param description: the name of the work.
@@ -181,7 +181,7 @@ class Workers(Protocol):
 
 
 def run_groups(
-    workers: Workers, groups: Sequence[Sequence[Any]], task: GroupTask, *, job: FileJob, total_bytes: int
+    workers: Workers, groups: Sequence[Sequence[object]], task: GroupTask, *, job: FileJob, total_bytes: int
 ) -> list[GroupResult]:
     """Run one task per group, wait for all, and report the progress every few seconds.
 

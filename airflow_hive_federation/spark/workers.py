@@ -38,7 +38,7 @@ class SparkWorkers:
         accumulator: Counter = self._context.accumulator(0)
         return accumulator
 
-    def run(self, groups: Sequence[Sequence[Any]], task: GroupTask, *, description: str) -> list[GroupResult]:
+    def run(self, groups: Sequence[Sequence[object]], task: GroupTask, *, description: str) -> list[GroupResult]:
         """Run one task of a Spark job per group.
 
         :raises SparkJobError: a task failed as a whole.
@@ -65,7 +65,7 @@ class ThisProcess:
         """Return a sum for the threads of this process."""
         return _Sum()
 
-    def run(self, groups: Sequence[Sequence[Any]], task: GroupTask, *, description: str) -> list[GroupResult]:
+    def run(self, groups: Sequence[Sequence[object]], task: GroupTask, *, description: str) -> list[GroupResult]:
         """Run one task after the other."""
         del description
         return [task.run(group) for group in groups]
