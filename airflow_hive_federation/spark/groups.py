@@ -46,6 +46,10 @@ _RETRIES = PollPolicy(first_s=0.5, factor=4.0, longest_s=2.0)
 _NOT_RETRIED = (FileVanishedError, StoragePermissionError, StorageFullError)
 
 
+#: The items of a job, in groups that become tasks.
+Groups = Sequence[Sequence[object]]
+
+
 class Work(Protocol):
     """The function that processes one item; Spark pickles it to the executors."""
 
@@ -171,7 +175,7 @@ class Workers(Protocol):
         """Return a sum to which tasks add."""
         ...
 
-    def run(self, groups: Sequence[Sequence[object]], task: GroupTask, *, description: str) -> list[GroupResult]:
+    def run(self, groups: Groups, task: GroupTask, *, description: str) -> list[GroupResult]:
         """Run one task per group, and wait for all.
 
         :param description: the name of the work.
@@ -181,7 +185,7 @@ class Workers(Protocol):
 
 
 def run_groups(
-    workers: Workers, groups: Sequence[Sequence[object]], task: GroupTask, *, job: FileJob, total_bytes: int
+    workers: Workers, groups: Groups, task: GroupTask, *, job: FileJob, total_bytes: int
 ) -> list[GroupResult]:
     """Run one task per group, wait for all, and report the progress every few seconds.
 

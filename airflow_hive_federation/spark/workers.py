@@ -7,11 +7,10 @@ place.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 from airflow_hive_federation.spark.failures import from_spark
-from airflow_hive_federation.spark.groups import Counter, GroupResult, GroupTask
+from airflow_hive_federation.spark.groups import Counter, GroupResult, Groups, GroupTask
 
 
 class SparkWorkers:
@@ -38,7 +37,7 @@ class SparkWorkers:
         accumulator: Counter = self._context.accumulator(0)
         return accumulator
 
-    def run(self, groups: Sequence[Sequence[object]], task: GroupTask, *, description: str) -> list[GroupResult]:
+    def run(self, groups: Groups, task: GroupTask, *, description: str) -> list[GroupResult]:
         """Run one task of a Spark job per group.
 
         :raises SparkJobError: a task failed as a whole.
@@ -65,7 +64,7 @@ class ThisProcess:
         """Return a sum for the threads of this process."""
         return _Sum()
 
-    def run(self, groups: Sequence[Sequence[object]], task: GroupTask, *, description: str) -> list[GroupResult]:
+    def run(self, groups: Groups, task: GroupTask, *, description: str) -> list[GroupResult]:
         """Run one task after the other."""
         del description
         return [task.run(group) for group in groups]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from airflow.sdk import BaseNotifier
 from airflow.triggers.base import TriggerEvent
 
+from airflow_hive_federation.hooks.compat import AirflowException
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.notifications.replication import ReplicaNotifier
 from airflow_hive_federation.triggers.replication import SourceEventTrigger
 from tests.support.increment_site import DATABASE, Site, site
 from tests.support.small_source import connected
@@ -19,8 +23,8 @@ __all__ = ["site"]
 
 
 def test_a_change_fires_once_and_a_restart_loses_none(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    for side, metastore in (("SOURCE", site.source), ("TARGET", site.target)):
-        connection = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": metastore.port}
+    for side, port in (("SOURCE", site.source.port), ("TARGET", site.target.port), ("AWAY", 1)):
+        connection = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": port}
         monkeypatch.setenv(f"AIRFLOW_CONN_{side}", json.dumps(connection))
     trigger = SourceEventTrigger(
         policy=site.policy, source_conn_id="source", target_conn_id="target", poll_s=0.02
@@ -43,6 +47,7 @@ def test_a_change_fires_once_and_a_restart_loses_none(site: Site, monkeypatch: p
         second = SourceEventTrigger(**fields).run()
         assert (await payload_of(second))["event_id"] == last(site)
         await closed(second, await unfired(second))
+        await asyncio.to_thread(assert_notifiers_describe_the_lag, fields)
         await asyncio.to_thread(site.cycle)
         third = SourceEventTrigger(**fields).run()
         waiting = await unfired(third)
@@ -51,6 +56,33 @@ def test_a_change_fires_once_and_a_restart_loses_none(site: Site, monkeypatch: p
         await closed(third, await unfired(third))
 
     asyncio.run(asyncio.wait_for(watched(), 300))
+
+
+def assert_notifiers_describe_the_lag(fields: dict[str, Any]) -> None:
+    ends = {name: fields[name] for name in ("policy", "source_conn_id", "target_conn_id")}
+    sent: list[str] = []
+
+    class Kept(BaseNotifier):
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+        def notify(self, context: Any) -> None:
+            sent.append(self.text)
+
+        async def async_notify(self, context: Any) -> None:
+            sent.append(f"async: {self.text}")
+
+    notifier = ReplicaNotifier(**ends, through=Kept)
+    notifier({"exception": AirflowException("VerificationError: Replica differs.")})
+    assert re.fullmatch(rf"{DATABASE} is behind by \d+ events, \S+ s. VerificationError: Replica.*", sent[0])
+    asyncio.run(notifier.async_notify({}))  # type: ignore[arg-type]
+    assert sent[1].startswith(f"async: {DATABASE} is behind by")
+    ReplicaNotifier(**ends, through=Kept, only_above="1h")({})
+    away = ReplicaNotifier(**{**ends, "target_conn_id": "away"}, through=Kept)
+    away({})
+    assert len(sent) == 3
+    assert sent[2].startswith(f"The replica of {DATABASE} cannot be looked at: ")
 
 
 def last(made: Site) -> int:
