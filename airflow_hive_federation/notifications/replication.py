@@ -105,7 +105,8 @@ class ReplicaNotifier(BaseNotifier):
         behind = TargetBehind(database=policy.target_database, events=lag.events, seconds=lag.seconds)
         task_observer(_Quiet())(behind)
         differing = sorted(found_unequal(DumpDirectory(dump, policy.storage_options)))
-        return words(behind), differing, lag.seconds > duration_s(str(self.only_above))
+        is_far = lag.events > 0 and lag.seconds >= duration_s(str(self.only_above))
+        return words(behind), differing, is_far
 
 
 class _Quiet:
