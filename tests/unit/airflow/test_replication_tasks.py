@@ -245,7 +245,10 @@ def test_retryable_errors_are_retried_and_no_others(kind: type[HiveFederationErr
         raise kind("Table a.b is gone.", remedy="Look.")
     assert isinstance(caught.value, AirflowFailException) is not kind.retryable
     assert str(caught.value) == f"{kind.__name__}: Table a.b is gone. Remedy: Look."
-    assert isinstance(caught.value.__cause__, kind)
+    # The log of a task has each error of a chain: here, one.
+    assert isinstance(caught.value.__context__, kind)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
 
 
 def test_foreign_errors_stay_what_they_are() -> None:
