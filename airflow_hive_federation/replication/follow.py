@@ -17,7 +17,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import DumpIncompleteError, HiveFederationError, OutcomeUnknownError
+from airflow_hive_federation.errors import (
+    DumpIncompleteError,
+    HiveFederationError,
+    OutcomeUnknownError,
+    StorageCredentialsExpiredError,
+)
 from airflow_hive_federation.progress.cycle_events import (
     CycleFailed,
     CycleFollowed,
@@ -50,6 +55,8 @@ if TYPE_CHECKING:
 _PENDING = 10_000
 #: Errors that are terminal for one cycle, and not for the next one, which begins from the target's state.
 _MENDED_BY_A_CYCLE = (DumpIncompleteError, OutcomeUnknownError)
+#: Errors that only another process can mend: it gets new credentials.
+_MENDED_BY_A_START = (StorageCredentialsExpiredError,)
 #: Events at which a cycle may end.
 _STOPS = (StepStarting, TableDumped, TransactionsOpen)
 
@@ -124,6 +131,12 @@ def follow(
     return follower.run(None if for_s is None else time.monotonic() + for_s, cycles)
 
 
+def _is_mended_by_a_cycle(error: HiveFederationError) -> bool:
+    if isinstance(error, _MENDED_BY_A_START):
+        return False
+    return error.retryable or isinstance(error, _MENDED_BY_A_CYCLE)
+
+
 class _StopRequestedError(Exception):
     """Ends a cycle because a stop was requested."""
 
@@ -194,7 +207,7 @@ class _Follower:
         """
         self._failures += 1
         stops = self._stop.made
-        if not (stops or error.retryable or isinstance(error, _MENDED_BY_A_CYCLE)):
+        if not (stops or _is_mended_by_a_cycle(error)):
             raise error
         # A power with a large exponent is no float.
         grown_s = self._pauses.look_s * 2 ** min(self._failures, 20)
