@@ -61,7 +61,8 @@ class Schedule:
             lambda task, entry: self.lines.append((task, entry)),
         )
         log = self.airflow.log_path.read_bytes()[before:].decode()
-        spark = {"spark"} if "spark-submit" in log else set()
+        # The hook that submits jobs writes the progress of each.
+        spark = {"spark"} if "PipelineSubmitHook" in log else set()
         return {task for task, _ in self.lines} | spark
 
 
