@@ -37,7 +37,8 @@ def get_provider_info() -> dict[str, object]:
         ],
         "sensors": [_modules("sensors.transactions", "sensors.remote", "sensors.replication")],
         "hooks": [_modules("hooks.metastore", "hooks.spark", "hooks.tunnel")],
-        "triggers": [_modules("triggers.waiting", "triggers.remote")],
+        "triggers": [_modules("triggers.waiting", "triggers.remote", "triggers.replication")],
+        "notifications": [f"{_PACKAGE}.notifications.replication.ReplicaNotifier"],
         "extra-links": [
             f"{_PACKAGE}.operators.cluster_links.RouteLink",
             f"{_PACKAGE}.operators.cluster_links.CopyLink",

@@ -102,6 +102,11 @@ class StopRequest:
         self._made = True
         self._calls.put(None)
 
+    @property
+    def made(self) -> bool:
+        """Return whether the stop has been requested."""
+        return self._made
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the request in the one thread that stops; return whether it has been made.
 

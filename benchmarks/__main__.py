@@ -30,6 +30,7 @@ IDS = (
     *BOOTSTRAPS,
     *INCREMENTS,
     "increment-one-partition",
+    "replicate-follow",
     "external",
     *HADOOP,
     "durability",
@@ -154,6 +155,13 @@ def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from one_partition.run(bench)
+    if "replicate-follow" in parts:
+        from benchmarks import following
+        from benchmarks.bootstrap import Setting
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from following.run(bench)
     if "external" in parts:
         from benchmarks import external
         from benchmarks.bootstrap import Setting

@@ -33,8 +33,8 @@ from benchmarks.source_database import Scale, make_database
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_DATABASE = "commits"
-_TABLES = 10
+DATABASE = "commits"
+TABLES = 10
 _STOCK_AIM = 20.0
 _FAST_AIM = 8.0
 #: At least 0.65 of the rate of the bare calls.
@@ -56,7 +56,7 @@ class _Commits:
         return 3 * self.count
 
     def __str__(self) -> str:
-        return f"an increment of {self.count:,} commits over {_TABLES} ACID tables, {self.events:,} events"
+        return f"an increment of {self.count:,} commits over {TABLES} ACID tables, {self.events:,} events"
 
 
 def run(setting: Setting, parts: Sequence[str]) -> Iterator[Result]:
@@ -68,7 +68,7 @@ def run(setting: Setting, parts: Sequence[str]) -> Iterator[Result]:
         setting.say(f"Spark's start, not counted below: {started_s:.1f} s")
         with MetastoreClient(client_settings(source)) as client:
             make_database(
-                client, source.warehouse, _DATABASE, Scale(tables=_TABLES, partitions=1, file_bytes=65)
+                client, source.warehouse, DATABASE, Scale(tables=TABLES, partitions=1, file_bytes=65)
             )
         ours = [
             stack.enter_context(_Ours(source, target, spark, setting.directory / f"ours{number}"))
@@ -169,7 +169,7 @@ def _idle(setting: Setting, ours: _Ours, source: EmbeddedMetastore) -> Result:
         list(client.iter_notification_events(client.get_current_notification_event_id() - 1))
     return seconds(
         "increments-idle",
-        f"a cycle of {_TABLES} tables with nothing to do",
+        f"a cycle of {TABLES} tables with nothing to do",
         ours_s=median(timing.total_s for timing in taken),
         peer="asking for the last event",
         peer_s=clock.timing_of("ask").total_s,
@@ -189,7 +189,7 @@ class _Ours:
         self._directory = directory
         self._policy = ReplicationPolicy(
             name=directory.name,
-            source_database=_DATABASE,
+            source_database=DATABASE,
             target_database=directory.name,
             dump_root=f"file:{directory}",
             allowed_source_roots=["file:/"],
@@ -197,7 +197,7 @@ class _Ours:
 
     def bootstrap(self) -> None:
         self._directory.mkdir()
-        self._whole.bootstrap(_DATABASE, self._directory.name, self._directory)
+        self._whole.bootstrap(DATABASE, self._directory.name, self._directory)
 
     def cycle(self) -> Timing:
         source, target = self._pools
@@ -240,7 +240,7 @@ class _Rival:
         self.cycle()
 
     def cycle(self) -> Timing:
-        return self.hive.bootstrap(_DATABASE, self.directory.name, self.directory)
+        return self.hive.bootstrap(DATABASE, self.directory.name, self.directory)
 
 
 def _rivals(
@@ -260,18 +260,23 @@ def _rivals(
 
 def commit(client: MetastoreClient, warehouse: Path, count: int) -> None:
     """Commit one row at a time to the tables in turn, as writers do in a metastore."""
-    tables = sorted(client.list_tables(_DATABASE))
-    (day,) = {Path(path).name for path in (warehouse / f"{_DATABASE}.db" / tables[0]).iterdir()}
+    tables = sorted(client.list_tables(DATABASE))
     for number in range(count):
-        name = tables[number % len(tables)]
-        (txn_id,) = client.open_txns(1)
-        write_id = client.allocate_table_write_ids(_DATABASE, name, [txn_id])[txn_id]
-        place = warehouse / f"{_DATABASE}.db" / name / day
-        delta = place / f"delta_{write_id:07}_{write_id:07}_0000"
-        # (Its rows have the first write id: nobody counts them.)
-        shutil.copytree(place / "delta_0000001_0000001_0000", delta)
-        client.call("add_write_notification_log", _notification(name, day, txn_id, write_id, delta))
-        client.commit_txn(txn_id)
+        commit_row(client, warehouse, tables[number % len(tables)])
+
+
+def commit_row(client: MetastoreClient, warehouse: Path, name: str) -> int:
+    """Commit one row to a table; return its write id."""
+    (day,) = {Path(path).name for path in (warehouse / f"{DATABASE}.db" / name).iterdir()}
+    (txn_id,) = client.open_txns(1)
+    write_id = client.allocate_table_write_ids(DATABASE, name, [txn_id])[txn_id]
+    place = warehouse / f"{DATABASE}.db" / name / day
+    delta = place / f"delta_{write_id:07}_{write_id:07}_0000"
+    # (Its rows have the first write id: nobody counts them.)
+    shutil.copytree(place / "delta_0000001_0000001_0000", delta)
+    client.call("add_write_notification_log", _notification(name, day, txn_id, write_id, delta))
+    client.commit_txn(txn_id)
+    return write_id
 
 
 def _notification(
@@ -281,7 +286,7 @@ def _notification(
     return types.WriteNotificationLogRequest(
         txnId=txn_id,
         writeId=write_id,
-        db=_DATABASE,
+        db=DATABASE,
         table=name,
         fileInfo=types.InsertEventRequestData(
             replace=False,
@@ -297,11 +302,11 @@ def _bare_calls(target: EmbeddedMetastore, database: str, count: int) -> Timing:
     """Time the fewest calls a load can make: it opens and allocates in batches, and commits one by one."""
     policy = ReplicationPolicy(name=database, source_database=database, dump_root="file:/nowhere")
     with MetastoreClient(client_settings(target)) as client:
-        make_database(client, target.warehouse, database, Scale(tables=_TABLES, partitions=1, file_bytes=65))
+        make_database(client, target.warehouse, database, Scale(tables=TABLES, partitions=1, file_bytes=65))
         replay = Replay(client, policy)
         writes: dict[str, list[tuple[int, int]]] = {}
         for number in range(count):
-            pairs = writes.setdefault(f"t{number % _TABLES:03}", [])
+            pairs = writes.setdefault(f"t{number % TABLES:03}", [])
             pairs.append((10**9 + number, len(pairs) + 2))
         clock = Clock()
         replay.open(writes)

@@ -26,9 +26,14 @@ with DAG(
     tags=["hive", "acid"],
     doc_md=__doc__,
     params={
-        "metastore_conn_id": Param("hive_source", type="string", title="Connection of the metastore"),
+        "metastore_conn_id": Param(
+            "hive_source",
+            type="string",
+            title="Connection of the metastore",
+            description="Type Hive metastore (federation)",
+        ),
     },
-):
+) as dag:
     CompactionWorkerOperator(
         task_id="serve_queue",
         metastore_conn_id="{{ params.metastore_conn_id }}",

@@ -64,9 +64,24 @@ with DAG(
             title="Name on the target",
             description="Empty: the same as on the source",
         ),
-        "source_conn_id": Param("hive_source", type="string", title="Connection of the source"),
-        "target_conn_id": Param("hive_target", type="string", title="Connection of the target"),
-        "spark_conn_id": Param("spark_default", type="string", title="Connection of Spark"),
+        "source_conn_id": Param(
+            "hive_source",
+            type="string",
+            title="Connection of the source",
+            description="Type Hive metastore (federation)",
+        ),
+        "target_conn_id": Param(
+            "hive_target",
+            type="string",
+            title="Connection of the target",
+            description="Type Hive metastore (federation)",
+        ),
+        "spark_conn_id": Param(
+            "spark_default",
+            type="string",
+            title="Connection of Spark",
+            description="Without spark_default, Spark runs on the worker itself",
+        ),
         "dump_root": Param(
             None,
             type=["null", "string"],
@@ -81,7 +96,12 @@ with DAG(
             section="Directories",
             description="Empty: the variable hive_federation_external_base",
         ),
-        "open_txn_timeout": Param("10m", type="string", title="Wait for open transactions"),
+        "open_txn_timeout": Param(
+            "10m",
+            type="string",
+            title="Wait for open transactions",
+            description="30s, 5m, 1h; what is still open then is aborted",
+        ),
         "policy": Param(
             None,
             type=["null", "string"],
@@ -98,10 +118,18 @@ with DAG(
             description="To fail back: as this DAG returned it",
         ),
         "include_tables": Param(
-            None, type=["null", "string"], title="Tables to replicate", section="As it was replicated"
+            None,
+            type=["null", "string"],
+            title="Tables to replicate",
+            description="Regular expression that whole names match; empty: all",
+            section="As it was replicated",
         ),
         "exclude_tables": Param(
-            None, type=["null", "string"], title="Tables to leave out", section="As it was replicated"
+            None,
+            type=["null", "string"],
+            title="Tables to leave out",
+            description="Regular expression that whole names match; empty: none",
+            section="As it was replicated",
         ),
     },
 ) as dag:

@@ -42,10 +42,13 @@ with DAG(
             description="Takes a file for each run that meets records that cannot be read",
         ),
         "metastore_conn_id": Param(
-            "hive_federation_default", type="string", title="Connection of the metastore"
+            "hive_federation_default",
+            type="string",
+            title="Connection of the metastore",
+            description="Type Hive metastore (federation)",
         ),
     },
-):
+) as dag:
     StreamingIngestOperator(
         task_id="ingest",
         table="{{ params.table }}",

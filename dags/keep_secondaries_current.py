@@ -43,7 +43,12 @@ with DAG(
     tags=["hive", "clusters"],
     doc_md=__doc__,
     params={
-        "metastore_conn_id": Param("hive_source", type="string", title="Connection of the metastore"),
+        "metastore_conn_id": Param(
+            "hive_source",
+            type="string",
+            title="Connection of the metastore",
+            description="Type Hive metastore (federation)",
+        ),
         "rules": Param(
             ["last 30 days of sales.orders in C2"],
             type="array",
@@ -54,7 +59,11 @@ with DAG(
             "all of database.table in C2; last 30 days of database.table in C2 dropping older",
         ),
         "compare_hours": Param(
-            24, type="number", minimum=0, title="Hours after which all is compared, whatever the events name"
+            24,
+            type="number",
+            minimum=0,
+            title="Hours after which all is compared, whatever the events name",
+            description="0: each run compares all partitions of the rule",
         ),
     },
 ) as dag:

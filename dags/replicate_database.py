@@ -53,10 +53,24 @@ with DAG(
             title="Name on the target",
             description="Empty: the same as on the source",
         ),
-        "source_conn_id": Param("hive_source", type="string", title="Connection of the source"),
-        "target_conn_id": Param("hive_target", type="string", title="Connection of the target"),
+        "source_conn_id": Param(
+            "hive_source",
+            type="string",
+            title="Connection of the source",
+            description="Type Hive metastore (federation)",
+        ),
+        "target_conn_id": Param(
+            "hive_target",
+            type="string",
+            title="Connection of the target",
+            description="Type Hive metastore (federation)",
+        ),
         "spark_conn_id": Param(
-            "spark_default", type="string", title="Connection of Spark", section="Details"
+            "spark_default",
+            type="string",
+            title="Connection of Spark",
+            description="Without spark_default, Spark runs on the worker itself",
+            section="Details",
         ),
         "dump_root": Param(
             None,

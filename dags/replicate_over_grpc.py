@@ -48,9 +48,24 @@ with DAG(
     doc_md=__doc__,
     params={
         "database": Param("flights", type="string", title="Database", description="On the source"),
-        "source_conn_id": Param("hive_grpc", type="string", title="Connection of the gateway"),
-        "target_conn_id": Param("hive_target", type="string", title="Connection of the target"),
-        "spark_conn_id": Param("spark_default", type="string", title="Connection of Spark"),
+        "source_conn_id": Param(
+            "hive_grpc",
+            type="string",
+            title="Connection of the gateway",
+            description="Type Hive metastore (federation), with grpc:// URIs",
+        ),
+        "target_conn_id": Param(
+            "hive_target",
+            type="string",
+            title="Connection of the target",
+            description="Type Hive metastore (federation)",
+        ),
+        "spark_conn_id": Param(
+            "spark_default",
+            type="string",
+            title="Connection of Spark",
+            description="Without spark_default, Spark runs on the worker itself",
+        ),
         "dump_root": Param(
             "/var/lib/hive-federation",
             type="string",
@@ -58,7 +73,10 @@ with DAG(
             description="URI that Airflow and Spark can reach: file:/shared, s3://bucket/dumps",
         ),
         "external_base": Param(
-            "/var/lib/hive-federation/external", type="string", title="Directory of external tables"
+            "/var/lib/hive-federation/external",
+            type="string",
+            title="Directory of external tables",
+            description="Where they land on the target: /ext_loc/x becomes <this directory>/ext_loc/x",
         ),
     },
 ) as dag:

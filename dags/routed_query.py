@@ -24,8 +24,18 @@ with DAG(
     tags=["hive", "clusters"],
     doc_md=__doc__,
     params={
-        "metastore_conn_id": Param("hive_source", type="string", title="Connection of the metastore"),
-        "database": Param("default", type="string", title="Database"),
+        "metastore_conn_id": Param(
+            "hive_source",
+            type="string",
+            title="Connection of the metastore",
+            description="Type Hive metastore (federation)",
+        ),
+        "database": Param(
+            "default",
+            type="string",
+            title="Database",
+            description="Of the names without one in the statement",
+        ),
         "sql": Param(
             "SELECT count(*) FROM orders WHERE day >= date_sub(current_date, 30)",
             type="string",

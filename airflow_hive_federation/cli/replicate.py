@@ -27,6 +27,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.cli import replicate_follow
 from airflow_hive_federation.cli.connecting import common_storage_options, end_for
 from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.published import CommandState
@@ -78,6 +79,7 @@ def add_parser(subparsers: Subparsers) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in (
         ("run", "run one cycle: a bootstrap, or an increment if the target is published; then verify"),
+        ("follow", "run a cycle whenever the source has changed, until a signal or a limit"),
         ("plan", "show the objects that a cycle would copy, create, alter and drop, without a change"),
         ("status", "show the target's position, its lag, and the results of the last cycles"),
         ("verify", "compare the target with the dump it was loaded from"),
@@ -88,7 +90,7 @@ def add_parser(subparsers: Subparsers) -> None:
         action = actions.add_parser(name, help=text)
         action.add_argument("policy", type=Path, help="policy file, or group file (TOML)")
         action.add_argument("--json", action="store_true", help="print the result as JSON")
-        if name in {"run", "verify", "repair", "failover"}:
+        if name in {"run", "follow", "verify", "repair", "failover"}:
             action.add_argument(
                 "--spark-conn-id",
                 default="spark_default",
@@ -101,6 +103,8 @@ def add_parser(subparsers: Subparsers) -> None:
             action.add_argument(
                 "--verify-whole", action="store_true", help="compare all tables, not only those that changed"
             )
+        if name == "follow":
+            replicate_follow.add_arguments(action)
         if name == "failover":
             action.add_argument("--back", type=Path, metavar="FILE", help="write the policy of the way back")
             action.add_argument(
@@ -145,6 +149,8 @@ def run(args: argparse.Namespace) -> int:
         group = replicate_group.read_group(args.policy, values, options, into_existing=into_existing)
         return replicate_group.run(args, group)
     file = read_policy_file(args.policy, into_existing=into_existing)
+    if args.action == "follow":
+        return replicate_follow.run(args, file.policy, file.source, file.target)
     if args.action in {"plan", "status"}:
         from airflow_hive_federation.cli.replication_state import show
 

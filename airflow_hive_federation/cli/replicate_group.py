@@ -85,7 +85,7 @@ def run(args: argparse.Namespace, file: GroupFile) -> int:
     """Run an action on a group; return 0 if the replicas equal their sources."""
     from airflow_hive_federation.metastore import MetastorePool
 
-    if args.action == "repair" or (args.action == "failover" and not args.source_lost):
+    if args.action in {"follow", "repair"} or (args.action == "failover" and not args.source_lost):
         raise GroupMembershipError(
             f"Consistency group {file.group.name!r} cannot {_VERBS[args.action]} as a whole.",
             remedy="Take its policies out (hive-federation replicate leave GROUP_FILE), and "
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace, file: GroupFile) -> int:
         return _replicate(args, *pools, group)
 
 
-_VERBS = {"repair": "repair its targets", "failover": "fail over"}
+_VERBS = {"follow": "follow its source", "repair": "repair its targets", "failover": "fail over"}
 
 
 def _complete(path: Path, member: Mapping[str, object]) -> dict[str, object]:

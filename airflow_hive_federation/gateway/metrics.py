@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Protocol
 
 #: Upper bounds of the histogram of call times, in seconds.
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -85,17 +86,25 @@ class Metrics:
         return f"hive_gateway_{name}{{{inside}}} {repr(value).removesuffix('.0')}"
 
 
+class Texts(Protocol):
+    """Metrics in Prometheus' text format."""
+
+    def text(self) -> str:
+        """Return all metrics."""
+        ...
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
 
 class MetricsServer:
-    """Serves the metrics at ``/metrics``, and ``/healthz`` while the gateway accepts calls.
+    """Serves the metrics at ``/metrics``, and ``/healthz`` while the process works.
 
     :param reserved: another process holds the port for this one (``SO_REUSEPORT``).
     """
 
-    def __init__(self, metrics: Metrics, host: str, port: int, *, reserved: bool = False) -> None:
+    def __init__(self, metrics: Texts, host: str, port: int, *, reserved: bool = False) -> None:
         bodies: dict[str, Callable[[], str]] = {"/metrics": metrics.text, "/healthz": lambda: "ok\n"}
 
         class Answer(BaseHTTPRequestHandler):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -19,7 +22,9 @@ def as_airflow_error() -> Iterator[None]:
     try:
         yield
     except HiveFederationError as error:
-        raise airflow_error(error_text(error), retryable=error.retryable) from error
+        # Airflow logs each error of a chain, with its text: one is enough, and its origin is for developers.
+        logger.debug("The error comes from here:", exc_info=error)
+        raise airflow_error(error_text(error), retryable=error.retryable) from None
 
 
 def airflow_error(text: str, *, retryable: bool) -> AirflowException:

@@ -12,8 +12,9 @@ from airflow.sdk import Connection
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException
 from airflow_hive_federation.hooks.progress import task_observer
+from airflow_hive_federation.hooks.spark_output import is_routine
 from airflow_hive_federation.progress.lines import event_in
-from airflow_hive_federation.progress.observers import Observer
+from airflow_hive_federation.progress.observers import Observer, spaced
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -23,6 +24,8 @@ DEFAULT_MASTER = "local[*]"
 
 #: The number of log lines in an error that has no cause of its own.
 _TAIL_LINES = 20
+#: The provider's message that names the whole command.
+_COMMAND = "Spark-Submit cmd"
 #: The marks before the text of an error: of log4j, and of a JVM that ends with an exception.
 _ERRORS = (" ERROR ", 'Exception in thread "main" ')
 
@@ -30,7 +33,8 @@ _ERRORS = (" ERROR ", 'Exception in thread "main" ')
 class PipelineSubmitHook(SparkSubmitHook):
     """Runs spark-submit once.
 
-    :param observer: receives the events of the job's progress; by default, they are lines of the log.
+    :param observer: receives the events of the job's progress; by default, they are lines of the log, two
+        per minute at most.
     :param departs: spark-submit ends when the cluster has the application.
     :param on_application: receives the cluster's id of the driver or application, once spark-submit shows it.
     :param settings: the settings of the provider's hook.
@@ -51,7 +55,7 @@ class PipelineSubmitHook(SparkSubmitHook):
             self._spark_exit_code = 0
         self._on_application = on_application
         self._announced = ""
-        self._observer = observer or task_observer(self.log)
+        self._observer = observer or spaced(task_observer(self.log))
         #: The last lines of the log.
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
@@ -158,8 +162,11 @@ class _SubmitLog:
 
     def info(self, text: str, *values: object) -> None:
         # Lines of the output have no values; messages of the hooks have.
-        if values or self._read(text):
-            self._log.info(text, *values)
+        if values:
+            level = self._log.debug if text.startswith(_COMMAND) else self._log.info
+            level(text, *values)
+        elif self._read(text):
+            (self._log.debug if is_routine(text) else self._log.info)(text)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._log, name)

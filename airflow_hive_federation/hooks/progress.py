@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from airflow_hive_federation.progress.cycle_events import CycleFailed
 from airflow_hive_federation.progress.events import Event
 from airflow_hive_federation.progress.metrics import measured
 from airflow_hive_federation.progress.observers import Observer
@@ -42,3 +45,21 @@ def task_observer(log: object) -> Observer:
         getattr(log, _METHODS[event.level])("%s", words(event), **fields)
 
     return observe
+
+
+@contextmanager
+def failures_counted(database: str) -> Iterator[None]:
+    """Count a failure of the task in Airflow's metrics; a skipped or deferred task has not failed.
+
+    :param database: the database that the task works on; empty if it has none.
+    """
+    from airflow_hive_federation.hooks.compat import AirflowException, AirflowSkipException, airflow_metrics
+
+    try:
+        yield
+    except AirflowSkipException:
+        raise
+    except AirflowException as error:
+        failed = CycleFailed(database=database, error=str(error), failures=1, pause_s=0.0)
+        measured(airflow_metrics())(failed)
+        raise

@@ -8,7 +8,7 @@ connection's first URI.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.metastore import MetastoreSettings
+    from airflow_hive_federation.progress.events import Event
+    from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.replication.load.summary import LoadSummary
     from airflow_hive_federation.replication.policy import ReplicationPolicy
 
@@ -116,26 +118,55 @@ def announce(
             context["outlet_events"][alias].add(table.asset, extra=dict(extra))
 
 
+class CopiedSizes:
+    """Adds up the bytes that increments copy, per table, and passes all events on.
+
+    :param observer: receives the events.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        #: Bytes by the table of the target, with its database.
+        self.sizes: dict[str, int] = {}
+
+    def __call__(self, event: Event, /) -> None:
+        """Take an event of a load."""
+        from airflow_hive_federation.progress.cycle_events import TableCopied
+
+        if isinstance(event, TableCopied):
+            self.sizes[event.table] = self.sizes.get(event.table, 0) + event.size_bytes
+        self._observer(event)
+
+
 def note_load(
     context: Context,
     source: MetastoreSettings,
     target: MetastoreSettings,
     policy: ReplicationPolicy,
     summary: LoadSummary,
+    *,
+    copied: Mapping[str, int] | None = None,
 ) -> Lineage:
     """Update the assets of the tables that a load of a policy has changed, and return its lineage.
 
     :param context: the task's context, whose task has the outlet :data:`REPLICATED`.
     :param source: the settings of the source's metastore.
     :param target: the settings of the target's metastore.
+    :param copied: the sizes of :class:`CopiedSizes`; tables of a bootstrap have those of its dump.
     """
-    from airflow_hive_federation.replication.replica.table_index import changed_tables
+    from airflow_hive_federation.replication.replica.table_index import changed_tables, whole_sizes
 
     tables = sorted(changed_tables(summary.dump, policy.storage_options))
     source_tables = [policy.source_table(table) for table in tables]
+    sizes = whole_sizes(summary.dump, policy.storage_options)
+    for table in set(tables) - sizes.keys():
+        sizes[table] = (copied or {}).get(f"{policy.target_database}.{table}")
     lineage = Lineage(
         inputs=datasets(source, policy.source_database, source_tables),
-        outputs=datasets(target, policy.target_database, tables),
+        outputs=[
+            replace(dataset, size_bytes=sizes.get(dataset.table))
+            for dataset in datasets(target, policy.target_database, tables)
+        ],
         skipped=summary.skipped,
     )
     extra = {"event_id": summary.event_id, "policy": policy.name, "source": policy.source_database}

@@ -13,7 +13,7 @@ from airflow_hive_federation.hooks.error_translation import airflow_error, as_ai
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.progress import task_observer
-from airflow_hive_federation.operators.lineage import REPLICATED, LineageOperator, note_load
+from airflow_hive_federation.operators.lineage import REPLICATED, CopiedSizes, LineageOperator, note_load
 from airflow_hive_federation.operators.policy_state import FailuresPublished, PolicyLink, PolicyOperator
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
 from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
@@ -210,7 +210,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
         with self.leaving():
             source, target, policy = self.ends()
             spark = self.spark(policy)
-            dump = latest_dump(self.dump)
+            dump, copied = latest_dump(self.dump), CopiedSizes(self.observer)
             if dump is None and self.dump is not None:
                 raise AirflowSkipException("No task before this one has written a dump: nothing is loaded.")
             if not is_idle(dump):
@@ -228,10 +228,11 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
                     policy,
                     dump_uri(dump),
                     run_copy=spark.copy_runner(policy),
-                    observer=self.observer,
+                    observer=copied,
                 )
                 self.publish_cycle(context, source_pool, target_pool, policy, skipped=summary.skipped)
-            self.lineage = note_load(context, source.settings, target.settings, policy, summary)
+            ends = source.settings, target.settings
+            self.lineage = note_load(context, *ends, policy, summary, copied=copied.sizes)
             return summary
 
 

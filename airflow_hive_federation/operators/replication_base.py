@@ -38,6 +38,12 @@ class ReplicationOperator(PolicyOperator):
         self.source_conn_id = source_conn_id
         self.target_conn_id = target_conn_id
 
+    @property
+    def subject(self) -> str:
+        """The database of the target."""
+        target = self.policy.get("target_database")
+        return str(self.policy["source_database"] if target in {None, "", "None"} else target)
+
     def ends(self) -> tuple[HiveMetastoreHook, HiveMetastoreHook, ReplicationPolicy]:
         """Return the hooks of source and target, and the policy with the storage options of both."""
         source, target = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)

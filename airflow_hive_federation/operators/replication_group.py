@@ -11,7 +11,13 @@ from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.group_fields import group_fields, rendered_group
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
-from airflow_hive_federation.operators.lineage import REPLICATED, Lineage, LineageOperator, note_load
+from airflow_hive_federation.operators.lineage import (
+    REPLICATED,
+    CopiedSizes,
+    Lineage,
+    LineageOperator,
+    note_load,
+)
 from airflow_hive_federation.operators.spark_tasks import SparkOperator, run_name
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 
@@ -89,6 +95,8 @@ class _GroupLoadingOperator(LineageOperator, _GroupOperator):
         target: MetastoreSettings,
         group: ReplicationGroup,
         loads: Sequence[LoadSummary],
+        *,
+        copied: Mapping[str, int] | None = None,
     ) -> None:
         """Update the assets of the tables that the members' loads have changed, and keep their lineage."""
         self.lineage = Lineage()
@@ -96,7 +104,7 @@ class _GroupLoadingOperator(LineageOperator, _GroupOperator):
         for load in loads:
             if not load.idle:
                 policy = policies[load.database]
-                lineage = note_load(context, source, target, policy, load)
+                lineage = note_load(context, source, target, policy, load, copied=copied)
                 skipped = {f"{policy.source_database}.{name}": why for name, why in lineage.skipped.items()}
                 self.lineage = Lineage(
                     inputs=[*self.lineage.inputs, *lineage.inputs],
@@ -204,7 +212,7 @@ class GroupLoadOperator(_GroupLoadingOperator):
         with self.leaving():
             source, target, group = self.ends()
             dumped = GroupDump.from_json(self.dump)
-            spark = self.spark(group)
+            spark, copied = self.spark(group), CopiedSizes(self.observer)
             with source.pool() as source_pool:
                 for member in dumped.members:
                     if not member.idle:
@@ -216,9 +224,9 @@ class GroupLoadOperator(_GroupLoadingOperator):
                     group,
                     dumped,
                     run_copy=spark.copy_runner,
-                    observer=self.observer,
+                    observer=copied,
                 )
-            self.note(context, source.settings, target.settings, group, summary.members)
+            self.note(context, source.settings, target.settings, group, summary.members, copied=copied.sizes)
             return summary
 
 

@@ -270,11 +270,16 @@ class Published(Event):
     """The target shows the state of the source at an event.
 
     :param earlier: an earlier run published it.
+    :param files: number of files of tables that the load copied.
+    :param seconds: duration of the load.
     """
 
     database: str
     event_id: int
     earlier: bool = False
+    files: int = 0
+    size_bytes: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

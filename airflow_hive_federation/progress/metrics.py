@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Protocol
 
+from airflow_hive_federation.progress import cycle_events as cev
 from airflow_hive_federation.progress import events as ev
 from airflow_hive_federation.progress.observers import Observer
 
@@ -146,12 +147,37 @@ def _table_created(event: ev.TableCreated) -> Measures:
 
 @measures_of.register
 def _published(event: ev.Published) -> Measures:
-    return _measures(event.database, gauges={"event_id": event.event_id}, cycles=int(not event.earlier))
+    gauges: dict[str, float] = {"event_id": event.event_id, "lag_bytes": 0}
+    if event.seconds:
+        gauges |= {"load_s": event.seconds, "bytes_per_s": event.size_bytes / event.seconds}
+    return _measures(
+        event.database, gauges=gauges, cycles=int(not event.earlier), bytes_copied=event.size_bytes
+    )
+
+
+@measures_of.register
+def _copy_planned(event: cev.CopyPlanned) -> Measures:
+    return _measures(event.database, gauges={"lag_bytes": event.size_bytes})
+
+
+@measures_of.register
+def _lag_seen(event: cev.LagSeen) -> Measures:
+    return _measures(event.database, gauges={"lag_events": event.events, "lag_s": event.seconds})
+
+
+@measures_of.register
+def _cycle_followed(event: cev.CycleFollowed) -> Measures:
+    return _measures(event.database, gauges={"cycle_s": event.seconds, "published_lag_s": event.lag_s})
+
+
+@measures_of.register
+def _cycle_failed(event: cev.CycleFailed) -> Measures:
+    return _measures(event.database, failures=1)
 
 
 @measures_of.register
 def _up_to_date(event: ev.UpToDate) -> Measures:
-    return _measures(event.database, gauges={"event_id": event.event_id}, idle_cycles=1)
+    return _measures(event.database, gauges={"event_id": event.event_id, "lag_bytes": 0}, idle_cycles=1)
 
 
 @measures_of.register

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-from airflow_hive_federation.progress.events import Event, PartitionsCounted, StepStarting
+from airflow_hive_federation.progress.events import Event, FilesProcessed, PartitionsCounted, StepStarting
 from airflow_hive_federation.progress.kinds import Activity, Step
 from airflow_hive_federation.progress.words import words
 
@@ -55,18 +55,25 @@ def unobserved(_event: Event) -> None:
 def spaced(
     observer: Observer, *, every_s: float = _EVERY_S, clock: Callable[[], float] = time.monotonic
 ) -> Observer:
-    """Return an observer that passes on an interim count at most once per interval, and all other events."""
+    """Return an observer that passes on an interim count at most once per interval, and all other events.
+
+    The count of all files of a job is its last one, and is passed on.
+    """
     passed_s: dict[type[Event], float] = {}
 
     def observe(event: Event) -> None:
         now_s = clock()
-        if event.interim:
+        if event.interim and not _is_last(event):
             if now_s - passed_s.setdefault(type(event), now_s) < every_s:
                 return
             passed_s[type(event)] = now_s
         observer(event)
 
     return observe
+
+
+def _is_last(event: Event) -> bool:
+    return isinstance(event, FilesProcessed) and event.files == event.all_files
 
 
 class Steps:

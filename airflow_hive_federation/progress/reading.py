@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import get_args, get_origin, get_type_hints
 
+from airflow_hive_federation.progress import cycle_events, events
 from airflow_hive_federation.progress.events import KIND, Event
+
+_MODULES = (events, cycle_events)
 
 
 def event_classes() -> Mapping[str, type[Event]]:
     """Return the classes of events by their names."""
-    return {kind.__name__: kind for kind in Event.__subclasses__()}
+    names = {name: kind for module in _MODULES for name, kind in vars(module).items()}
+    return {
+        name: kind
+        for name, kind in names.items()
+        if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+    }
 
 
 def event_of(values: object) -> Event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import singledispatch
 
+from airflow_hive_federation.progress import cycle_events as cev
 from airflow_hive_federation.progress import events as ev
 from airflow_hive_federation.progress.kinds import Activity, FileJob
 from airflow_hive_federation.progress.quantities import (
@@ -163,7 +164,11 @@ def _dangling_aborted(event: ev.DanglingAborted) -> str:
 
 @words.register
 def _published(event: ev.Published) -> str:
-    return f"{event.database} is published at event {event.event_id}{' already' if event.earlier else ''}."
+    published = f"{event.database} is published at event {event.event_id}"
+    if not event.seconds:
+        return f"{published}{' already' if event.earlier else ''}."
+    copied = f"{several(event.files, 'file')}, {size(event.size_bytes)} in {duration(event.seconds)}"
+    return f"{published}: {copied}"
 
 
 @words.register
@@ -234,6 +239,51 @@ def _taken_over(event: ev.TakenOver) -> str:
         f"Taken over without its source: {event.database} may be written. It has the source's events up "
         f"to {event.event_id}; what the source did after is lost with it."
     )
+
+
+@words.register
+def _copy_planned(event: cev.CopyPlanned) -> str:
+    return f"{event.database}: {several(event.files, 'file')}, {size(event.size_bytes)} to copy"
+
+
+@words.register
+def _table_copied(event: cev.TableCopied) -> str:
+    return f"{event.table}: {several(event.files, 'file')}, {size(event.size_bytes)} copied"
+
+
+@words.register
+def _follow_started(event: cev.FollowStarted) -> str:
+    return f"{event.database} is followed from event {event.event_id} on"
+
+
+@words.register
+def _lag_seen(event: cev.LagSeen) -> str:
+    if not event.events:
+        return f"{event.database} lacks no event"
+    return f"{event.database} lacks {several(event.events, 'event')}, {duration(event.seconds)}"
+
+
+@words.register
+def _cycle_followed(event: cev.CycleFollowed) -> str:
+    counts = ((event.events, "event"), (event.transactions, "transaction"), (event.tables, "table"))
+    parts = [several(count, noun) for count, noun in counts if count]
+    if event.files:
+        parts.append(f"{several(event.files, 'file')}, {size(event.size_bytes)}, {rate(event.bytes_per_s)}")
+    work = f"{event.database} at event {event.event_id}: {', '.join([event.cycle, *parts])}"
+    lag = f", lag {duration(event.lag_s)}" if event.lag_s else ""
+    return f"{work} in {duration(event.seconds)}{lag}"
+
+
+@words.register
+def _cycle_failed(event: cev.CycleFailed) -> str:
+    if not event.pause_s:
+        return event.error
+    return f"Trying again in {duration(event.pause_s)}: {event.error}"
+
+
+@words.register
+def _follow_ended(event: cev.FollowEnded) -> str:
+    return f"{event.database} is at event {event.event_id} after {several(event.cycles, 'cycle')}"
 
 
 @words.register

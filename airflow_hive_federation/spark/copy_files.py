@@ -1,4 +1,4 @@
-"""Copies the files of a copy plan in a Spark job.
+"""Copies the files of a copy plan in a Spark job, or in this process.
 
 The job records each file when it has copied it. A run after a kill copies only files without a record, or
 whose target does not have the recorded length. ``_summary.json`` in the outcomes' directory holds the summary
@@ -27,10 +27,12 @@ from airflow_hive_federation.spark.failures import combined, error_to_json
 from airflow_hive_federation.spark.groups import (
     GroupResult,
     GroupTask,
+    Workers,
     failures_of,
     new_run_id,
     run_groups,
 )
+from airflow_hive_federation.spark.workers import SparkWorkers
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
 from airflow_hive_federation.storage.fence import fence_of
@@ -134,7 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(spark: object, args: argparse.Namespace, options: StorageOptions | None = None) -> dict[str, Any]:
     """Run the job with parsed arguments; return its summary as JSON values."""
     summary = copy_plan(
-        spark,
+        SparkWorkers(spark),
         args.plan,
         args.outcomes,
         bandwidth_bytes_per_s=args.bandwidth,
@@ -150,7 +152,7 @@ def run(spark: object, args: argparse.Namespace, options: StorageOptions | None 
 
 
 def copy_plan(
-    spark: Any,
+    workers: Workers,
     plan_uri: str,
     outcomes_uri: str,
     *,
@@ -165,7 +167,7 @@ def copy_plan(
 ) -> CopySummary:
     """Copy the files of a plan that are not recorded as copied.
 
-    :param spark: a SparkSession or a SparkContext.
+    :param workers: run the tasks, in Spark or in this process.
     :param plan_uri: URI of the plan, see :func:`.plan_files.read_plan`.
     :param outcomes_uri: URI of the directory for outcomes, see :func:`.plan_files.read_outcomes`.
     :param bandwidth_bytes_per_s: limit of the whole job; with it, the job has at most one task per core.
@@ -188,7 +190,6 @@ def copy_plan(
     :raises SparkJobError: Spark failed.
     """
     begun_at = time.monotonic()
-    context = getattr(spark, "sparkContext", spark)
     fence = fence_of(plan_uri, options)
     fence.check()
     items = distinct(read_plan(plan_uri, options=options))
@@ -202,7 +203,7 @@ def copy_plan(
     pending = pending_items(items, outcomes, sizes)
     groups = _groups(
         pending,
-        context.defaultParallelism,
+        workers.slots,
         capped=bandwidth_bytes_per_s is not None,
         at_most=min(bound for bound in (parallel, max_tasks, len(pending) + 1) if bound),
     )
@@ -225,13 +226,13 @@ def copy_plan(
         if bandwidth_bytes_per_s and groups
         else None,
         options=options,
-        files_done=context.accumulator(0),
-        bytes_done=context.accumulator(0),
+        files_done=workers.counter(),
+        bytes_done=workers.counter(),
     )
     results = run_groups(
-        context, groups, task, job=FileJob.COPY, total_bytes=sum(item.size_bytes for item in pending)
+        workers, groups, task, job=FileJob.COPY, total_bytes=sum(item.size_bytes for item in pending)
     )
-    if any(result.attempt for result in results) or _speculates(context):
+    if any(result.attempt for result in results) or workers.speculates:
         # Failed or killed attempts may have left temporary files of this very run.
         survey_targets(directories, options=options, sweep_runs_before=f"{run_id}~")
     summary = summarize(items, pending, groups, results, time.monotonic() - begun_at)
@@ -334,10 +335,6 @@ def _rewrite_file(source: str, target: str, visible_write_ids: str, options: Sto
     from airflow_hive_federation.acid.rewrite import rewrite_file
 
     rewrite_file(source, target, visible_write_ids, options)
-
-
-def _speculates(context: Any) -> bool:
-    return str(context.getConf().get("spark.speculation", "false")).lower() == "true"
 
 
 def _finish(

@@ -10,6 +10,7 @@ from airflow_hive_federation.progress.kinds import FileJob
 from airflow_hive_federation.spark.balancing import deal
 from airflow_hive_federation.spark.failures import combined
 from airflow_hive_federation.spark.groups import GroupTask, failures_of, new_run_id, run_groups
+from airflow_hive_federation.spark.workers import SparkWorkers
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest, digest_file
 from airflow_hive_federation.storage.options import StorageOptions
@@ -67,11 +68,11 @@ def digest_plan(
     :raises SparkJobError: Spark failed.
     """
     begun_at = time.monotonic()
-    context = getattr(spark, "sparkContext", spark)
+    workers = SparkWorkers(spark)
     items = list(read_records(plan_uri, FileToDigest, options=options))
     groups = deal(
         items,
-        context.defaultParallelism * _GROUPS_PER_SLOT,
+        workers.slots * _GROUPS_PER_SLOT,
         size_of=lambda item: item.size_bytes,
         name_of=lambda item: item.uri,
         bytes_per_task=1 << 28,
@@ -83,11 +84,11 @@ def digest_plan(
         run_id=new_run_id(),
         bytes_per_s=None,
         options=options,
-        files_done=context.accumulator(0),
-        bytes_done=context.accumulator(0),
+        files_done=workers.counter(),
+        bytes_done=workers.counter(),
     )
     total_bytes = sum(item.size_bytes for item in items)
-    results = run_groups(context, groups, task, job=FileJob.DIGEST, total_bytes=total_bytes)
+    results = run_groups(workers, groups, task, job=FileJob.DIGEST, total_bytes=total_bytes)
     failures = failures_of(results)
     if failures:
         raise combined(failures)

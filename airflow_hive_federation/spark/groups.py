@@ -26,7 +26,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.progress.events import FilesProcessed
 from airflow_hive_federation.progress.kinds import FileJob
 from airflow_hive_federation.progress.observers import LOGGED
-from airflow_hive_federation.spark.failures import error_from_json, error_to_json, from_spark
+from airflow_hive_federation.spark.failures import error_from_json, error_to_json
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.storage.options import StorageOptions
@@ -44,6 +44,10 @@ _RETRIES = PollPolicy(first_s=0.5, factor=4.0, longest_s=2.0)
 
 #: Failures that a retry would only repeat.
 _NOT_RETRIED = (FileVanishedError, StoragePermissionError, StorageFullError)
+
+
+#: The items of a job, in groups that become tasks.
+Groups = Sequence[Sequence[object]]
 
 
 class Work(Protocol):
@@ -114,9 +118,14 @@ class GroupTask:
         attempt_id = context.taskAttemptId() if context is not None else 0
         number = context.attemptNumber() if context is not None else 0
         for group in groups:
-            yield self._run(group, attempt_id, number)
+            yield self.run(group, attempt_id, number)
 
-    def _run(self, group: Sequence[object], attempt_id: int, attempt_number: int) -> GroupResult:
+    def run(self, group: Sequence[object], attempt_id: int = 0, attempt_number: int = 0) -> GroupResult:
+        """Process a group.
+
+        :param attempt_id: number of the attempt among all attempts of the job.
+        :param attempt_number: number of the attempt of this task; 0 for the first.
+        """
         uri = join(self.records_uri, f"{self.run_id}-{group_digest(group)}-{attempt_id:08}.jsonl")
         records: list[object] = []
         failures: list[HiveFederationError] = []
@@ -149,32 +158,49 @@ class GroupTask:
                 yield outcome
 
 
+class Workers(Protocol):
+    """Runs tasks of groups of items."""
+
+    @property
+    def slots(self) -> int:
+        """Return the number of tasks that run side by side."""
+        ...
+
+    @property
+    def speculates(self) -> bool:
+        """Return whether a slow task may have a duplicate."""
+        ...
+
+    def counter(self) -> Counter:
+        """Return a sum to which tasks add."""
+        ...
+
+    def run(self, groups: Groups, task: GroupTask, *, description: str) -> list[GroupResult]:
+        """Run one task per group, and wait for all.
+
+        :param description: the name of the work.
+        :raises SparkJobError: Spark failed.
+        """
+        ...
+
+
 def run_groups(
-    context: Any, groups: Sequence[Sequence[Any]], task: GroupTask, *, job: FileJob, total_bytes: int
+    workers: Workers, groups: Groups, task: GroupTask, *, job: FileJob, total_bytes: int
 ) -> list[GroupResult]:
     """Run one task per group, wait for all, and report the progress every few seconds.
 
-    :param context: the SparkContext.
+    :param workers: run the tasks.
     :param groups: items, grouped by :func:`.balancing.deal`.
     :param task: the function of each task.
     :param job: the job, which names the work in Spark's UI and in the events of progress.
     :param total_bytes: bytes of all items.
     :raises SparkJobError: a task failed as a whole; failures of single items are in the results instead.
     """
-    from py4j.protocol import Py4JError
-
     if not groups:
         return []
-    context.setJobDescription(job.value)
     total_files = sum(len(group) for group in groups)
     with _progress(task, job, total_files, total_bytes):
-        try:
-            results: list[GroupResult] = (
-                context.parallelize(groups, len(groups)).mapPartitions(task).collect()
-            )
-        except Py4JError as error:
-            raise from_spark(error) from error
-    return results
+        return workers.run(groups, task, description=job.value)
 
 
 def failures_of(results: Sequence[GroupResult]) -> list[HiveFederationError]:

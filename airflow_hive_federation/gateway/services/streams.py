@@ -97,7 +97,7 @@ _STREAMS: dict[str, tuple[str, Stream]] = {
     "stream_partitions": ("PartitionsQuery", _partitions),
     "stream_tables": ("TablesQuery", _tables),
     "stream_events": ("EventsQuery", events),
-    "follow_events": ("EventsQuery", follow),
+    "cycle_events": ("EventsQuery", follow),
 }
 
 

@@ -22,6 +22,8 @@ from airflow_hive_federation.acid.names import (
 )
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.files import CopyItem, FileEntry
+from airflow_hive_federation.progress.cycle_events import CopyPlanned, TableCopied
+from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
@@ -54,6 +56,29 @@ class TableCopy:
     items: list[CopyItem] = field(default_factory=list)
     staged: dict[str, str] = field(default_factory=dict)
     extraneous: list[str] = field(default_factory=list)
+
+
+def total(copies: Mapping[str, TableCopy]) -> tuple[int, int]:
+    """Return the number of files that are copied, and their size in bytes.
+
+    :param copies: the copies of tables, by their names.
+    """
+    items = [item for copy in copies.values() for item in copy.items]
+    return len(items), sum(item.size_bytes for item in items)
+
+
+def report_plan(database: str, copies: Mapping[str, TableCopy], observer: Observer) -> None:
+    """Report what the target lacks."""
+    files, size_bytes = total(copies)
+    observer(CopyPlanned(database=database, files=files, size_bytes=size_bytes))
+
+
+def report_copies(database: str, copies: Mapping[str, TableCopy], observer: Observer) -> None:
+    """Report each table with new files."""
+    for name, copy in copies.items():
+        if copy.items:
+            files, size_bytes = total({name: copy})
+            observer(TableCopied(table=f"{database}.{name}", files=files, size_bytes=size_bytes))
 
 
 class EarlierCopies:

@@ -12,7 +12,7 @@ from airflow_hive_federation.errors import CycleRunningError, TargetChangedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.objects import Described
 from airflow_hive_federation.model.files import CopyItem, FileEntry
-from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied, Published
+from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import Observer, Steps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -30,6 +30,9 @@ from airflow_hive_federation.replication.load.copying import (
     plan_copy,
     readers_kept_out,
     remove_extraneous,
+    report_copies,
+    report_plan,
+    total,
 )
 from airflow_hive_federation.replication.load.creating import seed_write_ids
 from airflow_hive_federation.replication.load.digests import note_digests
@@ -45,7 +48,7 @@ from airflow_hive_federation.replication.metadata.definitions import name_of
 from airflow_hive_federation.replication.metadata.directories import tables_with_files
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
-from airflow_hive_federation.replication.replica.cycle_history import CycleRecord
+from airflow_hive_federation.replication.replica.cycle_history import CycleRecord, published
 from airflow_hive_federation.replication.replica.database import find_layout, publish_target
 from airflow_hive_federation.replication.replica.foreign_writes import ForeignWrite, refuse_foreign_writes
 from airflow_hive_federation.replication.replica.layout import TargetLayout
@@ -207,6 +210,7 @@ class TargetLoad:
         self._plan_copies()
         items = self._places.each_once(self._copy_items())
         plan, count = write_bound_plan(self._copy_plan, items, options=self._policy.storage_options)
+        report_plan(self._database, self._copies, self._observer)
         self._step(Step.COPY)
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare") as preparer:
             # The copy job runs in this thread, which has Airflow's context; it makes no call to the target.
@@ -221,6 +225,7 @@ class TargetLoad:
                 with readers_kept_out(self._client, f"{self._database}.{name}", copy) as check_lock:
                     place_staged(copy, options, check=self._check, check_lock=check_lock)
         self._observer(FilesCopied(database=self._database, files=count))
+        report_copies(self._database, self._copies, self._observer)
 
     def shape(self) -> None:
         self._step(Step.FUNCTIONS)
@@ -270,8 +275,9 @@ class TargetLoad:
     def publish(self) -> None:
         self._step(Step.PUBLISH)
         self._refuse_later_writes()
-        publish_target(self._client, self._policy, self._record(), self._before_switch)
-        self._observer(Published(database=self._database, event_id=self._manifest.event_id))
+        record = self._record()
+        publish_target(self._client, self._policy, record, self._before_switch)
+        self._observer(published(self._database, record))
 
     def sweep(self) -> None:
         self._step(Step.SWEEP)
@@ -429,8 +435,7 @@ class TargetLoad:
 
     def _copied(self) -> tuple[int, int]:
         """Return the number of files of tables that are copied, and their size."""
-        items = [item for copy in self._copies.values() for item in copy.items]
-        return len(items), sum(item.size_bytes for item in items)
+        return total(self._copies)
 
     def _table(self, name: str) -> TableConvergence:
         if name not in self._convergences:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.json_values import list_of, reader_of
+from airflow_hive_federation.progress.events import Published
 from airflow_hive_federation.replication.replica.markers import CYCLES
 
 #: A database's parameter holds 4,000 characters (``DATABASE_PARAMS.PARAM_VALUE``).
@@ -44,6 +45,20 @@ class CycleRecord:
     def bytes_per_s(self) -> float:
         """Return the throughput of the load, 0 if it copied nothing."""
         return self.size_bytes / self.seconds if self.seconds else 0.0
+
+
+def published(database: str, record: CycleRecord) -> Published:
+    """Return the event of a target that a load has published.
+
+    :param database: the database of the target.
+    """
+    return Published(
+        database=database,
+        event_id=record.event_id,
+        files=record.files,
+        size_bytes=record.size_bytes,
+        seconds=record.seconds,
+    )
 
 
 def with_cycle(parameters: Mapping[str, str] | None, record: CycleRecord) -> dict[str, str]:

@@ -29,6 +29,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.operators.clusters import RoutedSqlOperator
 from airflow_hive_federation.spark.acid_tables import acid_frames, sql_with_frames
 from airflow_hive_federation.spark.copy_files import copy_plan
+from airflow_hive_federation.spark.workers import SparkWorkers
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.tables.read.guard import guarded
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind, lock_components
@@ -57,7 +58,7 @@ def registry(document: dict[str, Any]) -> ClusterRegistry:
 @pytest.fixture(scope="module")
 def run_copy(spark: SparkSession) -> RunCopy:
     def run(plan: str, outcomes: str) -> None:
-        copy_plan(spark, plan, outcomes)
+        copy_plan(SparkWorkers(spark), plan, outcomes)
 
     return run
 

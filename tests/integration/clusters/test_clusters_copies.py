@@ -29,6 +29,7 @@ from airflow_hive_federation.operators.clusters import (
     CopyToClusterOperator,
 )
 from airflow_hive_federation.spark.copy_files import copy_plan
+from airflow_hive_federation.spark.workers import SparkWorkers
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
 
@@ -53,7 +54,7 @@ def registry(document: dict[str, Any]) -> ClusterRegistry:
 @pytest.fixture(scope="module")
 def run_copy(spark: Any) -> RunCopy:
     def run(plan: str, outcomes: str) -> None:
-        copy_plan(spark, plan, outcomes)
+        copy_plan(SparkWorkers(spark), plan, outcomes)
 
     return run
 

@@ -33,7 +33,9 @@ DAGS = [
     "keep_secondaries_current",
     "replicate_database",
     "replicate_databases",
+    "replicate_on_change",
     "replicate_over_grpc",
+    "report_on_replica",
     "routed_query",
 ]
 

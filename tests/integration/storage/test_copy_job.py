@@ -34,6 +34,7 @@ from airflow_hive_federation.spark.copy_files import CopySummary, copy_plan
 from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.spark.job import run_job
 from airflow_hive_federation.spark.package_zip import main_file, package_zip
+from airflow_hive_federation.spark.workers import SparkWorkers
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest
 from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.storage.plan_files import (
@@ -120,7 +121,7 @@ def names(count: int) -> list[str]:
 
 
 def copy(context: SparkContext, tree: Tree, **settings: Any) -> CopySummary:
-    return copy_plan(context, tree.plan, tree.outcomes, **settings)
+    return copy_plan(SparkWorkers(context), tree.plan, tree.outcomes, **settings)
 
 
 def test_copies_and_then_has_nothing_to_do(

@@ -35,6 +35,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.spark.copy_files import copy_plan
 from airflow_hive_federation.spark.digest_files import digest_plan
+from airflow_hive_federation.spark.workers import SparkWorkers
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.digests import CHUNK_BYTES, FileDigest, FileToDigest, digest_file
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading
@@ -324,9 +325,9 @@ def test_spark_copies_and_digests(bucket: str, options: Options, spark: SparkSes
     plan, outcomes = f"{bucket}/dump/copy_plan.jsonl", f"{bucket}/dump/outcomes"
     write_plan(plan, items, options=options)
     context = spark.sparkContext
-    first = copy_plan(context, plan, outcomes, options=options)
+    first = copy_plan(SparkWorkers(context), plan, outcomes, options=options)
     assert (first.files, first.copied, first.failed) == (len(NAMES), len(NAMES), 0)
-    again = copy_plan(context, plan, outcomes, options=options)
+    again = copy_plan(SparkWorkers(context), plan, outcomes, options=options)
     assert (again.recorded, again.copied) == (len(NAMES), 0)
     expected = {item.target: hashlib.sha256(contents[item.source[5:]]).hexdigest() for item in items}
     recorded = read_outcomes(outcomes, options=options)

@@ -16,9 +16,10 @@ from airflow.sdk import DAG
 
 from airflow_hive_federation import errors
 from airflow_hive_federation.errors import ConfigurationError, CycleRunningError, HiveFederationError
-from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, AirflowSkipException
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
+from airflow_hive_federation.hooks.progress import failures_counted
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.failover import (
     FailoverOperator,
@@ -244,7 +245,10 @@ def test_retryable_errors_are_retried_and_no_others(kind: type[HiveFederationErr
         raise kind("Table a.b is gone.", remedy="Look.")
     assert isinstance(caught.value, AirflowFailException) is not kind.retryable
     assert str(caught.value) == f"{kind.__name__}: Table a.b is gone. Remedy: Look."
-    assert isinstance(caught.value.__cause__, kind)
+    # The log of a task has each error of a chain: here, one.
+    assert isinstance(caught.value.__context__, kind)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
 
 
 def test_foreign_errors_stay_what_they_are() -> None:
@@ -304,3 +308,28 @@ def test_load_looks_for_its_earlier_copy_job_before_it_takes_the_lock(
     with pytest.raises(AirflowException, match="busy"):
         task.execute({})  # type: ignore[arg-type]
     assert steps == ["file:/d/p/1", "load"]
+
+
+# -- failures as a metric ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("target", "database"), [({}, "shop"), ({"target_database": "copy"}, "copy")])
+def test_a_failed_task_is_counted_for_its_target(
+    target: dict[str, str], database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[tuple[str, int]] = []
+    receiver = SimpleNamespace(incr=lambda *counter: counted.append(counter))
+    monkeypatch.setattr("airflow_hive_federation.hooks.compat.airflow_metrics", lambda: receiver)
+    for end in "AB":
+        uri = json.dumps({"conn_type": "hive_federation", "host": "127.0.0.1", "port": 1})
+        monkeypatch.setenv(f"AIRFLOW_CONN_{end}", uri)
+    task = IncrementalDumpOperator(task_id="increment", **{**ENDS, "policy": {**POLICY, **target}})
+    with pytest.raises(AirflowException, match="MetastoreUnreachableError"):
+        task.execute({})  # type: ignore[arg-type]
+    assert counted == [(f"hive_federation.{database}.failures", 1)]
+
+
+def test_a_skipped_task_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_hive_federation.hooks.compat.airflow_metrics", lambda: None)
+    with pytest.raises(AirflowSkipException), failures_counted("shop"):
+        raise AirflowSkipException("Nothing is loaded.")

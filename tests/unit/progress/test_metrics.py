@@ -12,6 +12,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 
 from airflow_hive_federation.hooks.progress import task_observer
+from airflow_hive_federation.progress import cycle_events as cev
 from airflow_hive_federation.progress import events as ev
 from airflow_hive_federation.progress.kinds import FileJob, Step
 from airflow_hive_federation.progress.metrics import measured, measures_of
@@ -102,7 +103,46 @@ def test_a_step_lasts_until_its_thread_begins_the_next_one_or_publishes() -> Non
         ("hive_federation.shop.step.copy_plan", 2000.0),
         ("hive_federation.shop.step.foreign_keys", 500.0),
         ("hive_federation.shop.event_id", 7),
+        ("hive_federation.shop.lag_bytes", 0),
         ("hive_federation.shop.event_id", 7),
+        ("hive_federation.shop.lag_bytes", 0),
+    ]
+
+
+def test_a_follower_measures_its_lag_its_cycles_and_its_failures() -> None:
+    metrics = Recorded()
+    observe = measured(metrics)
+    observe(cev.LagSeen(database="shop", events=3, seconds=1.5))
+    observe(cev.CopyPlanned(database="shop", files=2, size_bytes=3000))
+    observe(ev.Published(database="shop", event_id=7, files=2, size_bytes=3000, seconds=1.5))
+    observe(
+        cev.CycleFollowed(
+            database="shop",
+            cycle="increment",
+            event_id=7,
+            events=3,
+            transactions=1,
+            tables=1,
+            files=2,
+            size_bytes=3000,
+            seconds=1.8,
+            lag_s=2.1,
+        )
+    )
+    observe(cev.CycleFailed(database="shop", error="No answer.", failures=1, pause_s=1.0))
+    assert metrics.lines == [
+        ("hive_federation.shop.lag_events", 3),
+        ("hive_federation.shop.lag_s", 1.5),
+        ("hive_federation.shop.lag_bytes", 3000),
+        ("hive_federation.shop.cycles", 1),
+        ("hive_federation.shop.bytes_copied", 3000),
+        ("hive_federation.shop.event_id", 7),
+        ("hive_federation.shop.lag_bytes", 0),
+        ("hive_federation.shop.load_s", 1.5),
+        ("hive_federation.shop.bytes_per_s", 2000.0),
+        ("hive_federation.shop.cycle_s", 1.8),
+        ("hive_federation.shop.published_lag_s", 2.1),
+        ("hive_federation.shop.failures", 1),
     ]
 
 
@@ -128,7 +168,7 @@ def test_names_have_no_characters_that_statsd_would_misread() -> None:
         (ev.TransactionsAborted(database="shop", transactions=(1, 2)), {"transactions_aborted": 2}, {}),
         (ev.FilesCopied(database="shop", files=5), {"files_copied": 5}, {}),
         (ev.TableCreated(table="shop.t", partitions=2), {"tables_created": 1, "partitions_created": 2}, {}),
-        (ev.UpToDate(database="shop", event_id=9), {"idle_cycles": 1}, {"event_id": 9}),
+        (ev.UpToDate(database="shop", event_id=9), {"idle_cycles": 1}, {"event_id": 9, "lag_bytes": 0}),
         (
             ev.ReplicaCompared(database="shop", tables=1, differences=2, unreadable=3),
             {"verifications": 1},

@@ -11,13 +11,14 @@ from airflow_hive_federation.errors import CycleLostError
 from airflow_hive_federation.hooks.progress import LOG_EVENTS_VARIABLE, task_observer
 from airflow_hive_federation.progress.events import (
     Event,
+    FilesProcessed,
     PartitionsCounted,
     Published,
     StepStarting,
     TablesProcessed,
     TransactionsAborted,
 )
-from airflow_hive_federation.progress.kinds import Activity, Step
+from airflow_hive_federation.progress.kinds import Activity, FileJob, Step
 from airflow_hive_federation.progress.lines import EventFormatter, event_in
 from airflow_hive_federation.progress.observers import (
     LOGGED,
@@ -57,6 +58,20 @@ def test_counts_are_spaced_and_other_events_are_not() -> None:
         PUBLISHED,
         PUBLISHED,
     ]
+
+
+def test_the_last_count_of_files_is_passed_on() -> None:
+    events: list[Event] = []
+    observer = spaced(events.append)
+    done = [
+        FilesProcessed(
+            job=FileJob.COPY, files=files, all_files=3, size_bytes=files, all_bytes=3, bytes_per_s=1.0
+        )
+        for files in (0, 0, 3)
+    ]
+    for event in done:
+        observer(event)
+    assert events == done[-1:]
 
 
 def test_a_step_is_announced_after_the_check_that_it_may_begin() -> None:

@@ -6,15 +6,30 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import airflow_hive_federation
+from airflow_hive_federation.progress import cycle_events as cev
 from airflow_hive_federation.progress import events as ev
 from airflow_hive_federation.progress.kinds import Activity, FileJob, Step
 from airflow_hive_federation.progress.reading import event_classes, event_of
 from airflow_hive_federation.progress.words import beside_bar, words
+
+FOLLOWED = cev.CycleFollowed(
+    database="shop",
+    cycle="increment",
+    event_id=9,
+    events=3,
+    transactions=1,
+    tables=1,
+    files=0,
+    size_bytes=0,
+    seconds=2.0,
+    lag_s=0.0,
+)
 
 WORDS: list[tuple[ev.Event, str]] = [
     (ev.StepStarting(database="shop", step=Step.CREATE, subject="orders"), "shop: create orders"),
@@ -117,6 +132,10 @@ WORDS: list[tuple[ev.Event, str]] = [
         "shop: aborted transactions of earlier runs: 3, 4",
     ),
     (ev.Published(database="shop", event_id=7), "shop is published at event 7."),
+    (
+        ev.Published(database="shop", event_id=7, files=2, size_bytes=3000, seconds=1.5),
+        "shop is published at event 7: 2 files, 3.0 kB in 1.5 s",
+    ),
     (ev.Published(database="shop", event_id=7, earlier=True), "shop is published at event 7 already."),
     (ev.UpToDate(database="shop", event_id=9), "shop is up to date at event 9."),
     (
@@ -158,6 +177,22 @@ WORDS: list[tuple[ev.Event, str]] = [
             "the source did after is lost with it."
         ),
     ),
+    (cev.CopyPlanned(database="shop", files=2, size_bytes=3000), "shop: 2 files, 3.0 kB to copy"),
+    (cev.TableCopied(table="shop.t", files=1, size_bytes=3), "shop.t: 1 file, 3 bytes copied"),
+    (cev.FollowStarted(database="shop", event_id=7), "shop is followed from event 7 on"),
+    (cev.LagSeen(database="shop", events=0, seconds=0.0), "shop lacks no event"),
+    (cev.LagSeen(database="shop", events=2, seconds=1.0), "shop lacks 2 events, 1.0 s"),
+    (FOLLOWED, "shop at event 9: increment, 3 events, 1 transaction, 1 table in 2.0 s"),
+    (
+        replace(FOLLOWED, cycle="bootstrap", events=0, transactions=0, files=2, size_bytes=3000, lag_s=2.5),
+        "shop at event 9: bootstrap, 1 table, 2 files, 3.0 kB, 1.5 kB/s in 2.0 s, lag 2.5 s",
+    ),
+    (
+        cev.CycleFailed(database="shop", error="No answer.", failures=2, pause_s=4.0),
+        "Trying again in 4.0 s: No answer.",
+    ),
+    (cev.CycleFailed(database="shop", error="No answer.", failures=2, pause_s=0.0), "No answer."),
+    (cev.FollowEnded(database="shop", event_id=9, cycles=1), "shop is at event 9 after 1 cycle"),
     (ev.TargetUnpublished(database="shop"), "shop is not published yet"),
     (
         ev.SparkJobSeen(application="application_1_7", report="s3://d/_report.json", state="is running"),

@@ -34,6 +34,8 @@ from airflow_hive_federation.operators.replication_group import (
     GroupLoadOperator,
     replicate_group,
 )
+from airflow_hive_federation.progress.cycle_events import TableCopied
+from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.replication.cycle import is_published, load_dump, load_idle
 from airflow_hive_federation.replication.failover import start_failover, switch_roles
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -188,13 +190,22 @@ def test_changed_tables_of_all_members_update_their_assets(
     ]
     monkeypatch.setattr(task, "ends", lambda: (*ends, group))
     summary = GroupLoadSummary(group="shop", event_id=4, members=loads)
-    monkeypatch.setattr(f"airflow_hive_federation.replication.groups.{loading}", lambda *_, **__: summary)
+
+    def load(*_: object, observer: Observer, **__: object) -> GroupLoadSummary:
+        observer(TableCopied(table="copy.t", files=1, size_bytes=5))
+        observer(TableCopied(table="other.t", files=1, size_bytes=7))
+        return summary
+
+    monkeypatch.setattr(f"airflow_hive_federation.replication.groups.{loading}", load)
     assert task.execute({"outlet_events": Events()})["members"][0]["database"] == "copy"
     assert updated == [
         ("hive://two:9083/copy/t", {"event_id": 4, "policy": "a", "source": "a"}),
     ]
     assert [(dataset.database, dataset.table) for dataset in task.lineage.inputs] == [("a", "t")]
-    assert [(dataset.database, dataset.table) for dataset in task.lineage.outputs] == [("copy", "t")]
+    (output,) = task.lineage.outputs
+    # The dump is an increment's: only its load knows the bytes.
+    known_bytes = 5 if loading.startswith("load.") else None
+    assert (output.database, output.table, output.size_bytes) == ("copy", "t", known_bytes)
     assert task.lineage.skipped == {"a.v": "it is a view"}
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from airflow_hive_federation.errors import CycleLostError
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.spark.copy_files import CopyWork, copy_plan
+from airflow_hive_federation.spark.workers import ThisProcess
 from airflow_hive_federation.storage.copying import CopySettings
 from airflow_hive_federation.storage.fence import Fence, raise_fence, write_ticket
 from airflow_hive_federation.storage.permissions import Preserve
@@ -48,7 +48,6 @@ def test_a_job_sweeps_nothing_of_its_successor(item: CopyItem, lost: Fence, tmp_
     plan = f"file:{tmp_path}/dump/load/copy_plan.jsonl"
     write_plan(plan, [item])
     write_ticket(f"file:{tmp_path}/dump/load", lost.uri, lost.epoch)
-    context = SimpleNamespace(defaultParallelism=1)
     with pytest.raises(CycleLostError, match="another cycle has begun"):
-        copy_plan(context, plan, f"file:{tmp_path}/dump/load/outcomes")
+        copy_plan(ThisProcess(), plan, f"file:{tmp_path}/dump/load/outcomes")
     assert being_written.exists()

@@ -1,0 +1,1 @@
+"""Provides the notifiers, for callbacks and deadlines."""

@@ -1,0 +1,80 @@
+"""Runs the tasks of a job on files: side by side in Spark, or one after the other in this process.
+
+The task is the same function in both places, so records, digests, fences and repetitions do not depend on the
+place.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from airflow_hive_federation.spark.failures import from_spark
+from airflow_hive_federation.spark.groups import Counter, GroupResult, Groups, GroupTask
+
+
+class SparkWorkers:
+    """Runs tasks in Spark.
+
+    :param spark: a SparkSession or a SparkContext.
+    """
+
+    def __init__(self, spark: Any) -> None:
+        self._context = getattr(spark, "sparkContext", spark)
+
+    @property
+    def slots(self) -> int:
+        """Return Spark's default parallelism."""
+        return int(self._context.defaultParallelism)
+
+    @property
+    def speculates(self) -> bool:
+        """Return whether Spark starts duplicates of slow tasks."""
+        return str(self._context.getConf().get("spark.speculation", "false")).lower() == "true"
+
+    def counter(self) -> Counter:
+        """Return an accumulator."""
+        accumulator: Counter = self._context.accumulator(0)
+        return accumulator
+
+    def run(self, groups: Groups, task: GroupTask, *, description: str) -> list[GroupResult]:
+        """Run one task of a Spark job per group.
+
+        :raises SparkJobError: a task failed as a whole.
+        """
+        from py4j.protocol import Py4JError
+
+        self._context.setJobDescription(description)
+        try:
+            results: list[GroupResult] = (
+                self._context.parallelize(groups, len(groups)).mapPartitions(task).collect()
+            )
+        except Py4JError as error:
+            raise from_spark(error) from error
+        return results
+
+
+class ThisProcess:
+    """Runs tasks in this process, for work that takes less time than the start of Spark."""
+
+    slots = 1
+    speculates = False
+
+    def counter(self) -> Counter:
+        """Return a sum for the threads of this process."""
+        return _Sum()
+
+    def run(self, groups: Groups, task: GroupTask, *, description: str) -> list[GroupResult]:
+        """Run one task after the other."""
+        del description
+        return [task.run(group) for group in groups]
+
+
+class _Sum:
+    def __init__(self) -> None:
+        self.value = 0
+        self._lock = threading.Lock()
+
+    def add(self, term: int) -> None:
+        with self._lock:
+            self.value += term
