@@ -95,7 +95,7 @@ def _reader() -> Any:
 
 
 def _processor_s() -> float:
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     own = psutil.Process()
     total = 0.0

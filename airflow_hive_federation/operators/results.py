@@ -28,7 +28,7 @@ class ResultOperator(BaseOperator):
 
     @property
     def subject(self) -> str:
-        """The database whose metrics count a failure of the task; empty for the metrics of all."""
+        """Return the database whose metrics count a failure of the task; empty for those of all databases."""
         return ""
 
     def watched(self, context: Context) -> AbstractContextManager[None]:
@@ -37,7 +37,7 @@ class ResultOperator(BaseOperator):
 
     @property
     def observer(self) -> Observer:
-        """The observer that writes the events of progress into the task's log."""
+        """Return the observer that writes the events of progress into the task's log."""
         return task_observer(self.log)
 
     @abstractmethod
