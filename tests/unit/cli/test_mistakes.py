@@ -83,6 +83,17 @@ def test_a_command_that_contradicts_itself(
     assert message in ended(command, capsys)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["doctor", ""], ["remote", "list", "--metastore", ""], ["sql", "SHOW REMOTES", "--metastore", " "]],
+)
+def test_a_metastore_without_a_name(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command) == 1
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert "The name of the metastore is empty. Remedy: Give its URIs" in shown.err
+
+
 @pytest.mark.parametrize("command", NO_VALUES, ids=" ".join)
 def test_a_value_that_an_option_cannot_have(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ending:
