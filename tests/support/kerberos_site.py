@@ -133,7 +133,9 @@ def kerberos_site(directory: Path) -> Iterator[KerberosSite]:
 def _metastore(kdc: Kdc, hdfs: EmbeddedHdfs, base: str, home: Path) -> Iterator[EmbeddedMetastore]:
     """Start a metastore in a directory of this machine, with its tables below one of HDFS."""
     path = parse_location(base).path
-    for command in (["-mkdir", path], ["-chmod", "777", path]):
+    # Whoever makes the first database would own the directories of all.
+    shared = [path, f"{path}/warehouse", f"{path}/external"]
+    for command in (["-mkdir", *shared], ["-chmod", "777", *shared]):
         hdfs.shell(*command)
     shutil.copytree(kdc.directory / "mechanism", home / "conf")
     with java_options(*OPTIONS, f"-Djava.security.krb5.conf={kdc.configuration}"):
