@@ -12,6 +12,7 @@ from airflow_hive_federation.hooks.group_fields import group_fields, rendered_gr
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import REPLICATED, Lineage, LineageOperator, note_load
+from airflow_hive_federation.operators.policy_state import GroupStateOperator
 from airflow_hive_federation.operators.spark_tasks import SparkOperator, run_name
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _DUMP_CONNECTIONS = 8
 
 
-class _GroupOperator(SparkOperator):
+class _GroupOperator(SparkOperator, GroupStateOperator):
     """Base of the operators of a group.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
@@ -142,6 +143,7 @@ class GroupBootstrapOperator(_GroupLoadingOperator):
                     threads=_DUMP_CONNECTIONS,
                     observer=self.observer,
                 )
+                self.publish_cycles(context, source_pool, target_pool, group, summary.members)
             self.note(context, source.settings, target.settings, group, summary.members)
             return summary
 
@@ -218,6 +220,7 @@ class GroupLoadOperator(_GroupLoadingOperator):
                     run_copy=spark.copy_runner,
                     observer=self.observer,
                 )
+                self.publish_cycles(context, source_pool, target_pool, group, summary.members)
             self.note(context, source.settings, target.settings, group, summary.members)
             return summary
 
@@ -263,6 +266,7 @@ class GroupVerifyOperator(_GroupOperator):
                     whole=self.whole,
                     observer=self.observer,
                 )
+            self.publish_verifications(context, group, reports)
             for report in reports:
                 report.raise_if_different()
             return GroupVerification(group=group.name, members=[report.result() for report in reports])
