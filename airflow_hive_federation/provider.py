@@ -42,7 +42,10 @@ def get_provider_info() -> dict[str, object]:
         "extra-links": [
             f"{_PACKAGE}.operators.cluster_links.RouteLink",
             f"{_PACKAGE}.operators.cluster_links.CopyLink",
-            f"{_PACKAGE}.operators.policy_state.PolicyLink",
+            *(
+                f"{_PACKAGE}.operators.page_links.{link}"
+                for link in ("PolicyLink", "ReplicationLink", "RemotesLink", "WorkLink")
+            ),
         ],
         "connection-types": [CONNECTION_TYPE],
         "plugins": [

@@ -10,6 +10,7 @@ from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
+from airflow_hive_federation.operators.page_links import WorkLink
 from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.operators.work_state import CompactionStatePublished
 from airflow_hive_federation.progress.quantities import duration, several, size
@@ -33,6 +34,7 @@ class _CompactionOperator(LineageOperator, ResultOperator):
 
     template_fields: Sequence[str] = ("metastore_conn_id",)
     ui_color = "#e4e0f0"
+    operator_extra_links = (WorkLink(),)
 
     def __init__(
         self,

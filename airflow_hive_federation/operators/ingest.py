@@ -12,6 +12,7 @@ from airflow_hive_federation.errors import ConfigurationError, StreamingCommitUn
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error, error_text
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
+from airflow_hive_federation.operators.page_links import WorkLink
 from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.operators.work_state import IngestStatePublished
 from airflow_hive_federation.progress.observers import spaced
@@ -78,6 +79,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         "metastore_conn_id",
     )
     ui_color = "#e0f0e4"
+    operator_extra_links = (WorkLink(),)
 
     def __init__(
         self,

@@ -1,48 +1,36 @@
-"""Lets the tasks of a policy publish its state, for the page in Airflow, and link to it."""
+"""Lets the tasks of a policy publish its state, for the page in Airflow."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
-
-from airflow.sdk import BaseOperatorLink
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import VerificationError, VerificationIncompleteError
-from airflow_hive_federation.hooks.compat import AirflowSkipException, configured
+from airflow_hive_federation.hooks.compat import AirflowSkipException
+from airflow_hive_federation.hooks.group_fields import rendered_group
 from airflow_hive_federation.hooks.published import (
     Log,
-    names_in,
     policy_publisher,
     publication,
     publish_cycle,
     publish_failure,
     publisher_of,
 )
+from airflow_hive_federation.operators.page_links import PolicyLink, ReplicationLink
 from airflow_hive_federation.operators.results import ResultOperator
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import Context
 
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.replication.failover_results import FailoverResult
+    from airflow_hive_federation.replication.group_policy import ReplicationGroup
+    from airflow_hive_federation.replication.load.summary import LoadSummary
     from airflow_hive_federation.replication.policy import ReplicationPolicy
     from airflow_hive_federation.replication.verify.report import VerificationReport
-
-
-class PolicyLink(BaseOperatorLink):
-    """A link from a task of a policy to the policy on the page Hive federation."""
-
-    name = "Hive federation"
-
-    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
-        """Return the URL of the policy on the page; Airflow calls this at the end of the task."""
-        from airflow_hive_federation.published.directory import policy_key
-
-        key = policy_key(names_in(getattr(operator, "policy", None) or {}))
-        return f"{configured('api', 'base_url', '/').rstrip('/')}/plugin/hive-federation?policy={key}"
 
 
 class PolicyOperator(ResultOperator):
@@ -56,7 +44,7 @@ class PolicyOperator(ResultOperator):
 
     def watched(self, context: Context) -> FailuresPublished:
         """Publish the error with which the task ends."""
-        return FailuresPublished(self, context)
+        return FailuresPublished(lambda: [self.policy], context, self.log)
 
     def publish_cycle(
         self,
@@ -86,25 +74,57 @@ class PolicyOperator(ResultOperator):
             policy_publisher(policy, publisher_of(context)).failover(result.event_id)
 
 
-class PolicyTask(Protocol):
-    """A task of a policy."""
+class GroupStateOperator(ResultOperator):
+    """Base of the operators of a consistency group, which publish the state of each member's policy."""
 
-    @property
-    def policy(self) -> Mapping[str, object]: ...
+    operator_extra_links = (ReplicationLink(),)
+    group: Mapping[str, object]
 
-    @property
-    def log(self) -> Log: ...
+    def watched(self, context: Context) -> FailuresPublished:
+        """Publish the error with which the task ends, for each member."""
+        return FailuresPublished(self._members, context, self.log)
+
+    def publish_cycles(
+        self,
+        context: Context,
+        source: MetastorePool,
+        target: MetastorePool,
+        group: ReplicationGroup,
+        loads: Sequence[LoadSummary],
+    ) -> None:
+        """Publish the cycles of the members that have ended."""
+        policies = {policy.target_database: policy for policy in group.policies}
+        for load in loads:
+            policy, skipped = policies[load.database], None if load.idle else load.skipped
+            publish_cycle(source, target, policy, skipped=skipped, by=publisher_of(context), log=self.log)
+
+    def publish_verifications(
+        self, context: Context, group: ReplicationGroup, reports: Sequence[VerificationReport]
+    ) -> None:
+        """Publish the verifications of the members."""
+        policies = {policy.target_database: policy for policy in group.policies}
+        with publication(self.log):
+            for report in reports:
+                publisher = policy_publisher(policies[report.database], publisher_of(context))
+                publisher.verification(report, whole=False)
+
+    def _members(self) -> Sequence[Mapping[str, object]]:
+        return [policy.to_json() for policy in rendered_group(self.group, {}).policies]
 
 
 class FailuresPublished(AbstractContextManager[None]):
     """Publishes the error with which a block ends, and lets it pass.
 
-    :param task: the task that the block belongs to.
+    :param policies: returns the fields of the policies that the block works for.
+    :param log: the logger of the task.
     """
 
-    def __init__(self, task: PolicyTask, context: Context) -> None:
-        self._task = task
+    def __init__(
+        self, policies: Callable[[], Sequence[Mapping[str, object]]], context: Context, log: Log
+    ) -> None:
+        self._policies = policies
         self._context = context
+        self._log = log
         self._began_s = time.time()
 
     def __exit__(
@@ -116,10 +136,7 @@ class FailuresPublished(AbstractContextManager[None]):
         # The verification has published what it has found.
         if isinstance(error.__cause__, VerificationError | VerificationIncompleteError):
             return
-        publish_failure(
-            self._task.policy,
-            error,
-            publisher_of(self._context),
-            seconds=time.time() - self._began_s,
-            log=self._task.log,
-        )
+        seconds, by = time.time() - self._began_s, publisher_of(self._context)
+        with publication(self._log):
+            for policy in self._policies():
+                publish_failure(policy, error, by, seconds=seconds, log=self._log)

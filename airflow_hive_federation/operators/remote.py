@@ -15,6 +15,7 @@ from airflow_hive_federation.operators.lineage import (
     announce,
     datasets,
 )
+from airflow_hive_federation.operators.page_links import RemotesLink
 from airflow_hive_federation.operators.remote_state import RemoteStatePublished
 from airflow_hive_federation.operators.results import ResultOperator
 
@@ -36,6 +37,7 @@ class _RemoteOperator(ResultOperator):
 
     template_fields: Sequence[str] = ("metastore_conn_id", "database")
     ui_color = "#dde8f4"
+    operator_extra_links = (RemotesLink(),)
 
     def __init__(
         self,

@@ -14,7 +14,8 @@ from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.operators.lineage import REPLICATED, CopiedSizes, LineageOperator, note_load
-from airflow_hive_federation.operators.policy_state import FailuresPublished, PolicyLink, PolicyOperator
+from airflow_hive_federation.operators.page_links import PolicyLink
+from airflow_hive_federation.operators.policy_state import FailuresPublished, PolicyOperator
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
 from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
 from airflow_hive_federation.operators.spark_tasks import run_name
@@ -73,7 +74,7 @@ class ReplicationBranchOperator(BaseBranchOperator):
         self.problem = problem
 
     def choose_branch(self, context: Context) -> str:
-        with FailuresPublished(self, context):
+        with FailuresPublished(lambda: [self.policy], context, self.log):
             return self._chosen()
 
     def _chosen(self) -> str:

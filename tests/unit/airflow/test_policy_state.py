@@ -14,13 +14,14 @@ from airflow.sdk import DAG
 from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.hooks import published
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
-from airflow_hive_federation.operators.policy_state import PolicyLink
+from airflow_hive_federation.operators.page_links import PolicyLink
 from airflow_hive_federation.operators.replication import (
     BootstrapDumpOperator,
     IncrementalDumpOperator,
     ReplicationBranchOperator,
     ReplicationLoadOperator,
 )
+from airflow_hive_federation.operators.replication_group import GroupDumpOperator
 from airflow_hive_federation.published import directory as state
 from airflow_hive_federation.published.directory import REPLICATION, StateDirectory, policy_key
 from airflow_hive_federation.published.documents import PolicyName, PublishedCycle, Publisher
@@ -59,6 +60,22 @@ def test_a_failure_is_published_with_its_remedy(connection: Define, place: State
     assert failed.remedy
     assert failed.remedy not in failed.error
     assert failed.by == Publisher(dag_id="d", run_id="r", task_id="g.increment")
+
+
+def test_a_failure_of_a_group_is_that_of_each_member(connection: Define, place: StateDirectory) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+    members = [{"name": name, "source_database": name} for name in ("shop", "stock")]
+    group = {"name": "g", "policies": members, "dump_root": "/dumps"}
+    dump = GroupDumpOperator(task_id="dump", group=group, source_conn_id=conn_id, target_conn_id=conn_id)
+    with pytest.raises(AirflowException, match=r"127\.0\.0\.1:1"):
+        dump.execute(CONTEXT)
+    names = set()
+    for key in place.keys(REPLICATION):
+        cycles = place.read(REPLICATION, key, state.CYCLES)
+        assert cycles is not None
+        assert cycles.cycles[-1].error.startswith("MetastoreUnreachableError: ")
+        names.add(cycles.policy.source_database)
+    assert names == {"shop", "stock"}
 
 
 def test_a_problem_of_the_policy_is_published(connection: Define, place: StateDirectory) -> None:
