@@ -40,7 +40,7 @@ _PATIENCE_S = 120.0
 
 def run(setting: Setting) -> Iterator[Result]:
     """Measure the median and the 99th percentile of both."""
-    for_s = 150.0 if setting.scale == "full" else 15.0
+    for_s = 120.0 if setting.scale == "full" else 15.0
     work = f"{_PER_S:g} commits of one row per second into {TABLES} ACID tables for {for_s / 60:g} minutes"
     with ExitStack() as stack:
         source, target = stack.enter_context(metastores(setting.directory, "source", "target"))
