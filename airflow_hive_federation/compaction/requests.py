@@ -22,6 +22,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.progress.quantities import several
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import is_transactional
 
@@ -207,7 +208,7 @@ def _existing(
         for partition in client.get_partitions_of(database, name, list(partitions))
     }
     if missing := [partition for partition in partitions if partition not in found]:
-        others = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
+        others = f" (nor {several(len(missing) - 1, 'other')})" if len(missing) > 1 else ""
         form = "/".join(f"{key}=VALUE" for key in keys)
         raise NoSuchObjectError(
             f"{table}, whose partition keys are {', '.join(keys)}, has no partition {missing[0]}{others}.",

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_hive_federation.cli.ingest import _delimiter
+from airflow_hive_federation.cli.ingest import _delimiter, _whole
 from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
 from airflow_hive_federation.ingest import inputs
 from airflow_hive_federation.ingest.errors import SerializationError
@@ -161,3 +161,21 @@ def test_a_directory_below_the_input_that_vanishes_is_named(
         find_inputs([str(tmp_path)])
     with pytest.raises(FileVanishedError, match=r"/nothing does not exist.*Check its name"):
         find_inputs([str(tmp_path / "nothing")])
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        ("a.csv", "{here}/a.csv"),
+        ("*.csv", "{here}/*.csv"),
+        ("./a/../b/", "{here}/b"),
+        ("/a/b*.csv", "/a/b*.csv"),
+        ("s3://bucket/a", "s3://bucket/a"),
+        ("file:/a", "file:/a"),
+    ],
+)
+def test_a_position_of_the_command_line_means_the_same_in_every_directory(
+    given: str, whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _whole(given) == whole.format(here=tmp_path)

@@ -131,6 +131,12 @@ def test_groups_that_arrow_reads_are_read_the_same_one_by_one() -> None:
         assert [bad.index for bad in together.bad] == [bad.index for bad in apart.bad], records
 
 
+def test_a_quote_that_is_open_at_the_end_of_a_group_is_not_closed_by_arrow() -> None:
+    parsed = writer().parse([b"1,a", b'2,"'])
+    assert [row["id"] for row in parsed.rows.to_pylist()] == [1]
+    assert [bad.index for bad in parsed.bad] == [1]
+
+
 def test_a_quote_that_is_not_closed_is_one_bad_record_at_its_line(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_bytes(b'1,a\n2,"b\n3,c\n')
     pieces = list(quoted_records(Position(uri=str(tmp_path / "f.csv"), offset=0), Dialect(), header=False))
