@@ -13,7 +13,7 @@ from airflow.sdk import DAG
 
 from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.hooks import published
-from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, mask_secret
 from airflow_hive_federation.operators.page_links import PolicyLink
 from airflow_hive_federation.operators.replication import (
     BootstrapDumpOperator,
@@ -76,6 +76,20 @@ def test_a_failure_of_a_group_is_that_of_each_member(connection: Define, place: 
         assert cycles.cycles[-1].error.startswith("MetastoreUnreachableError: ")
         names.add(cycles.policy.source_database)
     assert names == {"shop", "stock"}
+
+
+def test_a_published_error_holds_no_secret(connection: Define, place: StateDirectory) -> None:
+    mask_secret("open-sesame-77")
+    policy = {**POLICY, "preserve": "open-sesame-77"}
+    dump = IncrementalDumpOperator(
+        task_id="i",
+        policy=policy,
+        source_conn_id=connection(host="127.0.0.1", port=1),
+        target_conn_id="hive",
+    )
+    with pytest.raises(AirflowException, match="preserve"):
+        dump.execute(CONTEXT)
+    assert "preserve is '***'" in last(place).error
 
 
 def test_a_problem_of_the_policy_is_published(connection: Define, place: StateDirectory) -> None:
