@@ -161,10 +161,18 @@ def names_in(fields: Mapping[str, object]) -> PolicyName:
     )
 
 
+def origin_of(error: BaseException) -> HiveFederationError | None:
+    """Return the package's error behind one of Airflow's, even if that one does not name it as its cause."""
+    for origin in (error, error.__cause__, error.__context__):
+        if isinstance(origin, HiveFederationError):
+            return origin
+    return None
+
+
 def described(error: BaseException) -> tuple[str, str]:
     """Return the class and the message of the error with which a task ends, and its remedy."""
-    cause = error if isinstance(error, HiveFederationError) else error.__cause__
-    if isinstance(cause, HiveFederationError):
+    cause = origin_of(error)
+    if cause is not None:
         text, remedy = f"{type(cause).__name__}: {cause.message}", cause.remedy
     else:
         # A trigger sends the text of an error alone.
