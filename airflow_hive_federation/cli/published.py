@@ -75,9 +75,8 @@ class CommandState:
         except (VerificationError, VerificationIncompleteError):
             raise
         except HiveFederationError as error:
-            text, remedy = f"{type(error).__name__}: {error.message}", error.remedy
-            seconds = time.time() - began_s
-            self._publish(lambda publisher: publisher.failure(text, remedy, seconds=seconds))
+            seconds, failed = time.time() - began_s, error
+            self._publish(lambda publisher: publisher.failure(*_described(failed), seconds=seconds))
             raise
 
     def _publish(self, publish: Callable[[PolicyPublisher], None]) -> None:
@@ -88,6 +87,12 @@ class CommandState:
 
         with publication(logger):
             publish(policy_publisher(self.policy, Publisher(command=self.command)))
+
+
+def _described(error: HiveFederationError) -> tuple[str, str]:
+    from airflow_hive_federation.hooks.published import described
+
+    return described(error)
 
 
 @contextmanager
@@ -111,8 +116,8 @@ def published_refresh(metastore: str, remote: str) -> Iterator[Callable[[Remotes
     try:
         yield publish
     except HiveFederationError as error:
-        text, remedy = f"{type(error).__name__}: {error.message}", error.remedy
-        _publish_remote(metastore, remote, lambda to: to.failure(text, remedy))
+        failed = error
+        _publish_remote(metastore, remote, lambda to: to.failure(*_described(failed)))
         raise
 
 

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_hive_federation.errors import HiveFederationError, divided
-from airflow_hive_federation.hooks.compat import AirflowException, AirflowNotFoundException, configured
+from airflow_hive_federation.hooks.compat import (
+    AirflowException,
+    AirflowNotFoundException,
+    configured,
+    redact,
+)
 from airflow_hive_federation.hooks.error_translation import error_text
 
 if TYPE_CHECKING:
@@ -156,12 +161,22 @@ def names_in(fields: Mapping[str, object]) -> PolicyName:
     )
 
 
+def origin_of(error: BaseException) -> HiveFederationError | None:
+    """Return the package's error behind one of Airflow's, even if that one does not name it as its cause."""
+    for origin in (error, error.__cause__, error.__context__):
+        if isinstance(origin, HiveFederationError):
+            return origin
+    return None
+
+
 def described(error: BaseException) -> tuple[str, str]:
     """Return the class and the message of the error with which a task ends, and its remedy."""
-    cause = error if isinstance(error, HiveFederationError) else error.__cause__
-    if isinstance(cause, HiveFederationError):
-        return f"{type(cause).__name__}: {cause.message}", cause.remedy
-    # A trigger sends the text of an error alone.
-    message, remedy = divided(str(error))
-    known = isinstance(error, AirflowException)
-    return (message if known else f"{type(error).__name__}: {message}"), remedy
+    cause = origin_of(error)
+    if cause is not None:
+        text, remedy = f"{type(cause).__name__}: {cause.message}", cause.remedy
+    else:
+        # A trigger sends the text of an error alone.
+        message, remedy = divided(str(error))
+        text = message if isinstance(error, AirflowException) else f"{type(error).__name__}: {message}"
+    # As in the log: a foreign error may quote a secret.
+    return str(redact(text)), str(redact(remedy))

@@ -13,6 +13,7 @@ from airflow_hive_federation.hooks.compat import AirflowSkipException
 from airflow_hive_federation.hooks.group_fields import rendered_group
 from airflow_hive_federation.hooks.published import (
     Log,
+    origin_of,
     policy_publisher,
     publication,
     publish_cycle,
@@ -134,7 +135,7 @@ class FailuresPublished(AbstractContextManager[None]):
         if not isinstance(error, Exception) or isinstance(error, AirflowSkipException):
             return
         # The verification has published what it has found.
-        if isinstance(error.__cause__, VerificationError | VerificationIncompleteError):
+        if isinstance(origin_of(error), VerificationError | VerificationIncompleteError):
             return
         seconds, by = time.time() - self._began_s, publisher_of(self._context)
         with publication(self._log):

@@ -6,8 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from urllib.parse import quote
 
 from airflow_hive_federation.errors import FileVanishedError, StorageError
@@ -105,8 +104,7 @@ class StateDirectory:
         except FileVanishedError:
             return None
         try:
-            # The cache's type has no parameters.
-            document: D = _parsed(subject, content)
+            document = _parsed(uri, subject, content)
         except ValueError as error:
             raise StorageError(
                 f"The published state {uri} cannot be read: {error}.",
@@ -143,7 +141,24 @@ class StateDirectory:
         return join_below(self.uri, folder, f"{key}.{subject}{_SUFFIX}")
 
 
-@lru_cache(maxsize=256)
-def _parsed(subject: Subject[D], content: bytes) -> D:
-    """Parse a document; the page asks for the same ones again and again."""
-    return subject.read(json.loads(content))
+#: The most documents that a process keeps parsed, and these: digest and document by URI, the oldest first.
+_KEPT = 32
+_parsed_before: dict[str, tuple[bytes, object]] = {}
+
+
+def _parsed(uri: str, subject: Subject[D], content: bytes) -> D:
+    """Parse a document; the page asks for the same ones again and again, so that the last ones are kept.
+
+    :raises ValueError: it is no such document.
+    """
+    digest = hashlib.sha256(content).digest()
+    kept = _parsed_before.get(uri)
+    if kept is not None and kept[0] == digest:
+        return cast("D", kept[1])
+    document = subject.read(json.loads(content))
+    # Several threads may come here at once: each operation on the dictionary is one step.
+    _parsed_before.pop(uri, None)
+    _parsed_before[uri] = (digest, document)
+    while len(_parsed_before) > _KEPT:
+        _parsed_before.pop(next(iter(_parsed_before), ""), None)
+    return document

@@ -161,7 +161,8 @@ def with_records(
 
     The target's records replace the published ones of the same time; failures are known here alone.
 
-    :param ours: the publisher has run the last one of these cycles.
+    :param ours: the publisher has run the last one of these cycles, which comes after all that is known,
+        whatever the clocks of the machines show.
     """
     known = before.cycles if before else ()
     if not records:
@@ -175,7 +176,8 @@ def with_records(
     ]
     since_s = recorded[0].ended_s
     kept = [cycle for cycle in known if cycle.kind in _UNRECORDED or cycle.ended_s < since_s]
-    cycles = sorted([*kept, *recorded], key=lambda cycle: cycle.ended_s)
+    until_s = recorded[-1].ended_s if ours else float("inf")
+    cycles = sorted([*kept, *recorded], key=lambda cycle: min(cycle.ended_s, until_s))
     return PolicyCycles(policy=now.policy, cycles=tuple(cycles[-CYCLES:]), published_s=now.at_s, by=now.by)
 
 

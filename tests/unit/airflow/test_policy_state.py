@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from airflow_hive_federation.errors import StorageError
+from airflow_hive_federation.errors import StorageError, VerificationError
 from airflow_hive_federation.hooks import published
-from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, mask_secret
 from airflow_hive_federation.operators.page_links import PolicyLink
+from airflow_hive_federation.operators.policy_state import FailuresPublished
 from airflow_hive_federation.operators.replication import (
     BootstrapDumpOperator,
     IncrementalDumpOperator,
@@ -78,6 +79,20 @@ def test_a_failure_of_a_group_is_that_of_each_member(connection: Define, place: 
     assert names == {"shop", "stock"}
 
 
+def test_a_published_error_holds_no_secret(connection: Define, place: StateDirectory) -> None:
+    mask_secret("open-sesame-77")
+    policy = {**POLICY, "preserve": "open-sesame-77"}
+    dump = IncrementalDumpOperator(
+        task_id="i",
+        policy=policy,
+        source_conn_id=connection(host="127.0.0.1", port=1),
+        target_conn_id="hive",
+    )
+    with pytest.raises(AirflowException, match="preserve"):
+        dump.execute(CONTEXT)
+    assert "preserve is '***'" in last(place).error
+
+
 def test_a_problem_of_the_policy_is_published(connection: Define, place: StateDirectory) -> None:
     conn_id = connection(host="127.0.0.1", port=1)
     decide = ReplicationBranchOperator(
@@ -94,6 +109,22 @@ def test_a_problem_of_the_policy_is_published(connection: Define, place: StateDi
         "ConfigurationError: It has the colour red.",
         "Take it away.",
     )
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_differences_are_no_failed_cycle(place: StateDirectory, named: bool) -> None:
+    """The verification has published them; whether Airflow's error names its cause or not."""
+
+    def differ() -> None:
+        try:
+            raise VerificationError("Replica shop differs.", remedy="Repair it.")
+        except VerificationError as found:
+            raise AirflowFailException(f"VerificationError: {found}") from (found if named else None)
+
+    failures = FailuresPublished(lambda: [POLICY], CONTEXT, logging.getLogger("publication"))
+    with pytest.raises(AirflowFailException), failures:
+        differ()
+    assert place.keys(REPLICATION) == []
 
 
 def test_a_skipped_task_is_no_failure(connection: Define, place: StateDirectory) -> None:

@@ -120,6 +120,27 @@ def test_failures_stay_between_the_records_of_the_target() -> None:
     assert [cycle.by.dag_id for cycle in cycles.cycles] == ["d", "d", "d", ""]
 
 
+def test_a_cycle_of_ours_comes_last_whatever_the_clocks_show() -> None:
+    """A failure has the time of its own machine, and a record whole seconds."""
+    ahead = folding.with_failure(None, "E: away", "", at(5_000), seconds=1.0)
+    cycles = folding.with_records(ahead, [RECORD], at(1001), ours=True)
+    assert [cycle.kind for cycle in cycles.cycles] == [FAILED, INCREMENT]
+    # A look cannot tell, and goes by the clocks.
+    cycles = folding.with_records(ahead, [RECORD], at(1001), ours=False)
+    assert [cycle.kind for cycle in cycles.cycles] == [INCREMENT, FAILED]
+
+
+def test_few_documents_are_kept_parsed(place: StateDirectory) -> None:
+    for number in range(100):
+        policy = PolicyName(name=f"p{number}", source_database="s", target_database="t")
+        PolicyPublisher(place, policy, TASK).failure("E: broken", "", seconds=0)
+        found = place.read(REPLICATION, policy_key(policy), state.CYCLES)
+        assert found is not None
+        assert found.policy == policy
+        assert place.read(REPLICATION, policy_key(policy), state.CYCLES) is found
+    assert len(state._parsed_before) == state._KEPT
+
+
 def test_thousands_of_failures_are_bounded() -> None:
     cycles: PolicyCycles | None = None
     for number in range(3_000):
