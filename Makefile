@@ -30,8 +30,8 @@ check: $(READY)               ## linters, types, layers
 bench: $(READY)               ## measurements beside the peers, into build/bench.json
 	$(PY) -m benchmarks $(ARGS)
 
-docs: $(READY)                ## run the examples of the documentation
-	$(PY) -m pytest tests/unit/test_docs.py
+docs: $(READY)                ## the documentation as a site, with a reference made from the code, in build/site
+	$(PY) scripts/build_site.py
 
 release-check: $(READY)       ## build wheel and sdist, and install each beside a new Airflow
 	$(PY) scripts/check_release.py

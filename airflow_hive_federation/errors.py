@@ -96,7 +96,8 @@ class HiveFederationError(Exception):
         if not self.remedy:
             return self.message
         # A server's own text has no full stop.
-        stop = "." if self.message[-1:].isalnum() else ""
+        last = self.message[-1:]
+        stop = "." if last.isalnum() or last in {"'", '"', ")", "]", ">"} else ""
         return f"{self.message}{stop}{_REMEDY}{self.remedy}"
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -42,9 +42,48 @@ def get_provider_info() -> dict[str, object]:
         "extra-links": [
             f"{_PACKAGE}.operators.cluster_links.RouteLink",
             f"{_PACKAGE}.operators.cluster_links.CopyLink",
+            *(
+                f"{_PACKAGE}.operators.page_links.{link}"
+                for link in ("PolicyLink", "ReplicationLink", "RemotesLink", "WorkLink")
+            ),
         ],
         "connection-types": [CONNECTION_TYPE],
+        "plugins": [
+            {
+                "name": "hive_federation",
+                "plugin-class": f"{_PACKAGE}.plugin.registration.HiveFederationPlugin",
+            }
+        ],
+        "config": {"hive_federation": {"description": _CONFIG, "options": _OPTIONS}},
     }
+
+
+_CONFIG = "The state that tasks publish for the page Hive federation."
+_DIRECTORY = (
+    "URI of the directory of the published state, on a store that workers, triggerers and API servers reach. "
+    "By default it is the directory hive_federation_state in AIRFLOW_HOME."
+)
+_OPTIONS = {
+    name: {
+        "description": description,
+        "version_added": __version__,
+        "type": "string",
+        "example": example,
+        "default": "",
+    }
+    for name, description, example in (
+        (
+            "state_uri",
+            _DIRECTORY,
+            "s3://bucket/hive-federation-state",
+        ),
+        (
+            "state_conn_id",
+            "The connection of type hive_federation whose storage options the store of state_uri needs.",
+            "hive_source",
+        ),
+    )
+}
 
 
 def _modules(*names: str) -> dict[str, object]:

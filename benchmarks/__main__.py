@@ -121,21 +121,21 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
 
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             tables = 1000 if args.scale == "full" else 20
-            setting = of_remotes.Setting(tables=tables, directory=Path(directory), say=say)
-            yield from of_remotes.run(setting, remotes)
+            remote = of_remotes.Setting(tables=tables, directory=Path(directory), say=say)
+            yield from of_remotes.run(remote, remotes)
     if any(part in INGESTS for part in parts):
         from benchmarks import ingest
 
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
-            setting = ingest.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
-            yield from (result for result in ingest.run(setting) if result.id in parts)
+            streaming = ingest.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from (result for result in ingest.run(streaming) if result.id in parts)
     bootstraps = [part for part in parts if part in BOOTSTRAPS]
     if bootstraps:
         from benchmarks import bootstrap
 
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
-            setting = bootstrap.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
-            yield from bootstrap.run(setting, bootstraps)
+            whole = bootstrap.Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from bootstrap.run(whole, bootstraps)
     increments = [part for part in parts if part in INCREMENTS]
     if increments:
         from benchmarks import increments as of_increments

@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -109,8 +110,8 @@ class _Arena:
         """Median seconds of each, by name."""
         contenders: dict[str, Callable[[DataFrame], float]] = {}
         for codec in _CODECS:
-            contenders[f"df.write.orc, {codec}"] = lambda rows, codec=codec: self._by_spark(rows, codec)
-            contenders[f"append, {codec}"] = lambda rows, codec=codec: self._by_us(rows, codec)
+            contenders[f"df.write.orc, {codec}"] = partial(self._by_spark, codec=codec)
+            contenders[f"append, {codec}"] = partial(self._by_us, codec=codec)
         contenders["append, int buckets"] = lambda rows: self._by_us(rows, "zlib", ["number1"])
         contenders["append, string buckets"] = lambda rows: self._by_us(rows, "zlib", ["name"])
         count = ROWS[self._setting.scale]

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -75,7 +76,7 @@ def _parts(
             _ROWS // _DELTAS,
             deleted=part.endswith("deletes"),
         )
-        parts[part] = lambda table=table: _read(spark, client, table)
+        parts[part] = partial(_read, spark, client, table)
     return parts
 
 

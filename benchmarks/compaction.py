@@ -22,7 +22,6 @@ from pyarrow import orc
 
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import (
-    DONE_STATES,
     compact_table,
     queue_entry,
     request_compaction,
@@ -41,6 +40,8 @@ from benchmarks import results
 DATABASE = "compaction"
 DELTAS, ROWS = 20, 200_000
 _BUCKET = 0x20000000
+#: In these states a request leaves the worker (``did not initiate`` is of requests that Hive made).
+_DONE_STATES = frozenset({"ready for cleaning", "succeeded", "failed", "refused", "did not initiate"})
 _ORC = "org.apache.hadoop.hive.ql.io.orc"
 _COLUMNS = {"id": "int", "name": "string"}
 _WORKER = """
@@ -103,7 +104,7 @@ def _by_us(settings: MetastoreSettings, table: str) -> CompactionReport:
 def _by_hive(client: MetastoreClient, table: str) -> float:
     """Seconds that Hive's worker takes."""
     (request,) = request_compaction(client, table, CompactionKind.MAJOR)
-    while (entry := queue_entry(client, request.id)).state not in DONE_STATES or not entry.commitTime:
+    while (entry := queue_entry(client, request.id)).state not in _DONE_STATES or not entry.commitTime:
         if entry.state in {"failed", "refused"}:
             raise SystemExit(f"{table}: {entry.errorMessage}")
         time.sleep(0.1)

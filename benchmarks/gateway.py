@@ -26,7 +26,8 @@ from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode, encode_call
 from benchmarks import results
-from benchmarks.remotes import PREFIX, Setting, _in_turns, _table, waggle_dance
+from benchmarks.remotes import Setting, _in_turns, _table
+from benchmarks.waggle_dance import PREFIX, waggle_dance
 
 _CALLS = 1000
 _CLIENTS = 8

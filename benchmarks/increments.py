@@ -77,8 +77,8 @@ def run(setting: Setting, parts: Sequence[str]) -> Iterator[Result]:
         rivals: list[_Rival] = []
         if "increments" in parts:
             rivals = list(_rivals(stack, source, target, setting))
-        for contender in (*ours, *rivals):
-            contender.bootstrap()
+        for bootstrap in (*(replica.bootstrap for replica in ours), *(rival.bootstrap for rival in rivals)):
+            bootstrap()
         if {"increments", "increments-limit"} & {*parts}:
             setting.say(f"Making {commits.count} commits")
             with MetastoreClient(client_settings(source)) as client:

@@ -43,7 +43,6 @@ def rewrite_file(
     :param source: URI of the bucket file.
     :param target: URI of the copy; a killed process leaves a part of it behind.
     :param visible_write_ids: the table's list of valid write ids in Hive's text form.
-    :param options: storage options.
     :raises AcidFormatError: see :func:`drop_rows`.
     :raises StorageError: if a file cannot be read or written.
     """

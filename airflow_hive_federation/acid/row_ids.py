@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from airflow_hive_federation.model.protobuf import BYTES, all_of, fields_of, message_of
 from airflow_hive_federation.orc.assembly import ROW_INDEX_STRIDE, Stripe
 from airflow_hive_federation.orc.chunks import decompressed
 from airflow_hive_federation.orc.compression import COMPRESSIONS, compressed, framed
 from airflow_hive_federation.orc.progressions import ArithmeticProgression
-from airflow_hive_federation.orc.protobuf import BYTES, all_of, fields_of, message_of
 from airflow_hive_federation.orc.streams import DATA, ROW_INDEX, Streams
 
 

@@ -19,7 +19,6 @@ def read_flushed_length(uri: str, options: StorageOptions | None = None) -> int 
     """Read the flushed length from a side file.
 
     :param uri: URI of the side file.
-    :param options: storage options.
     :return: the length in bytes up to which the bucket file may be read, 0 if it has no rows yet; ``None`` if
         the side file does not exist (any more): the whole file counts (``AcidUtils.getLogicalLength``).
     :raises AcidFormatError: if the side file holds no length.

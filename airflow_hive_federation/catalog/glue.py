@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
+from airflow_hive_federation.catalog import glue_answers as answers
 from airflow_hive_federation.catalog.allowed import check_endpoint
 from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
 from airflow_hive_federation.catalog.glue_expressions import glue_expression
@@ -31,6 +32,10 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name, unescape
+
+if TYPE_CHECKING:
+    import boto3
+    from botocore.exceptions import ClientError
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +66,9 @@ class GlueCatalog:
     :param catalog_id: id of the account that owns the catalog; ``None`` is the caller's own.
     """
 
-    def __init__(self, connect: Callable[[], object], *, catalog_id: str | None = None) -> None:
+    def __init__(self, connect: Callable[[], answers.Client], *, catalog_id: str | None = None) -> None:
         self._connect = connect
-        self._made: Any = None
+        self._made: answers.Client | None = None
         self._whose = {"CatalogId": catalog_id} if catalog_id else {}
 
     def identity(self) -> str | None:
@@ -157,7 +162,7 @@ class GlueCatalog:
             self._made.close()
             self._made = None
 
-    def _client(self) -> Any:
+    def _client(self) -> answers.Client:
         if self._made is None:
             self._made = self._connect()
         return self._made
@@ -168,10 +173,10 @@ class GlueCatalog:
             for page in pages:
                 yield from (_table(database, table) for table in page["TableList"])
 
-    def _partitions(self, database: str, table: str, **choice: object) -> list[dict[str, Any]]:
+    def _partitions(self, database: str, table: str, **choice: object) -> list[answers.Partition]:
         client = self._client()
 
-        def segment(number: int) -> list[dict[str, Any]]:
+        def segment(number: int) -> list[answers.Partition]:
             with _translated(f"table {database}.{table}"):
                 pages = client.get_paginator("get_partitions").paginate(
                     DatabaseName=database,
@@ -188,7 +193,7 @@ class GlueCatalog:
         return list({tuple(partition["Values"]): partition for partition in partitions}.values())
 
     def _statistics(
-        self, call: Callable[..., Any], owner: Mapping[str, object], columns: Sequence[str]
+        self, call: answers.StatisticsCall, owner: Mapping[str, object], columns: Sequence[str]
     ) -> list[types.ColumnStatisticsObj]:
         statistics = []
         for names in batches(columns, _COLUMNS_PER_CALL):
@@ -203,8 +208,8 @@ class GlueCatalog:
             statistics += [hive_statistics(column) for column in answer.get("ColumnStatisticsList", [])]
         return [entry for entry in statistics if entry is not None]
 
-    def _named(self, keys: Mapping[str, object], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        wanted = [{"Values": _values(name)} for name in names]
+    def _named(self, keys: Mapping[str, object], names: Sequence[str]) -> Iterator[answers.Partition]:
+        wanted: list[answers.PartitionKey] = [{"Values": _values(name)} for name in names]
         for _ in range(_ATTEMPTS):
             with _translated(f"table {keys['DatabaseName']}.{keys['TableName']}"):
                 answer = self._client().batch_get_partition(**keys, PartitionsToGet=wanted)
@@ -218,7 +223,7 @@ class GlueCatalog:
         )
 
 
-def _table(database: str, table: Mapping[str, Any]) -> types.Table:
+def _table(database: str, table: answers.Table) -> types.Table:
     return types.Table(
         dbName=database.lower(),
         tableName=table["Name"].lower(),
@@ -235,7 +240,7 @@ def _table(database: str, table: Mapping[str, Any]) -> types.Table:
     )
 
 
-def _partition(database: str, table: str, partition: Mapping[str, Any]) -> types.Partition:
+def _partition(database: str, table: str, partition: answers.Partition) -> types.Partition:
     return types.Partition(
         values=list(partition["Values"]),
         dbName=database.lower(),
@@ -246,7 +251,7 @@ def _partition(database: str, table: str, partition: Mapping[str, Any]) -> types
     )
 
 
-def _storage(descriptor: Mapping[str, Any]) -> types.StorageDescriptor:
+def _storage(descriptor: answers.StorageDescriptor) -> types.StorageDescriptor:
     serde = descriptor.get("SerdeInfo") or {}
     return types.StorageDescriptor(
         cols=_columns(descriptor.get("Columns")),
@@ -270,7 +275,7 @@ def _storage(descriptor: Mapping[str, Any]) -> types.StorageDescriptor:
     )
 
 
-def _columns(columns: Sequence[Mapping[str, Any]] | None) -> list[types.FieldSchema]:
+def _columns(columns: Sequence[answers.Column] | None) -> list[types.FieldSchema]:
     return [
         types.FieldSchema(
             name=column["Name"].lower(), type=column.get("Type") or "string", comment=column.get("Comment")
@@ -323,7 +328,7 @@ def _translated(subject: str) -> Iterator[None]:
         ) from error
 
 
-def _client_error(subject: str, error: Any) -> Exception:
+def _client_error(subject: str, error: ClientError) -> Exception:
     code = error.response.get("Error", {}).get("Code", "")
     message = f"Glue, {subject}: {error}"
     if code == "EntityNotFoundException":
@@ -346,7 +351,7 @@ def _open(opening: Opening) -> GlueCatalog:
     )
     endpoint = _endpoint(properties, session_options.pop("endpoint_url", None))
 
-    def connect() -> Any:
+    def connect() -> answers.Client:
         try:
             import boto3
             from botocore.config import Config
@@ -366,7 +371,8 @@ def _open(opening: Opening) -> GlueCatalog:
             session = boto3.Session(**{**session_options, **({"region_name": region} if region else {})})
             if ROLE in properties:
                 session = _in_role(session, properties[ROLE])
-            return session.client("glue", endpoint_url=endpoint, config=config)
+            client: answers.Client = session.client("glue", endpoint_url=endpoint, config=config)
+            return client
 
     return GlueCatalog(connect, catalog_id=properties.get(CATALOG_ID))
 
@@ -379,7 +385,7 @@ def _endpoint(properties: Mapping[str, str], of_connection: str | None) -> str |
     return named or of_connection
 
 
-def _in_role(session: Any, role: str) -> Any:
+def _in_role(session: boto3.Session, role: str) -> boto3.Session:
     import boto3
     import botocore.session
     from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials

@@ -7,27 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import TypeVar
 
+from airflow_hive_federation.catalog import glue_answers as answers
 from airflow_hive_federation.metastore.idl import types
 
-Facts = Mapping[str, Any]
+V = TypeVar("V")
+H = TypeVar("H")
 
 
-def hive_statistics(statistics: Facts) -> types.ColumnStatisticsObj | None:
+def hive_statistics(statistics: answers.ColumnStatistics) -> types.ColumnStatisticsObj | None:
     """Convert one ``ColumnStatistics`` to Hive's form; return ``None`` for a type that Hive does not know."""
     data = statistics["StatisticsData"]
     make = _BY_TYPE.get(data["Type"])
     if make is None:
         return None
     return types.ColumnStatisticsObj(
-        colName=statistics["ColumnName"].lower(),
-        colType=statistics["ColumnType"],
-        statsData=make(data[f"{data['Type'].title()}ColumnStatisticsData"]),
+        colName=statistics["ColumnName"].lower(), colType=statistics["ColumnType"], statsData=make(data)
     )
 
 
-def _boolean(facts: Facts) -> types.ColumnStatisticsData:
+def _boolean(data: answers.StatisticsData) -> types.ColumnStatisticsData:
+    facts = data["BooleanColumnStatisticsData"]
     return types.ColumnStatisticsData(
         booleanStats=types.BooleanColumnStatsData(
             numTrues=facts["NumberOfTrues"],
@@ -37,33 +38,52 @@ def _boolean(facts: Facts) -> types.ColumnStatisticsData:
     )
 
 
-def _long(facts: Facts) -> types.ColumnStatisticsData:
+def _long(data: answers.StatisticsData) -> types.ColumnStatisticsData:
+    facts = data["LongColumnStatisticsData"]
+    low, high = _bounds(facts, int)
+    nulls, distinct = facts["NumberOfNulls"], facts["NumberOfDistinctValues"]
     return types.ColumnStatisticsData(
-        longStats=types.LongColumnStatsData(**_ordered(facts, lambda number: number))
+        longStats=types.LongColumnStatsData(lowValue=low, highValue=high, numNulls=nulls, numDVs=distinct)
     )
 
 
-def _double(facts: Facts) -> types.ColumnStatisticsData:
+def _double(data: answers.StatisticsData) -> types.ColumnStatisticsData:
+    facts = data["DoubleColumnStatisticsData"]
+    low, high = _bounds(facts, float)
+    nulls, distinct = facts["NumberOfNulls"], facts["NumberOfDistinctValues"]
     return types.ColumnStatisticsData(
-        doubleStats=types.DoubleColumnStatsData(**_ordered(facts, lambda number: number))
+        doubleStats=types.DoubleColumnStatsData(lowValue=low, highValue=high, numNulls=nulls, numDVs=distinct)
     )
 
 
-def _decimal(facts: Facts) -> types.ColumnStatisticsData:
-    def value(number: Facts) -> types.Decimal:
+def _decimal(data: answers.StatisticsData) -> types.ColumnStatisticsData:
+    def value(number: answers.Decimal) -> types.Decimal:
         return types.Decimal(unscaled=number["UnscaledValue"], scale=number["Scale"])
 
-    return types.ColumnStatisticsData(decimalStats=types.DecimalColumnStatsData(**_ordered(facts, value)))
+    facts = data["DecimalColumnStatisticsData"]
+    low, high = _bounds(facts, value)
+    nulls, distinct = facts["NumberOfNulls"], facts["NumberOfDistinctValues"]
+    return types.ColumnStatisticsData(
+        decimalStats=types.DecimalColumnStatsData(
+            lowValue=low, highValue=high, numNulls=nulls, numDVs=distinct
+        )
+    )
 
 
-def _date(facts: Facts) -> types.ColumnStatisticsData:
+def _date(data: answers.StatisticsData) -> types.ColumnStatisticsData:
     def value(instant: datetime) -> types.Date:
         return types.Date(daysSinceEpoch=(instant.astimezone(UTC).date() - date(1970, 1, 1)).days)
 
-    return types.ColumnStatisticsData(dateStats=types.DateColumnStatsData(**_ordered(facts, value)))
+    facts = data["DateColumnStatisticsData"]
+    low, high = _bounds(facts, value)
+    nulls, distinct = facts["NumberOfNulls"], facts["NumberOfDistinctValues"]
+    return types.ColumnStatisticsData(
+        dateStats=types.DateColumnStatsData(lowValue=low, highValue=high, numNulls=nulls, numDVs=distinct)
+    )
 
 
-def _string(facts: Facts) -> types.ColumnStatisticsData:
+def _string(data: answers.StatisticsData) -> types.ColumnStatisticsData:
+    facts = data["StringColumnStatisticsData"]
     return types.ColumnStatisticsData(
         stringStats=types.StringColumnStatsData(
             maxColLen=facts["MaximumLength"],
@@ -74,7 +94,8 @@ def _string(facts: Facts) -> types.ColumnStatisticsData:
     )
 
 
-def _binary(facts: Facts) -> types.ColumnStatisticsData:
+def _binary(data: answers.StatisticsData) -> types.ColumnStatisticsData:
+    facts = data["BinaryColumnStatisticsData"]
     return types.ColumnStatisticsData(
         binaryStats=types.BinaryColumnStatsData(
             maxColLen=facts["MaximumLength"],
@@ -84,17 +105,12 @@ def _binary(facts: Facts) -> types.ColumnStatisticsData:
     )
 
 
-def _ordered(facts: Facts, value: Callable[[Any], Any]) -> dict[str, Any]:
+def _bounds(facts: answers.Ordered[V], value: Callable[[V], H]) -> tuple[H | None, H | None]:
     least, most = facts.get("MinimumValue"), facts.get("MaximumValue")
-    return {
-        "lowValue": None if least is None else value(least),
-        "highValue": None if most is None else value(most),
-        "numNulls": facts["NumberOfNulls"],
-        "numDVs": facts["NumberOfDistinctValues"],
-    }
+    return None if least is None else value(least), None if most is None else value(most)
 
 
-_BY_TYPE: Mapping[str, Callable[[Facts], types.ColumnStatisticsData]] = {
+_BY_TYPE: Mapping[str, Callable[[answers.StatisticsData], types.ColumnStatisticsData]] = {
     "BOOLEAN": _boolean,
     "LONG": _long,
     "DOUBLE": _double,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import settings_for
-from airflow_hive_federation.cli.parsers import Subparsers
+from airflow_hive_federation.cli.parsers import Subparsers, count, seconds
+from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.cli.tables import print_table
+from airflow_hive_federation.errors import ConfigurationError, SparkJobError
 from airflow_hive_federation.progress.quantities import duration, several, size
 from airflow_hive_federation.storage.options import StorageOptions
 
@@ -52,25 +55,36 @@ def add_parser(subparsers: Subparsers) -> None:
         help="day=2026-01-01/hour=7; several times for more (default: all)",
     )
     parser.add_argument(
-        "--compression", help="of ORC files: zlib, zstd, snappy, lz4; each table's own by default"
+        "--compression",
+        choices=["zlib", "zstd", "snappy", "lz4", "uncompressed"],
+        help="compression of ORC files (default: each table's own)",
     )
-    parser.add_argument("--threads", type=int, help="bucket files side by side (default: one per core)")
-    parser.add_argument("--spark-conn-id", help="merge by Spark jobs over this Airflow connection")
+    parser.add_argument(
+        "--threads", type=count, metavar="N", help="bucket files side by side (default: one per core)"
+    )
+    parser.add_argument(
+        "--spark-conn-id", help="merge by Spark jobs over this Airflow connection (default: here)"
+    )
     parser.add_argument("--pool-name", help="worker: pool to serve; by default, the requests that name none")
     parser.add_argument(
-        "--timeout-s", type=float, metavar="S", help="worker: begin nothing after so many seconds"
+        "--timeout-s", type=seconds, metavar="S", help="worker: begin nothing after so many seconds"
     )
     parser.add_argument(
-        "--max-compactions", type=int, metavar="N", help="worker: serve so many requests at most"
+        "--max-compactions", type=count, metavar="N", help="worker: serve so many requests at most"
     )
     parser.add_argument("--until-empty", action="store_true", help="worker: end when the queue is empty")
     parser.add_argument("--json", action="store_true", help="print a line of JSON per request")
+    parser.add_argument(
+        "--verbose", action="store_true", help="print the log of spark-submit, too, on stderr"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return 1 if a compaction failed, or was refused although TABLE may need it."""
     serves = args.table == "worker"
-    reports = _serve(args) if serves else _compact(args)
+    _refuse_options_of_others(args, serves)
+    with _folded_logs(args) as story:
+        reports = _serve(args, story) if serves else _compact(args, story)
     if not args.json:
         nothing = "no request was waiting" if serves else f"{args.table} has no partitions"
         _print_table(reports, nothing=nothing)
@@ -78,7 +92,43 @@ def run(args: argparse.Namespace) -> int:
     return int(any(report.state in bad_states and not report.unneeded for report in reports))
 
 
-def _compact(args: argparse.Namespace) -> list[CompactionReport]:
+def _refuse_options_of_others(args: argparse.Namespace, serves: bool) -> None:
+    """Refuse options that would have no effect.
+
+    :raises ConfigurationError: an option is for TABLE, and the worker runs, or the other way round.
+    """
+    of_tables = {"--partition": args.partition}
+    of_workers = {
+        "--pool-name": args.pool_name,
+        "--timeout-s": args.timeout_s,
+        "--max-compactions": args.max_compactions,
+        "--until-empty": args.until_empty,
+    }
+    for option, value in (of_tables if serves else of_workers).items():
+        if value not in (None, False):
+            kind = "a table, and the worker compacts all" if serves else "the worker, and TABLE is a table"
+            raise ConfigurationError(f"{option} is for {kind}.", remedy=f"Leave {option} out.")
+
+
+@contextmanager
+def _folded_logs(args: argparse.Namespace) -> Iterator[Story]:
+    """Show only warnings of Airflow's and spark-submit's log, unless all of it is asked for."""
+    story = Story()
+    if args.spark_conn_id is None:
+        yield story
+        return
+    from airflow_hive_federation.cli.airflow_logs import logging_to
+
+    try:
+        with logging_to(story, verbose=args.verbose):
+            yield story
+    except SparkJobError as error:
+        if type(error) is SparkJobError and not args.verbose:
+            error.remedy = "Run it again with --verbose, which prints the log of spark-submit."
+        raise
+
+
+def _compact(args: argparse.Namespace, story: Story) -> list[CompactionReport]:
     from airflow_hive_federation.compaction.plan import CompactionKind
     from airflow_hive_federation.compaction.requests import compact_table
 
@@ -86,14 +136,14 @@ def _compact(args: argparse.Namespace) -> list[CompactionReport]:
         settings_for(args.metastore),
         args.table,
         CompactionKind.of(args.kind),
-        _runner(args),
+        _runner(args, story),
         partitions=args.partition,
         storage_options=_storage_options(args),
         on_report=lambda report: _print_report(args, report),
     )
 
 
-def _serve(args: argparse.Namespace) -> list[CompactionReport]:
+def _serve(args: argparse.Namespace, story: Story) -> list[CompactionReport]:
     from airflow_hive_federation.compaction.requests import revoke_dead_workers
     from airflow_hive_federation.compaction.worker import CompactionWorker
     from airflow_hive_federation.metastore import MetastoreClient
@@ -103,7 +153,7 @@ def _serve(args: argparse.Namespace) -> list[CompactionReport]:
         revoke_dead_workers(client)
     worker = CompactionWorker(
         settings,
-        _runner(args),
+        _runner(args, story),
         pool_name=args.pool_name,
         batch_size=16,
         storage_options=_storage_options(args),
@@ -116,7 +166,7 @@ def _serve(args: argparse.Namespace) -> list[CompactionReport]:
     )
 
 
-def _runner(args: argparse.Namespace) -> MergeRunner:
+def _runner(args: argparse.Namespace, story: Story) -> MergeRunner:
     options = _storage_options(args)
     if args.spark_conn_id is None:
         from airflow_hive_federation.compaction.runners import in_threads
@@ -125,7 +175,8 @@ def _runner(args: argparse.Namespace) -> MergeRunner:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
     from airflow_hive_federation.spark.compact import by_spark
 
-    hook = SparkPipelineHook(args.spark_conn_id, storage_options=options)
+    hook = SparkPipelineHook(args.spark_conn_id, storage_options=options, observer=story.observe)
+    hook.check_connection()
     return by_spark(
         lambda job, arguments, report_uri: hook.submit(job, arguments, report_uri=report_uri),
         options=options,

@@ -107,6 +107,11 @@ def _end_for(connection: str) -> End:
 
         uris = tuple(uri.strip() for uri in connection.split(",") if uri.strip())
         return End(connection, MetastoreSettings(uris=uris))
+    if not connection.strip():
+        raise ConfigurationError(
+            "The name of the metastore is empty.",
+            remedy="Give its URIs, thrift://host:9083, or the id of an Airflow connection.",
+        )
     from airflow_hive_federation.hooks.compat import AirflowNotFoundException
     from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 

@@ -35,13 +35,13 @@ def run(args: argparse.Namespace) -> int:
     from airflow_hive_federation.metastore import MetastoreClient, examine
 
     findings = [examine_spark()]
-    if args.connection:
+    if args.connection is not None:
         with MetastoreClient(settings_for(args.connection)) as client:
             findings += examine(client)
     if args.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
-        _print(f"Metastore {args.connection}" if args.connection else "Installation", findings)
+        _print(f"Metastore {args.connection}" if args.connection is not None else "Installation", findings)
     return int(any(finding.state == "error" for finding in findings))
 
 

@@ -35,18 +35,18 @@ def add_parser(subparsers: Subparsers) -> None:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", type=Path, help="the gateway's file (TOML); see docs/gateway.md")
     common.add_argument("--upstream", help="URIs of the metastore, or the id of an Airflow connection")
+    common.add_argument("--host", help="address of the fronts (default: 127.0.0.1)")
+    common.add_argument("--port", type=int, help="port of the Thrift front (default: 9083)")
+    common.add_argument("--grpc-port", type=int, help="port of the gRPC front (default: none)")
+    common.add_argument("--metrics-port", type=int, help="port of Prometheus' metrics (default: none)")
+    common.add_argument("--cert-file", help="PEM file of the fronts' certificate")
+    common.add_argument("--key-file", help="PEM file of its key")
+    common.add_argument("--client-ca-file", help="PEM file of authorities; clients need a certificate then")
+    common.add_argument("--allow-plain", action="store_true", help="serve in plain text off loopback as well")
+    common.add_argument("--access-log", help="file for a line per call; - is standard error")
 
     serve = actions.add_parser("serve", parents=[common], help="serve until it is stopped")
-    serve.add_argument("--host", help="address of the fronts (default: 127.0.0.1)")
-    serve.add_argument("--port", type=int, help="port of the Thrift front (default: 9083)")
-    serve.add_argument("--grpc-port", type=int, help="port of the gRPC front (default: none)")
-    serve.add_argument("--metrics-port", type=int, help="port of Prometheus' metrics (default: none)")
-    serve.add_argument("--cert-file", help="PEM file of the fronts' certificate")
-    serve.add_argument("--key-file", help="PEM file of its key")
-    serve.add_argument("--client-ca-file", help="PEM file of authorities; clients need a certificate then")
-    serve.add_argument("--allow-plain", action="store_true", help="serve in plain text off loopback as well")
     serve.add_argument("--workers", type=int, default=1, help="processes that share the ports (default: 1)")
-    serve.add_argument("--access-log", help="file for a line per call; - is standard error")
     serve.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     serve.set_defaults(gateway_run=_serve)
 
@@ -80,10 +80,7 @@ def _serve(args: argparse.Namespace) -> int:
     config = _with_options(_config(args), args)
     if args.workers < 1:
         raise ConfigurationError(f"--workers is {args.workers}.", remedy="Give a number above 0.")
-    if config.thrift is None and config.grpc is None:
-        raise ConfigurationError(
-            "The gateway would serve no front.", remedy="Add [grpc] or --grpc-port, or remove thrift = false."
-        )
+    config.refuse_no_front()
     if args.workers > 1 and args.worker is None:
         return _serve_by_several(args, config)
     serving = start(config, settings_for, worker=args.worker)
@@ -204,7 +201,7 @@ def _check(args: argparse.Namespace) -> int:
     from airflow_hive_federation.gateway.handler import Caller
 
     caller = Caller(user=args.as_user, authentication="asserted", groups=tuple(args.as_group))
-    findings = examine(_config(args), settings_for, caller)
+    findings = examine(_with_options(_config(args), args), settings_for, caller)
     if args.json:
         print(json.dumps([finding.to_json() for finding in findings], indent=1))
     else:

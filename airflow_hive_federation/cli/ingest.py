@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import end_for
-from airflow_hive_federation.cli.parsers import Subparsers
+from airflow_hive_federation.cli.parsers import Subparsers, count, seconds
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.progress.events import Event, RecordsIngested
 from airflow_hive_federation.progress.observers import Observer, unobserved
@@ -49,8 +51,13 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--delimiter",
         type=_delimiter,
-        default=",",
         help=r"between the fields of csv; \t, \x01 and their like are understood (default: ,)",
+    )
+    parser.add_argument(
+        "--quote",
+        metavar="CHAR",
+        help="begins and ends fields of csv that may hold delimiters and line feeds; '' for files in which "
+        'quotes are text, as Hive reads them (default: ")',
     )
     parser.add_argument("--header", action="store_true", help="each csv file begins with its columns' names")
     parser.add_argument("--regex", help="expression whose groups are the columns")
@@ -58,32 +65,32 @@ def add_parser(subparsers: Subparsers) -> None:
         "--partition",
         action="append",
         metavar="VALUE",
-        help="of each partition key, for one static partition",
+        help="value of a partition key, for one static partition; once per key, in their order",
     )
     parser.add_argument(
         "--commit-records",
-        type=int,
+        type=count,
         default=1_000_000,
         metavar="N",
         help="commit after this number of records (default: 1000000)",
     )
     parser.add_argument(
         "--commit-bytes",
-        type=int,
+        type=count,
         default=256 << 20,
         metavar="N",
         help="commit after this number of bytes of input (default: 268435456)",
     )
     parser.add_argument(
         "--commit-interval-s",
-        type=float,
+        type=seconds,
         default=60.0,
         metavar="S",
         help="commit after this number of seconds (default: 60)",
     )
     parser.add_argument(
         "--transaction-batch-size",
-        type=int,
+        type=count,
         default=1,
         metavar="N",
         help="transactions that share files (default: 1)",
@@ -95,7 +102,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="null: store null for values that cannot be read, as Hive's SerDes do (default: raise)",
     )
     parser.add_argument("--dead-letters", metavar="FILE", help="file for bad records, one line of JSON each")
-    parser.add_argument("--dead-letter-limit", type=int, metavar="N", help="maximum number of bad records")
+    parser.add_argument("--dead-letter-limit", type=_limit, metavar="N", help="maximum number of bad records")
     parser.add_argument(
         "--compaction",
         choices=["minor", "major"],
@@ -107,14 +114,17 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
+    from airflow_hive_federation.ingest.formats.quoted import QUOTE
 
+    _refuse_options_of_others(args)
     end = end_for(args.metastore)
     request = IngestRequest(
         table=args.table,
-        inputs=args.inputs,
+        inputs=[_whole(uri) for uri in args.inputs],
         file_format=args.format,
         name=args.name,
-        delimiter=args.delimiter,
+        delimiter="," if args.delimiter is None else args.delimiter,
+        quote=QUOTE if args.quote is None else args.quote,
         header=args.header,
         regex=args.regex,
         partition=args.partition or (),
@@ -131,8 +141,41 @@ def run(args: argparse.Namespace) -> int:
         report = ingest_files(
             end.settings, request, storage_options=end.storage_options or None, observer=observer
         )
-    print(json.dumps(result_json(report)) if args.json else _described(report))
+    print(json.dumps(result_json(report)) if args.json else _described(report, args.name))
     return 0
+
+
+def _whole(uri: str) -> str:
+    """Return a local path from the root on: the position of a run must mean the same in every directory."""
+    return uri if ":" in uri.partition("/")[0] else os.path.abspath(uri)  # noqa: PTH100 - a pattern, too
+
+
+def _limit(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a number of records of 0 or more")
+    return int(text)
+
+
+def _refuse_options_of_others(args: argparse.Namespace) -> None:
+    """Refuse options that would have no effect.
+
+    :raises ConfigurationError: an option is for another format, or needs another option.
+    """
+    of_formats = {
+        "csv": {"--delimiter": args.delimiter, "--quote": args.quote, "--header": args.header or None},
+        "regex": {"--regex": args.regex},
+    }
+    for file_format, options in of_formats.items():
+        given = [option for option, value in options.items() if value is not None]
+        if given and file_format != args.format:
+            raise ConfigurationError(
+                f"{given[0]} is for {file_format}, and the format is {args.format}.",
+                remedy=f"Leave {given[0]} out, or give --format {file_format}.",
+            )
+    if args.dead_letter_limit is not None and args.dead_letters is None:
+        raise ConfigurationError(
+            "--dead-letter-limit limits the bad records of --dead-letters.", remedy="Add --dead-letters FILE."
+        )
 
 
 def _delimiter(text: str) -> str:
@@ -197,13 +240,17 @@ def _lines() -> Observer:
     return print_line
 
 
-def _described(report: IngestReport) -> str:
+def _described(report: IngestReport, name: str) -> str:
     from airflow_hive_federation.ingest.inputs import Position
 
     if not report.files:
         reached = Position.of(report.position)
-        behind = f" behind {reached.uri}, which this name has reached" if reached else ""
-        return f"{report.table}: nothing to ingest; no file was found{behind}."
+        if reached is None:
+            return f"{report.table}: nothing to ingest; no file was found."
+        return (
+            f"{report.table}: nothing to ingest; no file comes after {reached.uri}, which --name {name} has "
+            "reached. Files of another place need another name."
+        )
     text = (
         f"{report.table}: {several(report.records, 'record')} of {several(report.files, 'file')} in "
         f"{several(report.transactions, 'transaction')}, {duration(report.seconds)}"

@@ -114,6 +114,9 @@ def run(args: argparse.Namespace) -> int:
         )
     _refuse_passwords(args)
     source, target = (_end(getattr(args, end), f"{name}_{end}") for end in ("source", "target"))
+    _refuse_itself(args, source, target)
+    if source.roots:
+        _refuse_missing(source.name, args.source, args.database)
     policy: dict[str, object] = {
         "name": name,
         "source_database": args.database,
@@ -209,6 +212,30 @@ def _end(metastore: str, conn_id: str) -> InitialEnd:
     uris = tuple(uri.strip() for uri in metastore.split(",") if uri.strip())
     MetastoreSettings(uris=uris)
     return InitialEnd(conn_id=conn_id, name=metastore, connection=_connection(uris))
+
+
+def _refuse_itself(args: argparse.Namespace, source: InitialEnd, target: InitialEnd) -> None:
+    if source.name == target.name and args.target_database in {None, args.database}:
+        raise ConfigurationError(
+            f"The database {args.database} of {args.source} would be replicated to itself.",
+            remedy="Name another target, or give --target-database.",
+        )
+
+
+def _refuse_missing(uri: str, metastore: str, database: str) -> None:
+    """Check that an embedded metastore, which runs on this machine, has a database.
+
+    :raises ConfigurationError: it does not.
+    """
+    from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+
+    with MetastoreClient(MetastoreSettings(uris=(uri,))) as client:
+        databases = client.list_databases()
+    if database.lower() not in databases:
+        raise ConfigurationError(
+            f"The metastore {metastore} has no database {database}.",
+            remedy=f"Create it, or name one that it has: {', '.join(databases)}.",
+        )
 
 
 def _of_embedded(running: RunningMetastore, conn_id: str) -> InitialEnd:

@@ -13,7 +13,7 @@ from importlib import import_module
 
 from airflow_hive_federation import __version__
 from airflow_hive_federation.cli.connecting import answers_up_to, connections_of_the_database
-from airflow_hive_federation.cli.parsers import COMPLETING, CommandParser
+from airflow_hive_federation.cli.parsers import COMPLETING, CommandParser, count
 from airflow_hive_federation.errors import HiveFederationError
 
 #: The module of each command, which has ``add_parser(subparsers)`` and ``run(args) -> int``.
@@ -41,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument(
         "--max-answer-bytes",
-        type=int,
+        type=count,
         metavar="BYTES",
         help="longest answer of a metastore that is accepted, in place of 256 MiB or the connection's",
     )

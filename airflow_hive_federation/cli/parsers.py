@@ -43,3 +43,21 @@ class CommandParser(argparse.ArgumentParser):
             return self.parse_known_intermixed_args(args, namespace)
         finally:
             self._is_intermixed = False
+
+
+def count(text: str) -> int:
+    """Return the whole number above 0 in an option's text."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Return the number of seconds, 0 or more, in an option's text."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds of 0 or more")
+    return value

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_hive_federation.cli.connecting import remotes_for
 from airflow_hive_federation.cli.parsers import Subparsers
+from airflow_hive_federation.cli.published import published_refresh
 from airflow_hive_federation.cli.sql import print_answer
 from airflow_hive_federation.model.results import result_json
 
@@ -60,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
             name = parse_name(kind, args.name)
             if args.action == "refresh":
                 on_dropped = OnDropped(args.on_dropped) if args.on_dropped else None
-                report = remotes.refresh(kind, name, on_dropped=on_dropped, whole=args.whole)
+                with published_refresh(args.metastore, args.name) as publish:
+                    report = remotes.refresh(kind, name, on_dropped=on_dropped, whole=args.whole)
+                    publish(remotes, report)
                 _print_report(result_json(report), as_json=args.json)
                 return 0
             answer = remotes.describe(kind, name, extended=args.extended)

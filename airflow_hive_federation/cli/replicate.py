@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.cli import replicate_follow
 from airflow_hive_federation.cli.connecting import common_storage_options, end_for
 from airflow_hive_federation.cli.parsers import Subparsers
+from airflow_hive_federation.cli.published import CommandState
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError
@@ -177,7 +178,8 @@ def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
         )
         if args.action == "failover":
             return _fail_over(args, file, work)
-        report, facts = work.act(args)
+        with work.state(args).failures():
+            report, facts = work.act(args)
     story.stage("Done")
     if args.json:
         print(json.dumps({**facts, "seconds": round(story.seconds, 1)}))
@@ -325,14 +327,23 @@ class _Work:
         """Run the requested action; return the last verification, and the result to print."""
         if args.action == "repair":
             repaired = self._repair()
+            self.state(args).cycle(self.source, self.target, None)
+            self.state(args).verification(repaired.report, whole=True)
             return repaired.report, {"dump": self._loaded_dump(), **result_json(repaired.result())}
         if args.action == "verify":
             dump, tables = args.dump or self._loaded_dump(), None
         else:
             dump, tables = self._cycle()
+            self.state(args).cycle(self.source, self.target, None)
         whole, row_digests = getattr(args, "verify_whole", False), getattr(args, "row_digests", False)
-        report = self._verify(dump, None if whole else tables, row_digests=row_digests)
+        tables = None if whole else tables
+        report = self._verify(dump, tables, row_digests=row_digests)
+        self.state(args).verification(report, whole=tables is None)
         return report, {"dump": dump, **result_json(report.result())}
+
+    def state(self, args: argparse.Namespace) -> CommandState:
+        """Return the publisher of the state that the command brings about."""
+        return CommandState(policy=self.policy, command=f"replicate {args.action}")
 
     def fail_over(self) -> FailoverReport:
         """Drain the source, load the last increment, verify, and switch the roles."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import common_storage_options, end_for
+from airflow_hive_federation.cli.published import CommandState
 from airflow_hive_federation.cli.tables import print_table
 from airflow_hive_federation.progress.quantities import duration, rate, several, size
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -42,7 +43,10 @@ def show(action: str, policy: ReplicationPolicy, source: str, target: str, *, as
             plan = plan_cycle(from_pool, to_pool, policy)
             print(json.dumps(plan.to_json())) if as_json else print_plan(plan)
         else:
-            status = read_status(from_pool, to_pool, policy)
+            state = CommandState(policy=policy, command="replicate status")
+            with state.failures():
+                status = read_status(from_pool, to_pool, policy)
+            state.status(status)
             print(json.dumps(status.to_json())) if as_json else print_status(status)
     return 0
 

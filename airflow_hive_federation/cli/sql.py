@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_federation.cli.connecting import remotes_for
 from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.tables import print_table
+from airflow_hive_federation.errors import StatementError
 
 if TYPE_CHECKING:
     from airflow_hive_federation.remotes.describe import Answer
@@ -34,6 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the statements, and print each answer as soon as it arrives."""
     script = sys.stdin.read() if args.sql == "-" else args.sql
+    _refuse_nothing(script)
     with remotes_for(args.metastore, database=args.database) as remotes:
         if args.json:
             answers = remotes.run(script)
@@ -44,6 +46,13 @@ def run(args: argparse.Namespace) -> int:
         for answer in remotes.answers(script):
             print_answer(answer)
     return 0
+
+
+def _refuse_nothing(script: str) -> None:
+    from airflow_hive_federation.remotes.statement import parse_script
+
+    if not parse_script(script):
+        raise StatementError("There is no statement to run.", remedy="Give one, or - and a script.")
 
 
 def print_answer(answer: Answer) -> None:

@@ -139,7 +139,6 @@ def read_history(directory: str, since: datetime, options: StorageOptions | None
     """Read the records of a history since a moment; a missing directory has none.
 
     :param directory: the URI of the history's directory.
-    :param options: storage options.
     :raises StorageError: a directory or file cannot be read.
     """
     # A writer's file lies in the directory of the day on which the writer began.

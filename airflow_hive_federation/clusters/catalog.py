@@ -83,7 +83,6 @@ class MetastoreFacts:
     A copy counts as fresh if the metastore knows of no write since the copy was made. :meth:`check_files`
     also compares files; a copy that it finds stale stays so until :meth:`refresh`.
 
-    :param client: the client of the metastore.
     :param registry: the configured clusters; copies in other clusters are ignored.
     :param pool: makes a pool of further clients. They read the partitions of all tables of
         :meth:`prefetch` at the same time, once those of one table are needed.

@@ -102,7 +102,6 @@ def former_directories(
     Directories of the time before the table was renamed count only below the directory where it will have its
     partitions: no others can hide rows there, and another table may use its former name's.
 
-    :param objects: the table and its partitions.
     :raises StorageError: a note cannot be read, or a directory cannot be listed.
     """
     in_use = named_directories(table, objects)

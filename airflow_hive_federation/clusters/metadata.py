@@ -159,8 +159,6 @@ def metadata_mark(described: TableOrPartition) -> str:
 
     Hive changes ``transient_lastDdlTime`` with any other change, even of a comment. Then a copy counts as
     stale, and copying it again only compares files.
-
-    :param described: a wire ``Table`` or ``Partition``.
     """
     parameters = described.parameters or {}
     location = (described.sd.location if described.sd else None) or ""
@@ -172,8 +170,6 @@ def place_mark(described: TableOrPartition) -> str:
     """Return a digest of the location of a transactional table or partition.
 
     Write ids reveal the writes. Statistics do not, because compactions also change them, but change no row.
-
-    :param described: a wire ``Table`` or ``Partition``.
     """
     return _digest([(described.sd.location if described.sd else None) or "", "transactional"])
 
@@ -181,7 +177,6 @@ def place_mark(described: TableOrPartition) -> str:
 def source_mark(described: TableOrPartition, files: Iterable[FileEntry]) -> SourceMark:
     """Return the mark of the present state of a primary.
 
-    :param described: a wire ``Table`` or ``Partition``.
     :param files: the listing of its directory.
     """
     listed = sorted(visible_files(files), key=lambda file: file.path)

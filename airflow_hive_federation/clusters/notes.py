@@ -195,7 +195,6 @@ class DamagedNote:
     :param uri: the URI of the file.
     :param reason: a clause about the file.
     :param table: the table that it names, ``database.table``; empty if it names none.
-    :param remedy: the remedy.
     """
 
     uri: str

@@ -156,10 +156,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Partitions(Sequence[PartitionFacts]):
-    """The partitions of one table, stored by column: predicates over 100,000 of them take milliseconds.
-
-    :param rows: the partitions.
-    """
+    """The partitions of one table, stored by column: predicates over 100,000 of them take milliseconds."""
 
     rows: Sequence[PartitionFacts]
 

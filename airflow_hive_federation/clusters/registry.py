@@ -22,11 +22,10 @@ cluster.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from types import MappingProxyType
-from typing import Any
 
 from airflow_hive_federation.errors import (
     ClusterRegistryError,
@@ -130,7 +129,7 @@ class ClusterRegistry:
         """Return the cluster whose root is above a location; ``None`` if no root is."""
         return next((cluster for cluster in self if is_below(location, cluster.root)), None)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the document that :func:`read_registry` reads."""
         properties = {
             cluster.name: {
@@ -166,7 +165,6 @@ def registry_of_file(uri: str, options: StorageOptions | None = None) -> Cluster
     """Read the registry in a file.
 
     :param uri: the URI or path of the JSON file.
-    :param options: the storage options.
     :raises ClusterRegistryError: the file does not exist; see also :func:`read_registry`.
     :raises StorageError: the file cannot be read.
     """
@@ -217,7 +215,7 @@ def _inside(member: str, origin: str) -> str:
     return "" if member == origin else f" in {member}"
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, object]:
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members: dict[str, object] = {}
     for name, value in pairs:
         if name in members:
@@ -271,7 +269,7 @@ def _refuse_same_names(clusters: Mapping[str, Cluster], origin: str) -> None:
             )
 
 
-def _refuse_nested(clusters: Any, origin: str) -> None:
+def _refuse_nested(clusters: Iterable[Cluster], origin: str) -> None:
     for first, second in combinations(clusters, 2):
         if is_below(first.root, second.root) or is_below(second.root, first.root):
             raise ClusterRegistryError(

@@ -137,7 +137,6 @@ class LiveRouter:
     It keeps decisions and facts about tables while the metastore's events show no changes of them. Only one
     thread may use it, as is true of its client.
 
-    :param client: the client of the metastore.
     :param registry: the clusters, at least one.
     :param policy: the treatment of statements whose tables are not known for certain.
     :param check_files: list the files of primaries and copies before a copy is used. Without it, the router

@@ -57,7 +57,6 @@ def merge_bucket(
     """Write one file of a compaction; a repeated call writes the same file again.
 
     :param merge: the files to read and the file to write.
-    :param options: storage options.
     :param compression: a name of :data:`..orc.compression.COMPRESSIONS`; by default the table's.
     :param threads: number of stripes that are encoded at the same time.
     :raises AcidFormatError: a file is truncated, has other columns than the table, or breaks Hive's layout;

@@ -81,7 +81,6 @@ class _Merging:
     """A merge of several files into one.
 
     :param merge: the files to read and the file to write.
-    :param options: storage options.
     """
 
     def __init__(self, merge: BucketMerge, options: StorageOptions | None) -> None:

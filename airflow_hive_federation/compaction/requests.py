@@ -13,7 +13,12 @@ from typing import Any, Self
 from airflow_hive_federation import __version__
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.worker import CompactionReport, CompactionWorker, MergeRunner
-from airflow_hive_federation.errors import ConfigurationError, InvalidOperationError, MetastoreServerError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    InvalidOperationError,
+    MetastoreServerError,
+    NoSuchObjectError,
+)
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
@@ -86,7 +91,7 @@ def request_compaction(
     :param kind: major or minor.
     :param partitions: names of partitions (``day=2026-01-01/hour=7``); ``None`` means all.
     :param pool_name: pool of the workers that serve the request.
-    :raises NoSuchObjectError: the table does not exist.
+    :raises NoSuchObjectError: the table or a named partition does not exist.
     :raises ConfigurationError: the table is not transactional, or partitions are named and it has none.
     :raises InvalidOperationError: the metastore refuses the request.
     """
@@ -154,14 +159,24 @@ def partitions_of(client: MetastoreClient, table: str, partitions: Sequence[str]
     """Return the names of the partitions to compact; one empty name for a table without partitions.
 
     :param partitions: names of partitions; ``None`` means all.
-    :raises NoSuchObjectError: the table does not exist.
-    :raises ConfigurationError: the table is not transactional, it has none of named partitions, or a name is
-        empty.
+    :raises NoSuchObjectError: the table or a named partition does not exist.
+    :raises ConfigurationError: the table is not transactional, partitions are named and it has none, or a
+        name is empty.
     """
     database, _, name = table.partition(".")
-    described = client.get_table(database, name)
+    if not (database and name):
+        raise ConfigurationError(f"{table!r} names no table.", remedy="Write database.table.")
+    try:
+        described = client.get_table(database, name)
+    except NoSuchObjectError as error:
+        raise NoSuchObjectError(
+            f"There is no table {table}.", remedy="Check its name, and the metastore.", table=table
+        ) from error
     if not is_transactional(described):
-        raise ConfigurationError(f"{table} is not transactional: there is nothing to compact.")
+        raise ConfigurationError(
+            f"{table} is not transactional: there is nothing to compact.",
+            remedy="Name a transactional table.",
+        )
     keys = [str(key.name) for key in described.partitionKeys or []]
     if not keys:
         if partitions:
@@ -173,10 +188,34 @@ def partitions_of(client: MetastoreClient, table: str, partitions: Sequence[str]
                 f"A partition of {table} is named by an empty text.",
                 remedy=f"Give names like {keys[0]}=VALUE, or none for all partitions.",
             )
-        return list(partitions)
+        return _existing(client, table, keys, partitions)
     return [
         partition_name(keys, partition.values or []) for partition in client.iter_partitions(database, name)
     ]
+
+
+def _existing(
+    client: MetastoreClient, table: str, keys: Sequence[str], partitions: Sequence[str]
+) -> list[str]:
+    """Return named partitions, all of which exist.
+
+    :raises NoSuchObjectError: some do not.
+    """
+    database, _, name = table.partition(".")
+    found = {
+        partition_name(keys, partition.values or [])
+        for partition in client.get_partitions_of(database, name, list(partitions))
+    }
+    if missing := [partition for partition in partitions if partition not in found]:
+        others = f" (nor {len(missing) - 1} others)" if len(missing) > 1 else ""
+        form = "/".join(f"{key}=VALUE" for key in keys)
+        raise NoSuchObjectError(
+            f"{table}, whose partition keys are {', '.join(keys)}, has no partition {missing[0]}{others}.",
+            remedy=f"Write {form} as SHOW PARTITIONS {table} does, or name none for all partitions.",
+            table=table,
+            partitions=missing,
+        )
+    return list(partitions)
 
 
 def _requested(

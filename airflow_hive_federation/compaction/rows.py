@@ -88,7 +88,6 @@ class BucketReader:
     """A reader of the files of a :class:`BucketMerge`.
 
     :param merge: the files to read.
-    :param options: storage options.
     """
 
     def __init__(self, merge: BucketMerge, options: StorageOptions | None = None) -> None:

@@ -24,7 +24,6 @@ def in_threads(
     """Return a runner that merges in threads of this process: several files, or several stripes of one file.
 
     :param threads: number of threads; by default one per core.
-    :param options: storage options.
     :param compression: ``zlib``, ``zstd``, ``snappy``, ``lz4`` or ``uncompressed``; by default each
         table's own, from its property ``orc.compress``.
     """

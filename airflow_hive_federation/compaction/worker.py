@@ -110,7 +110,6 @@ class CompactionReport:
 class CompactionWorker:
     """A worker that serves the compaction queue of one metastore.
 
-    :param settings: settings of the metastore.
     :param run_merges: merges bucket files; see :func:`.runners.in_threads` and the Spark job.
     :param pool_name: the worker pool to serve (``ALTER TABLE … COMPACT … POOL 'name'``); ``None`` and
         ``default``, the name in SHOW COMPACTIONS, serve the requests that name no pool.

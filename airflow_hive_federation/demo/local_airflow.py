@@ -39,7 +39,6 @@ class DagRun:
     :param conf: the parameters of the run.
     :param connections: the fields of connections, by their ids.
     :param variables: the Airflow variables.
-    :param dag_id: the id of the DAG.
     """
 
     conf: Mapping[str, Any]

@@ -241,7 +241,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     Its running tasks are in process groups of their own, and would outlive the others if they were not
     listed.
     """
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     started: list[Any] = []
     with suppress(psutil.NoSuchProcess):

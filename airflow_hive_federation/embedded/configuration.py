@@ -141,6 +141,11 @@ def yarn_client_settings(addresses: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of servers that their clients need, too: all but the servers' keytabs."""
+    return {name: value for name, value in settings.items() if "keytab" not in name}
+
+
 def transaction_settings() -> dict[str, str]:
     """Return the settings for ACID tables and events, which metastore and SQL engine both need."""
     return {

@@ -17,6 +17,7 @@ from typing import Any, Self
 from airflow_hive_federation.embedded.configuration import (
     core_site_xml,
     hdfs_settings,
+    shared_settings,
     site_xml,
     yarn_client_settings,
     yarn_settings,
@@ -55,11 +56,18 @@ class EmbeddedHdfs:
     """
 
     def __init__(
-        self, running: _Running, process: subprocess.Popen[bytes], directory: Path, *, delete: bool
+        self,
+        running: _Running,
+        process: subprocess.Popen[bytes],
+        directory: Path,
+        settings: Mapping[str, str],
+        *,
+        delete: bool,
     ) -> None:
         self._running = running
         self._process = process
         self._directory = directory
+        self._settings = settings
         self._delete = delete
         self._lock = threading.Lock()
 
@@ -91,7 +99,7 @@ class EmbeddedHdfs:
             if directory is None and not (home / _LOG).exists():
                 shutil.rmtree(home, ignore_errors=True)
             raise
-        return cls(running, process, home, delete=directory is None)
+        return cls(running, process, home, dict(settings or {}), delete=directory is None)
 
     @property
     def uri(self) -> str:
@@ -119,7 +127,8 @@ class EmbeddedHdfs:
         """
         folder = self._directory / "client"
         folder.mkdir(exist_ok=True)
-        core = site_xml({"fs.defaultFS": self.uri})
+        shared = shared_settings(self._settings)
+        core = site_xml({"fs.defaultFS": self.uri, **shared})
         write_atomically(folder / "core-site.xml", core.encode())
         write_atomically(folder / "yarn-site.xml", site_xml(yarn_client_settings(self._yarn)).encode())
         return folder

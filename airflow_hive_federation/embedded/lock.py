@@ -28,7 +28,6 @@ class Artifact:
     :param jar_set: its purpose: ``metastore``, ``sql`` (in addition to metastore), ``schema``, ``hdfs``
         or ``postgresql``.
     :param sha256: hex digest that its bytes must have; empty while the lock is being created.
-    :param size_bytes: its size.
     """
 
     jar_set: str

@@ -15,7 +15,7 @@ from airflow_hive_federation.errors import ConfigurationError, GatewayError, Hiv
 from airflow_hive_federation.gateway.certificates import Certificates, ServerTls, check_exposure
 from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
 from airflow_hive_federation.gateway.dispatch import Gateway
-from airflow_hive_federation.gateway.handler import Caller, Deadline
+from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
 from airflow_hive_federation.gateway.health import probe
 from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, head_bytes, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
@@ -62,6 +62,7 @@ def examine(config: GatewayConfig, resolve: Resolve, caller: Caller) -> list[Sig
     :raises ConfigurationError: a gateway with this configuration would not start, for another reason than a
         front's settings.
     """
+    config.refuse_no_front()
     target = config.target(resolve)
     try:
         gateway = Gateway(target, config.decisions(), aliases=config.aliases)
@@ -163,7 +164,7 @@ def _access_log(path: Path) -> Sight:
     return Sight(
         name="access log",
         state="error",
-        detail=f"the access log {path} cannot be written",
+        detail=f"The access log {path} cannot be written.",
         remedy="Name a file that this user may write.",
     )
 
@@ -239,7 +240,7 @@ def _ask(
     message = head_bytes(method, CALL, 1) + encode(arguments(**args))
     since = time.monotonic()
     try:
-        answer = gateway.ask(method, message, caller, Deadline(_TIMEOUT_S))
+        answer = gateway.ask(Call(method, message, caller, Deadline(_TIMEOUT_S)))
     except HiveFederationError as error:
         state = "refused" if error.facts.get("status") == "denied" else "error"
         return Sight(name=name, state=state, detail=error.message, remedy=error.remedy)

@@ -23,9 +23,9 @@ from airflow_hive_federation.clusters.metadata import (
     source_mark,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.gateway.dispatch import Call, Metastore
+from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.federation.target import Federation
-from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import CALL, REPLY, Emit, head_bytes, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
 from airflow_hive_federation.gateway.names import catalogs, identifier, references
@@ -85,7 +85,6 @@ class ClusterView:
     """The target of calls of one cluster's clients; see :class:`.dispatch.Target`.
 
     :param target: the metastore or federation behind the view.
-    :param registry: the registry of all clusters.
     :param cluster: the clients' cluster.
     :param check_files: list the files of primaries and copies before clients see a copy. Without it, the view
         misses writes that the metastore does not know of, such as Spark's writes to its own tables.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from airflow_hive_federation.clusters.registry import registry_of_file
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ClusterError, ConfigurationError
 from airflow_hive_federation.gateway.cluster_view import ClusterView
 from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.federation.metastores import Metastores, OnMissing, Remote
@@ -320,6 +321,7 @@ class GatewayConfig:
     :param upstream: the metastore behind the gateway, called ``main``.
     :param federated: further metastores beside it.
     :param grpc: the gRPC front; ``None`` starts no gRPC front.
+    :param file: the file, which errors name; ``None`` if the command line alone configures the gateway.
     """
 
     upstream: UpstreamSection
@@ -334,6 +336,7 @@ class GatewayConfig:
     metrics: MetricsSection | None = None
     log: LogSection = field(default_factory=LogSection)
     health: HealthSection = field(default_factory=HealthSection)
+    file: Path | None = None
 
     def target(self, resolve: Resolve) -> Metastore | Federation | ClusterView | NamedClusters:
         """Make the target that sends calls to the metastores, without connecting to any of them yet.
@@ -341,12 +344,26 @@ class GatewayConfig:
         :raises ConfigurationError: the file's settings of a metastore are contradictory or unusable.
         :raises ClusterError: the registry has no such cluster.
         """
-        target = self._metastores(resolve)
-        return target if self.cluster is None else self.cluster.view(target)
+        with _naming(self.file):
+            target = self._metastores(resolve)
+            return target if self.cluster is None else self.cluster.view(target)
+
+    def refuse_no_front(self) -> None:
+        """Refuse a configuration that serves nothing.
+
+        :raises ConfigurationError: neither front is configured.
+        """
+        if self.thrift is None and self.grpc is None:
+            with _naming(self.file):
+                raise ConfigurationError(
+                    "The gateway would serve no front.",
+                    remedy="Add [grpc] or --grpc-port, or remove thrift = false.",
+                )
 
     def _metastores(self, resolve: Resolve) -> Metastore | Federation:
         primary = self.upstream.metastore("main", resolve)
         if not self.federated:
+            self._refuse_federation_of_one()
             return primary
         metastores = Metastores(
             primary,
@@ -357,6 +374,13 @@ class GatewayConfig:
             follow_links=self.federation.follow_links,
         )
         return Federation(metastores)
+
+    def _refuse_federation_of_one(self) -> None:
+        if self.federation != FederationSection():
+            raise ConfigurationError(
+                "[federation] joins several metastores, and the file has no [[federated]].",
+                remedy="Add [[federated]], or leave [federation] out.",
+            )
 
     def decisions(self) -> Rules:
         """Return the rules that decide on calls."""
@@ -374,7 +398,19 @@ def read_config(path: Path) -> GatewayConfig:
         raise ConfigurationError(
             f"The gateway's file {path} cannot be read: {error}.", remedy="Give a TOML file."
         ) from error
-    return config_of(values)
+    with _naming(path):
+        return replace(config_of(values), file=path)
+
+
+@contextmanager
+def _naming(file: Path | None) -> Iterator[None]:
+    """Put the name of the gateway's file before errors about its contents."""
+    try:
+        yield
+    except (ConfigurationError, ClusterError) as error:
+        if file is None:
+            raise
+        raise type(error)(f"{file}: {error.message}", remedy=error.remedy, **error.facts) from error
 
 
 def config_of(values: Mapping[str, Any]) -> GatewayConfig:
@@ -437,8 +473,11 @@ def _aliases(values: object) -> dict[str, str]:
     if not isinstance(values, Mapping) or not all(isinstance(value, str) for value in values.values()):
         raise ConfigurationError("[aliases] is not a table of names.", remedy='Write alias = "database".')
     aliases = {str(alias).lower(): str(name).lower() for alias, name in values.items()}
-    if len(set(aliases.values())) < len(aliases):
-        raise ConfigurationError("[aliases] names a database twice.", remedy="Give each one alias.")
+    names = list(aliases.values())
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigurationError(
+            f"[aliases] names the database {twice[0]} twice.", remedy="Give each database one alias."
+        )
     return aliases
 
 

@@ -6,20 +6,12 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
 from airflow_hive_federation.errors import HiveFederationError, UnknownClusterError
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
-from airflow_hive_federation.gateway.handler import (
-    Caller,
-    Cancellation,
-    Deadline,
-    Status,
-    refusal,
-    refused,
-    status_of,
-)
+from airflow_hive_federation.gateway.handler import Call, Status, refusal, refused, status_of
 from airflow_hive_federation.gateway.messages import EXCEPTION, Emit, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, OF_NO_DATABASE, Access
 from airflow_hive_federation.gateway.metrics import Metrics
@@ -55,34 +47,6 @@ _OF_TRANSACTIONS = OF_NO_DATABASE | {
     "get_valid_write_ids",
     "show_locks",
 }
-
-
-@dataclass
-class CallFacts:
-    """Facts about a call that its target finds out, for the access log.
-
-    :param cluster: name of the cluster whose view answers; empty if the call names none.
-    """
-
-    cluster: str = ""
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call on its way to a metastore.
-
-    :param named: databases and tables that the call names, under the upstream's names; empty if no component
-        needed them.
-    :param facts: the target adds to them while it answers.
-    """
-
-    method: str
-    message: bytes
-    caller: Caller
-    deadline: Deadline
-    cancellation: Cancellation | None
-    named: tuple[Reference, ...] = ()
-    facts: CallFacts = field(default_factory=CallFacts, compare=False)
 
 
 class Target(Protocol):
@@ -259,52 +223,28 @@ class Gateway:
         self._inside = {alias.lower(): name.lower() for alias, name in (aliases or {}).items()}
         self._outside = {name: alias for alias, name in self._inside.items()}
 
-    def answer(
-        self,
-        method: str,
-        message: bytes,
-        caller: Caller,
-        deadline: Deadline,
-        *,
-        cancellation: Cancellation | None = None,
-    ) -> bytes:
+    def answer(self, call: Call) -> bytes:
         """See :meth:`.handler.Handler.answer`."""
         try:
-            return self.ask(method, message, caller, deadline, cancellation=cancellation)
+            return self.ask(call)
         except HiveFederationError as error:
-            return refusal(method, read_head(message).sequence_id, error)
+            return refusal(call.method, read_head(call.message).sequence_id, error)
 
-    def ask(
-        self,
-        method: str,
-        message: bytes,
-        caller: Caller,
-        deadline: Deadline,
-        *,
-        cancellation: Cancellation | None = None,
-    ) -> bytes:
+    def ask(self, call: Call) -> bytes:
         """See :meth:`.handler.Handler.ask`."""
         parts: list[bytes] = []
-        self.relay(method, message, caller, deadline, emit=parts.append, cancellation=cancellation)
+        self.relay(call, parts.append)
         return b"".join(parts)
 
-    def relay(
-        self,
-        method: str,
-        message: bytes,
-        caller: Caller,
-        deadline: Deadline,
-        *,
-        emit: Callable[[bytes], None],
-        cancellation: Cancellation | None = None,
-    ) -> None:
+    def relay(self, call: Call, emit: Emit) -> None:
         """See :meth:`.handler.Handler.relay`."""
-        call = Call(method, message, caller, deadline, cancellation)
         record = _Record(self.metrics, call, emit)
         try:
             self._relay(call, record)
         except (MalformedMessage, WireFormatError) as error:
-            record.error = refused(Status.INVALID, f"{method}: the call or its answer is malformed: {error}")
+            record.error = refused(
+                Status.INVALID, f"{call.method}: the call or its answer is malformed: {error}"
+            )
             raise record.error from error
         except HiveFederationError as error:
             record.error = error

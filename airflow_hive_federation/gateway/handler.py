@@ -7,11 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from airflow_hive_federation.gateway.messages import Emit
+from airflow_hive_federation.gateway.names import Reference
 from airflow_hive_federation.gateway.refusals import Status, refusal, refused, status_of
 from airflow_hive_federation.metastore.channel import Deadline
 from airflow_hive_federation.metastore.trace_context import Trace
 
-__all__ = ["Caller", "Cancellation", "Deadline", "Handler", "Status", "refusal", "refused", "status_of"]
+__all__ = [
+    "Call",
+    "Caller",
+    "Cancellation",
+    "Deadline",
+    "Handler",
+    "Status",
+    "refusal",
+    "refused",
+    "status_of",
+]
 
 
 @dataclass
@@ -88,39 +100,51 @@ class Cancellation:
                 action()
 
 
+@dataclass
+class CallFacts:
+    """Facts about a call that its target finds out, for the access log.
+
+    :param cluster: name of the cluster whose view answers; empty if the call names none.
+    """
+
+    cluster: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call on its way to a metastore.
+
+    :param method: the method's name, as the message has it.
+    :param message: a whole Thrift message of the kind ``CALL``, in the strict binary protocol.
+    :param caller: the caller, whom the front has authenticated.
+    :param deadline: end of the wait for the answer's last byte.
+    :param cancellation: lets the front cancel the call.
+    :param named: databases and tables that the call names, under the upstream's names; empty if no component
+        needed them.
+    :param facts: the target adds to them while it answers.
+    """
+
+    method: str
+    message: bytes
+    caller: Caller
+    deadline: Deadline
+    cancellation: Cancellation | None = None
+    named: tuple[Reference, ...] = ()
+    facts: CallFacts = field(default_factory=CallFacts, compare=False)
+
+
 class Handler(Protocol):
     """Answers the calls of all fronts, from several threads at a time."""
 
-    def answer(
-        self,
-        method: str,
-        message: bytes,
-        caller: Caller,
-        deadline: Deadline,
-        *,
-        cancellation: Cancellation | None = None,
-    ) -> bytes:
+    def answer(self, call: Call) -> bytes:
         """Answer a call; never fails: refusals are answers, too (:func:`.refusals.refusal`).
 
-        :param method: the method's name, which the front has read from the message already.
-        :param message: a whole Thrift message of the kind ``CALL``, in the strict binary protocol.
-        :param caller: the caller, whom the front has authenticated.
-        :param deadline: end of the wait for the answer's last byte.
-        :param cancellation: lets the front cancel the call.
         :return: a whole message of the kind ``REPLY`` or ``EXCEPTION``, with the call's method and sequence
             id.
         """
 
-    def ask(
-        self,
-        method: str,
-        message: bytes,
-        caller: Caller,
-        deadline: Deadline,
-        *,
-        cancellation: Cancellation | None = None,
-    ) -> bytes:
-        """Answer a call for a front with statuses of its own; parameters are those of :meth:`answer`.
+    def ask(self, call: Call) -> bytes:
+        """Answer a call for a front with statuses of its own.
 
         The metastore's faults are still messages; the method raises only the gateway's refusals.
 
@@ -128,16 +152,7 @@ class Handler(Protocol):
             :func:`status_of` returns the error's status; the error's text is fit for the client.
         """
 
-    def relay(
-        self,
-        method: str,
-        message: bytes,
-        caller: Caller,
-        deadline: Deadline,
-        *,
-        emit: Callable[[bytes], None],
-        cancellation: Cancellation | None = None,
-    ) -> None:
+    def relay(self, call: Call, emit: Emit) -> None:
         """Answer as :meth:`ask`, and pass a long answer on while it arrives, without holding it in memory.
 
         :param emit: receives the pieces of the answer in order, and may block.

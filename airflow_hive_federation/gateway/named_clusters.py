@@ -22,9 +22,9 @@ from typing import Any
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.gateway.cluster_view import ClusterView, refuse_location_of_copy
-from airflow_hive_federation.gateway.dispatch import Call, Metastore
+from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.federation.target import Federation
-from airflow_hive_federation.gateway.handler import Caller, Deadline, Status, refused
+from airflow_hive_federation.gateway.handler import Call, Caller, Deadline, Status, refused
 from airflow_hive_federation.gateway.messages import CALL, REPLY, Emit, head_bytes, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
 from airflow_hive_federation.gateway.names import (
@@ -66,7 +66,6 @@ class NamedClusters:
     """The target of calls that may name a cluster; see :class:`.dispatch.Target`.
 
     :param target: the metastore or federation behind the views.
-    :param registry: the registry of all clusters.
     :param check_files: see :class:`.ClusterView`.
     :param options: storage options of all clusters.
     """

@@ -40,7 +40,6 @@ _KNOWN = (SERVER_CLASS, URIS, KEYFILE, *NUMBERS, *_OF_CLIENTS)
 class GrpcSection:
     """The settings of the gRPC front, from ``[grpc]`` and ``[properties]``.
 
-    :param settings: the front's settings.
     :param server_class: dotted path of the server's class (``metastore.custom.server.class``); ``None`` is
         :class:`.grpc.server.GrpcFront`.
     """
@@ -49,10 +48,10 @@ class GrpcSection:
     server_class: str | None = None
 
 
-def grpc_section(section: Mapping[str, object] | None, properties: Mapping[str, str]) -> GrpcSection | None:
+def grpc_section(written: object, properties: Mapping[str, str]) -> GrpcSection | None:
     """Merge ``[grpc]`` and ``[properties]`` into the gRPC front's settings.
 
-    :param section: ``[grpc]``, as TOML has it.
+    :param written: ``[grpc]``, as TOML has it; ``None`` or false if there is none.
     :param properties: ``[properties]``.
     :return: ``None`` if the file has no gRPC front.
     :raises ConfigurationError: a setting is unknown, impossible or in both sections, or it is for a gRPC
@@ -61,17 +60,18 @@ def grpc_section(section: Mapping[str, object] | None, properties: Mapping[str, 
     _refuse_unknown(properties)
     front_properties = {name: value for name, value in properties.items() if _is_of_front(name)}
     server_class = properties.get(SERVER_CLASS, "").strip() or None
-    if section is None and server_class is None:
+    if (written is None or written is False) and server_class is None:
         if front_properties:
             raise ConfigurationError(
                 f"[properties] has {min(front_properties)}, and there is no gRPC front.",
                 remedy=f"Add [grpc], or {SERVER_CLASS}.",
             )
         return None
-    settings = read_section(GrpcFrontSettings, "grpc", section or {})
-    _refuse_twice(section or {}, front_properties)
+    settings = read_section(GrpcFrontSettings, "grpc", {} if written is None else written)
+    section = written if isinstance(written, Mapping) else {}
+    _refuse_twice(section, front_properties)
     port = _port_of_uris(properties.get(URIS, ""))
-    if port is not None and "port" not in (section or {}):
+    if port is not None and "port" not in section:
         front_properties.setdefault(PORT, str(port))
     return GrpcSection(settings=settings.with_properties(front_properties), server_class=server_class)
 

@@ -15,6 +15,11 @@ from airflow_hive_federation.gateway.certificates import ServerTls
 T = TypeVar("T")
 #: Keys of a front's section that are fields of its certificates.
 TLS_KEYS = ("cert_file", "key_file", "client_ca_file")
+#: Fields that no file sets by their own names.
+_NOT_IN_FILES = frozenset({"tls"})
+#: Keys that may be 0: nothing is probed, waited for or kept.
+_ZERO_OR_MORE = frozenset({"interval_s", "drain_timeout_s", "idle_s"})
+LAST_PORT = 65535
 _NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
@@ -38,9 +43,10 @@ def read_section(kind: type[T], name: str, values: object, **given: object) -> T
         given = {**given, "tls": read_section(ServerTls, name, files)}
     arguments = dict(given)
     for key, value in section.items():
-        if key not in fields_by_name or key == "tls":
+        if key not in fields_by_name or key in _NOT_IN_FILES:
             _refuse_key(name, key, [*fields_by_name, *(TLS_KEYS if "tls" in fields_by_name else ())])
         arguments[key] = _value(f"[{name}] {key}", hints[key], value)
+        _refuse_number(f"[{name}] {key}", key, arguments[key])
     missing = [
         key
         for key, field in fields_by_name.items()
@@ -52,6 +58,7 @@ def read_section(kind: type[T], name: str, values: object, **given: object) -> T
 
 
 def _refuse_key(name: str, key: str, known: list[str]) -> None:
+    known = [name_of_key for name_of_key in known if name_of_key not in _NOT_IN_FILES]
     near = difflib.get_close_matches(key, known, n=1)
     raise ConfigurationError(
         f"[{name}] has the key {key!r}, which is not known.",
@@ -87,6 +94,19 @@ def _scalar(where: str, hint: Any, value: Any) -> object:
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise _wrong(where, value, _NAMES[hint])
     return value
+
+
+def _refuse_number(where: str, key: str, value: object) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    if key == "port" and not 0 <= value <= LAST_PORT:
+        raise _wrong(where, value, f"a port from 0 to {LAST_PORT}")
+    if key in _ZERO_OR_MORE and value < 0:
+        raise _wrong(where, value, "a number of 0 or more")
+    if key.endswith("_s") and key not in _ZERO_OR_MORE and value <= 0:
+        raise _wrong(where, value, "a number of seconds above 0")
+    if key.startswith("max_") and value < 1:
+        raise _wrong(where, value, "a number above 0")
 
 
 def _wrong(where: str, value: object, wanted: str) -> ConfigurationError:

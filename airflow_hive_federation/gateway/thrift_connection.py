@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.gateway.certificates import subject_of
 from airflow_hive_federation.gateway.handler import (
+    Call,
     Caller,
     Cancellation,
     Deadline,
@@ -185,29 +186,21 @@ class ThriftConnection:
         if head.method == "set_ugi":
             self._send(self._greet(head, message))
             return
-        deadline, cancellation = Deadline(self._settings.call_timeout_s), Cancellation()
+        cancellation = Cancellation()
+        call = Call(head.method, message, self._caller, Deadline(self._settings.call_timeout_s), cancellation)
         with self._hangups.watching(self._sock, cancellation) if watched else nullcontext():
             if self._framed:
-                caller = self._caller
-                self._send(
-                    self._handler.answer(head.method, message, caller, deadline, cancellation=cancellation)
-                )
+                self._send(self._handler.answer(call))
             else:
-                self._relay(head, message, deadline, cancellation)
+                self._relay(call, head.sequence_id)
 
-    def _relay(self, head: Head, message: bytes, deadline: Deadline, cancellation: Cancellation) -> None:
-
-        def emit(piece: bytes) -> None:
-            self._send(piece, deadline)
-
+    def _relay(self, call: Call, sequence_id: int) -> None:
         try:
-            self._handler.relay(
-                head.method, message, self._caller, deadline, emit=emit, cancellation=cancellation
-            )
+            self._handler.relay(call, lambda piece: self._send(piece, call.deadline))
         except HiveFederationError as error:
             if self._passed:
                 raise Gone(f"half an answer was sent: {error}") from error
-            self._send(refusal(head.method, head.sequence_id, error))
+            self._send(refusal(call.method, sequence_id, error))
         except ClientGone as error:
             raise Gone(str(error)) from error
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.gateway.messages import HIVES_REQUEST_BYTES, check_request_size
-
-LAST_PORT = 65535
+from airflow_hive_federation.gateway.sections import LAST_PORT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +47,8 @@ class ThriftSettings:
     reuse_port: bool = False
 
     def __post_init__(self) -> None:
-        if self.port > LAST_PORT:
+        if not 0 <= self.port <= LAST_PORT:
             raise ConfigurationError(
-                f"port of the Thrift front is {self.port}.", remedy=f"Give a port up to {LAST_PORT}."
+                f"port of the Thrift front is {self.port}.", remedy=f"Give a port from 0 to {LAST_PORT}."
             )
         check_request_size("Thrift", self.max_request_bytes)

@@ -29,7 +29,6 @@ def serving_view(
     Every process of this machine can call it; the metastore sees the user of these settings.
 
     :param settings: settings of the client for the metastore behind the view.
-    :param registry: the registry of all clusters.
     :param cluster: the cluster whose engines use the view.
     :param check_files: see :class:`.cluster_view.ClusterView`.
     :param options: storage options of all clusters.

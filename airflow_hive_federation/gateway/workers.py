@@ -38,7 +38,8 @@ def reserve_port(host: str, port: int) -> tuple[socket.socket, int]:
     except (OSError, OverflowError) as error:
         holder.close()
         raise ConfigurationError(
-            f"The gateway cannot listen at {host}:{port}: {error}", remedy="Give a free port."
+            f"The gateway cannot listen at {host}:{port}: {error}",
+            remedy="Give an address of this machine and a free port.",
         ) from error
     return holder, int(holder.getsockname()[1])
 

@@ -34,7 +34,6 @@ def find_registry(
     :param origin: the path or URI of a JSON file (it has a ``/`` or ends with ``.json``), ``metastore`` for
         the metastore's own configuration, or the name of an Airflow variable. By default the variable
         ``hive_federation_clusters``, and the metastore's configuration if that variable does not exist.
-    :param client: the client of the metastore.
     :param options: the storage options for a file.
     :raises ClusterRegistryError: the value is no registry.
     :raises ConfigurationError: the variable does not exist.

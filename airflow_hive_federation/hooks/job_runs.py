@@ -26,7 +26,6 @@ POLL = PollPolicy(patience_s=PATIENCE_S)
 class RunOver:
     """Looks whether the job of a submission does nothing more.
 
-    :param files: the files of the run.
     :param attempt: id of the submission.
     :param alive: returns whether an application, by its id, waits or runs on the cluster, or ``None`` if
         nobody knows; it is called while the job has not begun.
@@ -71,7 +70,6 @@ def wait_for_run(
 ) -> None:
     """Wait until the job of a submission does nothing more.
 
-    :param files: the files of the run.
     :param run: the submission.
     :param alive: see :class:`RunOver`.
     :param stopped: returns true once the job is to end; the wait for a job that has not begun ends then.

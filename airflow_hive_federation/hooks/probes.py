@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
+from airflow_hive_federation.hooks.published import publish_lags
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.progress.events import (
     Event,
@@ -137,6 +138,7 @@ class LagProbe(Probe):
     :param target_conn_id: the connection of the target's metastore.
     :param max_lag_s: the age, in seconds, that the oldest missing event may have.
     :param max_lag_events: the number of events that may be missing; ``None`` for any number.
+    :param by: the task instance that publishes each lag for the page in Airflow; ``None`` publishes nothing.
     """
 
     kind = "lag"
@@ -145,18 +147,22 @@ class LagProbe(Probe):
     target_conn_id: str
     max_lag_s: float
     max_lag_events: int | None
+    by: Mapping[str, object] | None = None
 
     def __call__(self) -> ProbeAnswer:
-        from airflow_hive_federation.replication.status import read_lag
+        from airflow_hive_federation.replication.status import read_lags
 
         policy = rendered_policy(self.policy, {})
         with (
             HiveMetastoreHook(self.source_conn_id).client() as source,
             HiveMetastoreHook(self.target_conn_id).client() as target,
         ):
-            lag = read_lag(source, target, policy)
-        if lag is None:
+            lags = read_lags(source, target, policy)
+        if lags is None:
             return ProbeAnswer(ready=False, state=TargetUnpublished(database=policy.target_database))
+        if self.by is not None:
+            publish_lags(policy, lags, self.by, logger)
+        lag = lags.total
         near = lag.seconds <= self.max_lag_s
         few = self.max_lag_events is None or lag.events <= self.max_lag_events
         return ProbeAnswer(

@@ -3,8 +3,9 @@
 **Secrets.** Storage options (keys of an object store) reach the driver in an environment variable of
 its own process and the tasks inside Spark's serialized closures. They are never on a command line, in a Spark
 property (the UI shows those) or on shared storage. A driver in cluster mode starts on another machine, which
-environment variables do not reach: there, give the machines the right to the store (an instance or pod role),
-and leave the options empty; anything else is refused.
+environment variables do not reach. There, Spark hands out delegation tokens of HDFS, and the command line of
+the job has HDFS's settings. For other stores, give the machines the right (an instance or pod role), and
+leave the options empty; anything else is refused.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ class SparkPipelineHook(JobRunners, JobFollower):
         departs = self._leaves(report_uri)
         submit_hook, environment = self._prepared(
             job,
-            ["--report", report_uri, "--attempt", run.attempt, job, *arguments],
+            ["--report", report_uri, "--attempt", run.attempt],
+            [job, *arguments],
             name=name or f"hive-federation {job}",
             conf={**self._conf, **(conf or {})},
             departs=departs,
@@ -176,9 +178,13 @@ class SparkPipelineHook(JobRunners, JobFollower):
                 self._settle(files, "")
 
     def _prepared(
-        self, job: str, application_args: Sequence[str], **settings: Any
+        self, job: str, own: Sequence[str], arguments: Sequence[str], **settings: Any
     ) -> tuple[PipelineSubmitHook, dict[str, str]]:
-        """Return the provider's hook for a job, and the environment of its spark-submit."""
+        """Return the provider's hook for a job, and the environment of its spark-submit.
+
+        :param own: the arguments of the program that runs jobs.
+        :param arguments: the job's name and its arguments.
+        """
         from airflow_hive_federation.spark.package_zip import package_zip
         from airflow_hive_federation.storage.hadoop_access import HadoopAccess
 
@@ -187,13 +193,19 @@ class SparkPipelineHook(JobRunners, JobFollower):
             access,
             light=job in _LIGHT_JOBS,
             py_files=str(package_zip()),
-            application_args=list(application_args),
+            application_args=[*own, *self._options_of_driver(), *arguments],
             **settings,
         )
-        self._check_deploy_mode(submit_hook.master, submit_hook.deploy_mode)
         local = submit_hook.master.startswith("local")
         environment = spark_environment(os.environ, self._env, self._storage_options, local=local)
         return submit_hook, environment | java_kerberos(environment, access)
+
+    def check_connection(self) -> None:
+        """Check that the connection is defined, before there is a job for it.
+
+        :raises ConfigurationError: it is not.
+        """
+        self._provider_hook()
 
     def _provider_hook(self) -> PipelineSubmitHook:
         # The provider's module takes long to import, and every DAG imports this module.
@@ -228,8 +240,24 @@ class SparkPipelineHook(JobRunners, JobFollower):
             **settings,
         )
 
-    def _check_deploy_mode(self, master: str, deploy_mode: str | None) -> None:
-        if deploy_mode == "cluster" and self._storage_options:
+    def _options_of_driver(self) -> list[str]:
+        """Return the arguments with the storage options of a driver that the cluster starts."""
+        from airflow_hive_federation.spark.job import encoded_options
+        from airflow_hive_federation.storage.hadoop_access import options_of_driver
+
+        provider = self._provider_hook()
+        if provider.deploy_mode != "cluster":
+            return []
+        master = provider.master
+        if master.startswith("spark://"):
+            raise ConfigurationError(
+                f"Connection {self.conn_id} has deploy mode cluster, in which a standalone cluster of Spark "
+                f"runs no Python applications; {master} is one.",
+                remedy="Use deploy mode client.",
+                conn_id=self.conn_id,
+            )
+        options = options_of_driver(self._storage_options, keytabs=not master.startswith("yarn"))
+        if options is None:
             raise ConfigurationError(
                 f"Connection {self.conn_id} has deploy mode cluster, where storage options cannot be handed "
                 f"to the driver in secret.",
@@ -237,13 +265,7 @@ class SparkPipelineHook(JobRunners, JobFollower):
                 "or use deploy mode client.",
                 conn_id=self.conn_id,
             )
-        if deploy_mode == "cluster" and master.startswith("spark://"):
-            raise ConfigurationError(
-                f"Connection {self.conn_id} has deploy mode cluster, in which a standalone cluster of Spark "
-                f"runs no Python applications; {master} is one.",
-                remedy="Use deploy mode client.",
-                conn_id=self.conn_id,
-            )
+        return ["--options", encoded_options(options)] if options else []
 
     def _run(
         self,

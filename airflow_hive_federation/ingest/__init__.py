@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.ingest.formats.arrow_records import ArrowRecordWriter
     from airflow_hive_federation.ingest.formats.delimited import StrictDelimitedInputWriter
     from airflow_hive_federation.ingest.formats.json_records import StrictJsonWriter
+    from airflow_hive_federation.ingest.formats.quoted import QuotedInputWriter
     from airflow_hive_federation.ingest.formats.regex_records import StrictRegexWriter
     from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 
@@ -28,6 +29,7 @@ __all__ = [
     "AbstractRecordWriter",
     "ArrowRecordWriter",
     "HiveStreamingConnection",
+    "QuotedInputWriter",
     "StrictDelimitedInputWriter",
     "StrictJsonWriter",
     "StrictRegexWriter",
@@ -37,6 +39,7 @@ _HOME = {
     "AbstractRecordWriter": "formats.writers",
     "ArrowRecordWriter": "formats.arrow_records",
     "HiveStreamingConnection": "connection",
+    "QuotedInputWriter": "formats.quoted",
     "StrictDelimitedInputWriter": "formats.delimited",
     "StrictJsonWriter": "formats.json_records",
     "StrictRegexWriter": "formats.regex_records",

@@ -23,7 +23,6 @@ _HELD_BYTES = 8 << 20
 class DeadLetter:
     """A record that was not written.
 
-    :param record: bytes of the record.
     :param record_number: number of the record in its transaction, from 1.
     :param column: the column that could not be parsed; empty if the record as a whole is bad.
     :param reason: the reason why the record was refused.

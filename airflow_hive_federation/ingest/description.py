@@ -9,9 +9,12 @@ from typing import Any
 from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.ingest.dead_letters import DeadLetterHandler
 from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable, metastore_errors
+from airflow_hive_federation.ingest.formats.lazy_values import value_of
 from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.remote_links import remote_of
+from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.write.plan import TableLayout, table_layout
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY
@@ -93,13 +96,32 @@ def described_table(client: MetastoreClient, description: Description) -> tuple[
     return table, layout
 
 
+def _check_static(table: str, key: Column, value: str) -> None:
+    if value == DEFAULT_PARTITION:
+        return
+    if value.lower().startswith(f"{key.name}="):
+        raise InvalidConnection(
+            f"The value of partition key {key.name} of {table} is {value!r}.",
+            remedy=f"Give the value alone: {value[len(key.name) + 1 :]!r}.",
+        )
+    try:
+        value_of(value, key.type)
+    except ValueError as error:
+        raise InvalidConnection(
+            f"The value of partition key {key.name} of {table} is no {key.type}: {error}.",
+            remedy="Give a value for each of the table's partition keys, of its type, in the table's order.",
+        ) from error
+
+
 def _check_fit(description: Description, layout: TableLayout) -> None:
     keys = layout.key_names
     if description.static and len(description.static) != len(keys):
         raise InvalidConnection(
             f"{layout.name} has {len(keys)} partition keys, but {len(description.static)} static values "
             "are given.",
-            remedy=f"Give a value for each of {', '.join(keys)}."
+            remedy="Give a value for each of {', '.join(keys)}."
             if keys
             else "It has no partitions: give none.",
         )
+    for key, value in zip(layout.partition_keys, description.static, strict=False):
+        _check_static(layout.name, key, value)

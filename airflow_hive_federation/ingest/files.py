@@ -6,7 +6,7 @@ import bisect
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.dead_letters import DeadLetter, DeadLetterFile
@@ -14,6 +14,7 @@ from airflow_hive_federation.ingest.errors import SerializationError
 from airflow_hive_federation.ingest.formats.arrow_records import ArrowRecordWriter
 from airflow_hive_federation.ingest.formats.delimited import StrictDelimitedInputWriter
 from airflow_hive_federation.ingest.formats.json_records import StrictJsonWriter
+from airflow_hive_federation.ingest.formats.quoted import QUOTE, Dialect, QuotedInputWriter
 from airflow_hive_federation.ingest.formats.regex_records import StrictRegexWriter
 from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES, AbstractRecordWriter, Malformed
 from airflow_hive_federation.ingest.inputs import (
@@ -21,7 +22,9 @@ from airflow_hive_federation.ingest.inputs import (
     Position,
     find_inputs,
     first_line,
+    first_record,
     parquet_batches,
+    quoted_records,
     remaining,
     text_records,
 )
@@ -32,6 +35,8 @@ from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.storage.options import StorageOptions
 
 Format = Literal["csv", "json", "regex", "parquet"]
+#: Records or a batch, the position after them, and for records the number of the first line of each.
+_Piece: TypeAlias = tuple[Any, Position, Sequence[int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +44,10 @@ class IngestRequest(IngestTarget):
     """A request to ingest files into a table.
 
     :param inputs: URIs of files, of directories or prefixes, or with ``*`` in the last part.
-    :param file_format: ``csv`` (delimited, not quoted), ``json`` (one object per line), ``regex`` or
-        ``parquet``.
+    :param file_format: ``csv``, ``json`` (one object per line), ``regex`` or ``parquet``.
     :param delimiter: delimiter of the fields of ``csv``.
+    :param quote: quote of fields of ``csv`` that may hold delimiters and line feeds; an empty text reads
+        fields as Hive's ``LazySimpleSerDe`` does, for which quotes are text.
     :param header: the first line of each ``csv`` file names its columns.
     :param regex: expression whose groups are the columns, for ``regex``.
     :param malformed: ``raise``, or ``null`` to replace unreadable values by null, as Hive's SerDes do.
@@ -52,6 +58,7 @@ class IngestRequest(IngestTarget):
     name: str = "files"
     file_format: Format = "csv"
     delimiter: str = ","
+    quote: str = QUOTE
     header: bool = False
     regex: str | None = None
     malformed: Malformed = "raise"
@@ -109,15 +116,15 @@ def ingest_files(
 def _ingest(
     run: IngestRun,
     file: InputFile,
-    pieces: Iterator[tuple[Any, Position]],
+    pieces: Iterator[_Piece],
     origins: _Origins,
     progress: _Progress,
 ) -> None:
     """Write a file's records, and commit whenever the run is due for a commit."""
-    for records, position in pieces:
+    for records, position, lines in pieces:
         run.begin()
         if isinstance(records, list):
-            origins.add(position, len(records))
+            origins.add(position.uri, lines)
         run.write(records, position.to_text())
         if run.is_due():
             run.commit()
@@ -187,17 +194,20 @@ class _Origins:
     def __init__(self, *, may_have_header: bool = False) -> None:
         self.may_have_header = may_have_header
         self._firsts: list[int] = []
-        self._places: list[tuple[str, int]] = []
+        self._places: list[tuple[str, Sequence[int]]] = []
         self._count = 0
 
     def begin(self) -> None:
         self._firsts, self._places, self._count = [], [], 0
 
-    def add(self, behind: Position, count: int) -> None:
-        """Add records that end before a position."""
+    def add(self, uri: str, lines: Sequence[int]) -> None:
+        """Add records of a file.
+
+        :param lines: number of the first line of each.
+        """
         self._firsts.append(self._count + 1)
-        self._places.append((behind.uri, behind.line - count + 1))
-        self._count += count
+        self._places.append((uri, lines))
+        self._count += len(lines)
 
     @property
     def known(self) -> bool:
@@ -207,8 +217,8 @@ class _Origins:
     def of(self, record_number: int) -> tuple[str, int]:
         """Return the file and the line of a record of the transaction."""
         place = bisect.bisect_right(self._firsts, record_number) - 1
-        uri, line = self._places[place]
-        return uri, line + record_number - self._firsts[place]
+        uri, lines = self._places[place]
+        return uri, lines[record_number - self._firsts[place]]
 
     def error_context(self) -> _OriginOfErrors:
         return _OriginOfErrors(self)
@@ -253,10 +263,10 @@ class _OriginOfErrors:
 def _check(request: IngestRequest) -> None:
     request.check()
     if request.file_format == "regex" and not request.regex:
-        raise ConfigurationError("The format regex needs an expression.")
+        raise ConfigurationError("The format regex needs an expression.", remedy="Give regex (--regex).")
     if request.file_format not in {"csv", "json", "regex", "parquet"}:
         raise ConfigurationError(
-            f"There is no format {request.file_format!r}.", remedy="csv, json, regex or parquet."
+            f"There is no format {request.file_format!r}.", remedy="Give csv, json, regex or parquet."
         )
     if not request.inputs:
         raise ConfigurationError("There is nothing to ingest.", remedy="Name files, directories or patterns.")
@@ -271,7 +281,12 @@ def _writer(
         return StrictJsonWriter(malformed=request.malformed)
     if request.file_format == "regex":
         return StrictRegexWriter(request.regex or "", malformed=request.malformed)
-    columns = None
+    columns: Sequence[str] | None = None
+    if request.quote:
+        dialect = Dialect(request.delimiter, request.quote)
+        if request.header and files:
+            columns = _names(files[-1].uri, first_record(files[-1].uri, dialect, options), dialect)
+        return QuotedInputWriter(dialect=dialect, columns=columns, malformed=request.malformed)
     if request.header and files:
         columns = first_line(files[-1].uri, None, options).split(request.delimiter)
     return StrictDelimitedInputWriter(
@@ -279,10 +294,26 @@ def _writer(
     )
 
 
-def _read(
-    request: IngestRequest, start: Position, options: StorageOptions | None
-) -> Iterator[tuple[Any, Position]]:
+def _names(uri: str, header: str, dialect: Dialect) -> list[str]:
+    try:
+        return [name or "" for name in dialect.fields(header, len(header) + 1)[0]]
+    except ValueError as error:
+        raise ConfigurationError(
+            f"The header of {uri} cannot be read: {error}.", remedy="Correct the file's first line."
+        ) from error
+
+
+def _read(request: IngestRequest, start: Position, options: StorageOptions | None) -> Iterator[_Piece]:
     if request.file_format == "parquet":
-        return parquet_batches(start, options)
-    longest = request.max_record_bytes
-    return text_records(start, None, header=request.header, options=options, max_record_bytes=longest)
+        for batch, position in parquet_batches(start, options):
+            yield batch, position, ()
+        return
+    header, longest = request.header, request.max_record_bytes
+    if request.file_format == "csv" and request.quote:
+        dialect = Dialect(request.delimiter, request.quote)
+        yield from quoted_records(start, dialect, header=header, options=options, max_record_bytes=longest)
+        return
+    for records, position in text_records(
+        start, None, header=header, options=options, max_record_bytes=longest
+    ):
+        yield records, position, range(position.line - len(records) + 1, position.line + 1)

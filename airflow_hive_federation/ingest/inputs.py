@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
+from airflow_hive_federation.ingest.formats.quoted import Dialect, RecordJoiner
 from airflow_hive_federation.ingest.formats.record_bounds import check_open_record
 from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES
 from airflow_hive_federation.model import bounded_json
@@ -137,6 +138,45 @@ def text_records(
                 return
 
 
+def quoted_records(
+    start: Position,
+    dialect: Dialect,
+    *,
+    header: bool,
+    options: StorageOptions | None = None,
+    max_record_bytes: int = MAX_RECORD_BYTES,
+) -> Generator[tuple[list[bytes], Position, Sequence[int]], None, None]:
+    """Read records of quoted CSV, many at a time, with the position after them and the first line of each.
+
+    The parameters are those of :func:`text_records`.
+
+    :raises SerializationError: a record is longer than ``max_record_bytes``.
+    """
+    joiner, last = RecordJoiner(dialect, start.line), start
+    pieces = text_records(start, b"\n", header=False, options=options, max_record_bytes=max_record_bytes)
+    for lines, last in pieces:
+        records, firsts = joiner.join(lines)
+        unended = joiner.open
+        check_open_record(unended, max_record_bytes, f"{start.uri}, line {last.line - len(unended) + 1}")
+        if records:
+            offset = (last.offset or 0) - sum(map(len, unended)) - len(unended)
+            position = Position(uri=start.uri, offset=offset, line=last.line - len(unended))
+            skipped = int(header and firsts[0] == 1)
+            yield records[skipped:], position, firsts[skipped:]
+    records, firsts = joiner.rest()
+    if records:
+        yield records, last, firsts
+
+
+def first_record(uri: str, dialect: Dialect, options: StorageOptions | None = None) -> str:
+    """Read the first record of a file of quoted CSV."""
+    pieces = quoted_records(Position(uri=uri, offset=0), dialect, header=False, options=options)
+    try:
+        return next((records[0].decode("utf-8-sig") for records, _, _ in pieces), "")
+    finally:
+        pieces.close()
+
+
 def first_line(uri: str, delimiter: bytes | None, options: StorageOptions | None = None) -> str:
     """Read the first line of a file."""
     with storage_errors(uri), _opened(uri, options) as file:
@@ -162,7 +202,10 @@ def parquet_batches(
                     unread = batch.slice(max(0, batch.num_rows - (seen - begin)))
                     yield unread, Position(uri=start.uri, offset=seen)
         except pa.ArrowInvalid as error:
-            raise ConfigurationError(f"{start.uri} cannot be read as Parquet: {error}.") from error
+            raise ConfigurationError(
+                f"{start.uri} cannot be read as Parquet: {error}.",
+                remedy="Name Parquet files, or give the format of the others.",
+            ) from error
 
 
 def _matching_files(uri: str, options: StorageOptions | None) -> Iterator[InputFile]:
@@ -180,7 +223,10 @@ def _matching_files(uri: str, options: StorageOptions | None) -> Iterator[InputF
         return
     try:
         entries = list_files(uri, options=options)
-    except StorageError as error:
+    except FileVanishedError as error:
+        if filesystem.exists(path):
+            # The error names a directory below.
+            raise
         raise FileVanishedError(f"{uri} does not exist.", remedy="Check its name.", path=uri) from error
     for entry in entries:
         if not any(part.startswith((".", "_")) for part in entry.path.split("/")):

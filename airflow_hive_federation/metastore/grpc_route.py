@@ -23,7 +23,6 @@ def local_way(dialer: Dialer, host: str, port: int) -> Iterator[str]:
     """Listen on this machine while the block runs, and forward each connection through a dialer.
 
     :param host: host to which the dialer connects.
-    :param port: its port.
     :return: the address for grpcio.
     :raises HiveFederationError: if the dialer cannot connect.
     """

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.trace_context import PARENT, STATE, Trace, trace_of
+from airflow_hive_federation.model.protobuf import BYTES, VARINT, fields_of, message_of, varint
 
 PACKAGE = "airflow_hive_federation.gateway.v1"
 SERVICE = f"{PACKAGE}.HiveMetastoreThrift"
@@ -41,11 +42,9 @@ NO_MORE_CONVERSATIONS = "no-more-conversations"
 TOO_MANY_CALLS = "Concurrent RPC limit exceeded!"
 
 _VALUE_TAG = 0x0A  # field 1, length-delimited
-_VARINT, _LENGTH_DELIMITED = 0, 2
 _MESSAGE, _TIMEOUT_MS = 1, 2
 _TRACE = {3: PARENT, 4: STATE}
 _CODE, _STATUS, _TEXT = 2, 3, 4
-_LONGEST_VARINT_BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ _VALUE_START = bytes([_VALUE_TAG])
 
 def wrap(message: bytes) -> bytes:
     """Encode a message as a ``BytesValue``."""
-    return _VALUE_START + varint_bytes(len(message)) + message
+    return _VALUE_START + varint(len(message)) + message
 
 
 def unwrap(data: bytes) -> bytes:
@@ -164,52 +163,21 @@ def fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
 
     :raises MalformedMessage: if the bytes are no such message.
     """
-    position = 0
-    while position < len(data):
-        tag, position = read_varint(data, position)
-        value, position = read_varint(data, position)
-        if tag & 7 == _VARINT:
-            yield tag >> 3, value
-            continue
-        if tag & 7 != _LENGTH_DELIMITED:
-            raise MalformedMessage(f"a field of the wire type {tag & 7}")
-        if position + value > len(data):
-            raise MalformedMessage("a message that ends too soon")
-        yield tag >> 3, data[position : position + value]
-        position += value
+    try:
+        parsed = fields_of(data)
+    except (ValueError, IndexError) as error:
+        raise MalformedMessage(f"it is no protocol buffer: {error}") from error
+    for number, kind, value in parsed:
+        if kind not in {VARINT, BYTES}:
+            raise MalformedMessage(f"a field of the wire type {kind}")
+        yield number, value
 
 
 def length_delimited(number: int, data: bytes) -> bytes:
     """Encode a protobuf field of bytes, text or a message."""
-    return varint_bytes(number << 3 | _LENGTH_DELIMITED) + varint_bytes(len(data)) + data
+    return message_of([(number, BYTES, data)])
 
 
 def number_field(number: int, value: int) -> bytes:
     """Encode a protobuf field of a number that is not negative."""
-    return varint_bytes(number << 3) + varint_bytes(value)
-
-
-def varint_bytes(value: int) -> bytes:
-    """Encode a number that is not negative as a varint, in groups of seven bits."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Decode the varint at a position; return the number and the position after it.
-
-    :raises MalformedMessage: if the varint has no end.
-    """
-    value = shift = 0
-    while position < len(data) and shift < _LONGEST_VARINT_BITS:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return value, position
-        shift += 7
-    raise MalformedMessage("a number that has no end")
+    return message_of([(number, VARINT, value)])

@@ -27,10 +27,15 @@ ERRORS: dict[type[Fault], type[errors.MetastoreError]] = {
     types.UnknownTableException: errors.NoSuchObjectError,
 }
 
+_REMEDIES: dict[type[errors.MetastoreError], str] = {
+    errors.NoSuchObjectError: "Check the name, and that this is the right metastore.",
+}
+
 
 def translate(fault: Fault, method: str, uri: str) -> errors.MetastoreError:
     """Return our error for a server's exception; the error repeats its text, alone in ``server_message``."""
-    kind, remedy = ERRORS.get(type(fault), errors.MetastoreServerError), ""
+    kind = ERRORS.get(type(fault), errors.MetastoreServerError)
+    remedy = _REMEDIES.get(kind, "")
     if isinstance(fault, ApplicationFault) and fault.type == ApplicationFault.UNKNOWN_METHOD:
         kind = errors.UnsupportedMethodError
         remedy = "Use a metastore of a newer Hive version, or a call that this one has."

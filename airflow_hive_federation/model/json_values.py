@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from enum import Enum
 from typing import TypeVar
 
@@ -105,13 +105,20 @@ class Fields:
             raise ValueError(f"{field}: {error}") from error
 
 
-def reader_of(kind: type[T], *, strictly: bool = False) -> Reader[T]:
+def reader_of(
+    kind: type[T], *, strictly: bool = False, readers: Mapping[str, Reader[object]] | None = None
+) -> Reader[T]:
     """Make a reader of a dataclass from its annotations; a field that is missing has its default.
 
     :param kind: a dataclass of texts, numbers, flags and tuples of texts.
     :param strictly: refuse objects that have other fields, too.
+    :param readers: the readers of fields that have other types, by the names of the fields.
     """
-    parts = {part.name: (_BY_TYPE[str(part.type)], part.default is MISSING) for part in fields(kind)}  # type: ignore[arg-type]
+    given_readers = readers or {}
+    parts = {
+        part.name: (given_readers.get(part.name) or _BY_TYPE[str(part.type)], _is_needed(part))
+        for part in fields(kind)  # type: ignore[arg-type]
+    }
     names = frozenset(parts)
 
     def read(value: object) -> T:
@@ -127,6 +134,10 @@ def reader_of(kind: type[T], *, strictly: bool = False) -> Reader[T]:
         )
 
     return read
+
+
+def _is_needed(part: Field[object]) -> bool:
+    return part.default is MISSING and part.default_factory is MISSING
 
 
 def list_of(read: Reader[T]) -> Reader[tuple[T, ...]]:
@@ -180,6 +191,7 @@ _BY_TYPE: Mapping[str, Reader[object]] = {
     "int": whole,
     "int | None": or_none(whole),
     "float": number,
+    "float | None": or_none(number),
     "bool": flag,
     "tuple[str, ...]": list_of(text),
 }

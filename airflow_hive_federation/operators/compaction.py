@@ -10,7 +10,9 @@ from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
+from airflow_hive_federation.operators.page_links import WorkLink
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.operators.work_state import CompactionStatePublished
 from airflow_hive_federation.progress.quantities import duration, several, size
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class _CompactionOperator(LineageOperator, ResultOperator):
 
     template_fields: Sequence[str] = ("metastore_conn_id",)
     ui_color = "#e4e0f0"
+    operator_extra_links = (WorkLink(),)
 
     def __init__(
         self,
@@ -214,6 +217,12 @@ class CompactionWorkerOperator(_CompactionOperator):
         from airflow_hive_federation.compaction.worker import CompactionWorker
 
         hook = HiveMetastoreHook(self.metastore_conn_id)
+        state = CompactionStatePublished(hook, context, self.log)
+
+        def served(report: CompactionReport) -> None:
+            self.log_report(report)
+            state.served(report)
+
         with as_airflow_error():
             with hook.client() as client:
                 revoke_dead_workers(client)
@@ -229,8 +238,9 @@ class CompactionWorkerOperator(_CompactionOperator):
                 max_compactions=self.max_compactions,
                 until_empty=self.until_empty,
                 poll_s=self.poll_s,
-                on_report=self.log_report,
+                on_report=served,
             )
+        state.publish()
         self.note_lineage(hook, reports)
         return CompactionCounts.of(reports)
 

@@ -123,8 +123,11 @@ class FailoverOperator(ReplicationOperator):
             source, target, policy = self.ends()
             with source.pool() as source_pool, target.pool() as target_pool:
                 if self.source_lost:
-                    return take_over(source_pool, target_pool, policy, observer=self.observer).result()
-                return switch_roles(source_pool, target_pool, policy, observer=self.observer).result()
+                    result = take_over(source_pool, target_pool, policy, observer=self.observer).result()
+                else:
+                    result = switch_roles(source_pool, target_pool, policy, observer=self.observer).result()
+            self.publish_failover(context, policy, result)
+            return result
 
 
 class FailoverRollbackOperator(ReplicationOperator):

@@ -12,7 +12,9 @@ from airflow_hive_federation.errors import ConfigurationError, StreamingCommitUn
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error, error_text
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
+from airflow_hive_federation.operators.page_links import WorkLink
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.operators.work_state import IngestStatePublished
 from airflow_hive_federation.progress.observers import spaced
 from airflow_hive_federation.progress.quantities import duration, several
 
@@ -39,10 +41,12 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
     :param sql: the query, or the name of a table, of that database. (templated)
     :param order_by: columns of the query: together a unique key without nulls that only grows. Columns that
         the Hive table lacks are not written. (templated)
-    :param file_format: ``csv`` (delimited, never quoted), ``json``, ``regex`` or ``parquet``.
+    :param file_format: ``csv``, ``json``, ``regex`` or ``parquet``.
     :param name: the name of the position. Two inputs of one table need two names. By default ``files`` or
         ``query``. (templated)
     :param delimiter: the delimiter between the fields of ``csv``.
+    :param quote: the quote of fields of ``csv`` that may hold delimiters and line feeds; an empty text reads
+        fields as Hive's ``LazySimpleSerDe`` does, for which quotes are text.
     :param header: the first line of each ``csv`` file names its columns.
     :param regex: for ``regex``, the expression whose groups are the columns.
     :param partition: the values of the one partition to write to; by default the last fields of each record.
@@ -75,6 +79,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         "metastore_conn_id",
     )
     ui_color = "#e0f0e4"
+    operator_extra_links = (WorkLink(),)
 
     def __init__(
         self,
@@ -87,6 +92,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         file_format: str = "csv",
         name: str | None = None,
         delimiter: str = ",",
+        quote: str = '"',
         header: bool = False,
         regex: str | None = None,
         partition: Sequence[str] = (),
@@ -116,6 +122,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         self.file_format = file_format
         self.name = name
         self.delimiter = delimiter
+        self.quote = quote
         self.header = header
         self.regex = regex
         self.partition = partition
@@ -132,7 +139,14 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         self._stopped = False
 
     def perform(self, context: Context) -> IngestReport:
-        with as_airflow_error():
+        state = IngestStatePublished(
+            metastore=self.metastore_conn_id,
+            table=self.table,
+            source=self.sql_conn_id or "files",
+            context=context,
+            log=self.log,
+        )
+        with state, as_airflow_error():
             metastore = HiveMetastoreHook(self.metastore_conn_id)
             ingest = self._ingest_files if self.sql is None else self._ingest_query
             try:
@@ -141,6 +155,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
                 # The next try begins at the position that the table holds then.
                 raise airflow_error(error_text(error), retryable=True) from error
             hive_uri = namespace(metastore.settings)
+        state.ended(report)
         self.log.info(
             "%s: %s of %s in %s, %s; %s put aside",
             report.table,

@@ -15,6 +15,8 @@ from airflow_hive_federation.operators.lineage import (
     announce,
     datasets,
 )
+from airflow_hive_federation.operators.page_links import RemotesLink
+from airflow_hive_federation.operators.remote_state import RemoteStatePublished
 from airflow_hive_federation.operators.results import ResultOperator
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class _RemoteOperator(ResultOperator):
 
     template_fields: Sequence[str] = ("metastore_conn_id", "database")
     ui_color = "#dde8f4"
+    operator_extra_links = (RemotesLink(),)
 
     def __init__(
         self,
@@ -46,6 +49,16 @@ class _RemoteOperator(ResultOperator):
         super().__init__(**kwargs)
         self.metastore_conn_id = metastore_conn_id
         self.database = database
+
+    def _state(self, context: Context, remote: str, kind: str) -> RemoteStatePublished:
+        return RemoteStatePublished(
+            metastore=self.metastore_conn_id,
+            remote=remote,
+            kind=kind,
+            database=self.database,
+            context=context,
+            log=self.log,
+        )
 
     def _name_left_out(self, report: RefreshReport) -> None:
         for name, reason in report.skipped.items():
@@ -83,7 +96,11 @@ class _CreateRemoteOperator(_RemoteOperator):
         from airflow_hive_federation.remotes.statement import CreateRemote, Kind, parse_name
 
         kind = Kind(self.kind)
-        with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
+        with (
+            self._state(context, self.remote, self.kind) as state,
+            as_airflow_error(),
+            remotes_of(self.metastore_conn_id, database=self.database) as remotes,
+        ):
             report = remotes.create(
                 CreateRemote(
                     kind=kind,
@@ -94,6 +111,7 @@ class _CreateRemoteOperator(_RemoteOperator):
                     properties=dict(self.properties or {}),
                 )
             )
+            state.refreshed(remotes, report)
         self.log.info("Remote %s %s at event %d.", kind, report.remote, report.event_id)
         self._name_left_out(report)
         return report
@@ -150,6 +168,8 @@ class DropRemoteOperator(_RemoteOperator):
         kind = Kind(self.kind)
         with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
             existed = remotes.drop(kind, parse_name(kind, self.remote), if_exists=self.if_exists)
+        if existed:
+            self._state(context, self.remote, self.kind).dropped()
         return DropReport(remote=self.remote, existed=existed)
 
 
@@ -190,13 +210,18 @@ class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
         from airflow_hive_federation.remotes.statement import Kind, parse_name
 
         kind = Kind(self.kind)
-        with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
+        with (
+            self._state(context, self.remote, self.kind) as state,
+            as_airflow_error(),
+            remotes_of(self.metastore_conn_id, database=self.database) as remotes,
+        ):
             report = remotes.refresh(
                 kind,
                 parse_name(kind, self.remote),
                 on_dropped=OnDropped(self.on_dropped) if self.on_dropped else None,
                 whole=self.whole,
             )
+            state.refreshed(remotes, report)
         self._name_left_out(report)
         settings = HiveMetastoreHook(self.metastore_conn_id).settings
         database = report.remote.partition(".")[0]

@@ -14,9 +14,10 @@ from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.operators.lineage import REPLICATED, CopiedSizes, LineageOperator, note_load
+from airflow_hive_federation.operators.page_links import PolicyLink
+from airflow_hive_federation.operators.policy_state import FailuresPublished, PolicyOperator
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
 from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
-from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.operators.spark_tasks import run_name
 from airflow_hive_federation.progress.events import CycleChosen
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -53,6 +54,7 @@ class ReplicationBranchOperator(BaseBranchOperator):
     template_fields: Sequence[str] = ("policy", "target_conn_id", "problem")
     template_fields_renderers = {"policy": "json"}
     ui_color = "#e8e8e8"
+    operator_extra_links = (PolicyLink(),)
 
     def __init__(
         self,
@@ -72,6 +74,10 @@ class ReplicationBranchOperator(BaseBranchOperator):
         self.problem = problem
 
     def choose_branch(self, context: Context) -> str:
+        with FailuresPublished(lambda: [self.policy], context, self.log):
+            return self._chosen()
+
+    def _chosen(self) -> str:
         from airflow_hive_federation.replication.cycle import is_published
 
         if self.problem:
@@ -84,7 +90,7 @@ class ReplicationBranchOperator(BaseBranchOperator):
         return self.increment_task_id if published else self.bootstrap_task_id
 
 
-class BootstrapDumpOperator(ResultOperator):
+class BootstrapDumpOperator(PolicyOperator):
     """Writes the bootstrap dump of a database: metadata, snapshot and file lists, but no data.
 
     Returns ``{"dump", "event_id", "tables", "partitions", "files", "size_bytes", "lease", "skipped"}``, which
@@ -214,7 +220,9 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             with source.pool() as source_pool, target.pool() as target_pool:
                 if is_idle(dump):
                     event_id = int(dump["event_id"])
-                    return load_idle(target_pool, policy, event_id, observer=self.observer)
+                    summary = load_idle(target_pool, policy, event_id, observer=self.observer)
+                    self.publish_cycle(context, source_pool, target_pool, policy, skipped=None)
+                    return summary
                 summary = load_dump(
                     source_pool,
                     target_pool,
@@ -223,6 +231,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
                     run_copy=spark.copy_runner(policy),
                     observer=copied,
                 )
+                self.publish_cycle(context, source_pool, target_pool, policy, skipped=summary.skipped)
             ends = source.settings, target.settings
             self.lineage = note_load(context, *ends, policy, summary, copied=copied.sizes)
             return summary
@@ -283,6 +292,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
                     row_digests=self.row_digests,
                     observer=self.observer,
                 )
+            self.publish_verification(context, policy, report, whole=tables is None)
             if self.fail:
                 report.raise_if_different()
             for difference in (*report.differences, *report.failures):
@@ -342,6 +352,8 @@ class RepairReplicaOperator(SparkReplicationOperator):
                     begun=RepairProgress.from_json(self._progress) if self._progress else None,
                     observer=self.observer,
                 )
+                self.publish_cycle(context, source_pool, target_pool, policy, skipped=None)
+            self.publish_verification(context, policy, repaired.report, whole=tables is None)
             repaired.report.raise_if_different()
             return repaired.result()
 

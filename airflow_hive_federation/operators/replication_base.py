@@ -8,12 +8,12 @@ from typing import Any
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
-from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.operators.policy_state import PolicyOperator
 from airflow_hive_federation.operators.spark_tasks import SparkOperator
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 
-class ReplicationOperator(ResultOperator):
+class ReplicationOperator(PolicyOperator):
     """Base of the operators that use a policy and the metastores of its source and its target.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)

@@ -18,6 +18,7 @@ from airflow_hive_federation.operators.lineage import (
     LineageOperator,
     note_load,
 )
+from airflow_hive_federation.operators.policy_state import GroupStateOperator
 from airflow_hive_federation.operators.spark_tasks import SparkOperator, run_name
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _DUMP_CONNECTIONS = 8
 
 
-class _GroupOperator(SparkOperator):
+class _GroupOperator(SparkOperator, GroupStateOperator):
     """Base of the operators of a group.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
@@ -150,6 +151,7 @@ class GroupBootstrapOperator(_GroupLoadingOperator):
                     threads=_DUMP_CONNECTIONS,
                     observer=self.observer,
                 )
+                self.publish_cycles(context, source_pool, target_pool, group, summary.members)
             self.note(context, source.settings, target.settings, group, summary.members)
             return summary
 
@@ -226,6 +228,7 @@ class GroupLoadOperator(_GroupLoadingOperator):
                     run_copy=spark.copy_runner,
                     observer=copied,
                 )
+                self.publish_cycles(context, source_pool, target_pool, group, summary.members)
             self.note(context, source.settings, target.settings, group, summary.members, copied=copied.sizes)
             return summary
 
@@ -271,6 +274,7 @@ class GroupVerifyOperator(_GroupOperator):
                     whole=self.whole,
                     observer=self.observer,
                 )
+            self.publish_verifications(context, group, reports)
             for report in reports:
                 report.raise_if_different()
             return GroupVerification(group=group.name, members=[report.result() for report in reports])

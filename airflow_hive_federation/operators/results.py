@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -22,17 +23,21 @@ class ResultOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.model.results import result_json
 
-        with failures_counted(self.subject):
+        with failures_counted(self.subject), self.watched(context):
             return result_json(self.perform(context))
 
     @property
     def subject(self) -> str:
-        """The database whose metrics count a failure of the task; empty for the metrics of all."""
+        """Return the database whose metrics count a failure of the task; empty for those of all databases."""
         return ""
+
+    def watched(self, context: Context) -> AbstractContextManager[None]:
+        """Return a context that sees the error with which the task ends; by default nothing looks."""
+        return nullcontext()
 
     @property
     def observer(self) -> Observer:
-        """The observer that writes the events of progress into the task's log."""
+        """Return the observer that writes the events of progress into the task's log."""
         return task_observer(self.log)
 
     @abstractmethod

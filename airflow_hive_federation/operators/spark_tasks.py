@@ -72,7 +72,6 @@ class SparkOperator(ResultOperator):
     ) -> SparkPipelineHook:
         """Return the Spark hook, whose job :meth:`on_kill` stops.
 
-        :param options: storage options.
         :param conf: Spark properties of the jobs.
         """
         hook = SparkPipelineHook(self.spark_conn_id, storage_options=options, conf=conf)

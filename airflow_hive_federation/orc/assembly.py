@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 from pyarrow import orc
 
+from airflow_hive_federation.model.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
 from airflow_hive_federation.model.types import HiveType
 from airflow_hive_federation.orc.bloom_filters import filtered_columns, with_filters
 from airflow_hive_federation.orc.chunks import decompressed, uncompressed_chunks
@@ -32,7 +33,6 @@ from airflow_hive_federation.orc.encodable_columns import extract_columns, in_co
 from airflow_hive_federation.orc.long_texts import Bounds, stripe_with_bounds, with_bounds, without_long_texts
 from airflow_hive_federation.orc.nested import whole_nested
 from airflow_hive_federation.orc.properties import NO_FILTERS, BloomFilters
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
 from airflow_hive_federation.orc.row_groups import Encoded
 from airflow_hive_federation.orc.streams import Streams
 from airflow_hive_federation.orc.tail import locate_footer

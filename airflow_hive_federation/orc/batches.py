@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
+from airflow_hive_federation.model.protobuf import fields_of, number_of
 from airflow_hive_federation.orc.arrow_columns import orc_width
 from airflow_hive_federation.orc.assembly import PROLEPTIC
 from airflow_hive_federation.orc.calendars import proleptic_dates
 from airflow_hive_federation.orc.nanosecond_times import NANOSECOND_TIME, microseconds, proleptic_times
 from airflow_hive_federation.orc.nested import with_leaves
-from airflow_hive_federation.orc.protobuf import fields_of, number_of
 from airflow_hive_federation.orc.tail import INSTANT_KIND, OrcTail, end_with_types
 from airflow_hive_federation.orc.wide_timestamps import WideTimestamps, types_as_numbers, wide_columns
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyarrow import orc
 
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.protobuf import VARINT, all_of, fields_of, message_of, number_of
 from airflow_hive_federation.orc.arrow_columns import orc_width
 from airflow_hive_federation.orc.properties import BloomFilters
-from airflow_hive_federation.orc.protobuf import VARINT, all_of, fields_of, message_of, number_of
 from airflow_hive_federation.orc.streams import BLOOM_FILTER, ROW_INDEX, Stream, Streams
 from airflow_hive_federation.orc.tail import locate_footer
 

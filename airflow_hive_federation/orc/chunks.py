@@ -6,7 +6,7 @@ import zlib
 
 import pyarrow as pa
 
-from airflow_hive_federation.orc.protobuf import read_varint
+from airflow_hive_federation.model.protobuf import read_varint
 
 #: Numbers of codecs in a postscript.
 UNCOMPRESSED, _ZLIB, _SNAPPY, _LZ4, _ZSTD = 0, 1, 2, 4, 5

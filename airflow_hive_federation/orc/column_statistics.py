@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation, localcontext
 from typing import TypeVar, cast
 
-from airflow_hive_federation.orc.protobuf import (
+from airflow_hive_federation.model.protobuf import (
     BYTES,
     FIXED64,
     VARINT,

@@ -18,8 +18,7 @@ from functools import cache
 import pyarrow as pa
 
 from airflow_hive_federation.errors import AcidFormatError
-from airflow_hive_federation.orc.chunks import CODECS
-from airflow_hive_federation.orc.protobuf import (
+from airflow_hive_federation.model.protobuf import (
     BYTES,
     all_of,
     fields_of,
@@ -28,6 +27,7 @@ from airflow_hive_federation.orc.protobuf import (
     read_varints,
     varint,
 )
+from airflow_hive_federation.orc.chunks import CODECS
 from airflow_hive_federation.orc.streams import (
     DATA,
     LENGTH,

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_hive_federation.model.protobuf import BYTES
 from airflow_hive_federation.orc.integers import RUN, exact_sum, steps
-from airflow_hive_federation.orc.protobuf import BYTES
 from airflow_hive_federation.orc.row_groups import Encoded, Presence, column_statistics, row_index
 from airflow_hive_federation.orc.streams import DATA, SECONDARY, Stream
 

@@ -19,12 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_hive_federation.errors import AcidFormatError
-from airflow_hive_federation.orc.arrow_columns import in_one_piece, orc_width
-from airflow_hive_federation.orc.instants import shortened
-from airflow_hive_federation.orc.integers import Runs, runs_of
-from airflow_hive_federation.orc.nanosecond_times import NANOSECOND_TIME, of_timestamps, parts
-from airflow_hive_federation.orc.nested import with_leaves
-from airflow_hive_federation.orc.protobuf import (
+from airflow_hive_federation.model.protobuf import (
     BYTES,
     all_of,
     fields_of,
@@ -33,6 +28,11 @@ from airflow_hive_federation.orc.protobuf import (
     read_varints,
     varint,
 )
+from airflow_hive_federation.orc.arrow_columns import in_one_piece, orc_width
+from airflow_hive_federation.orc.instants import shortened
+from airflow_hive_federation.orc.integers import Runs, runs_of
+from airflow_hive_federation.orc.nanosecond_times import NANOSECOND_TIME, of_timestamps, parts
+from airflow_hive_federation.orc.nested import with_leaves
 from airflow_hive_federation.orc.streams import ROW_INDEX, SECONDARY, Stream, Streams
 from airflow_hive_federation.orc.timestamps import has_unstorable_timestamp
 

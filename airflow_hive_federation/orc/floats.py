@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_hive_federation.orc.protobuf import FIXED64
+from airflow_hive_federation.model.protobuf import FIXED64
 from airflow_hive_federation.orc.row_groups import Encoded, Presence, column_statistics, row_index
 from airflow_hive_federation.orc.streams import DATA, Stream
 

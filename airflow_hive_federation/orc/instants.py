@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_hive_federation.model.protobuf import VARINT, Field, zigzag
 from airflow_hive_federation.orc.arrow_columns import in_one_piece
 from airflow_hive_federation.orc.integers import Numbers, has_shorter_form, runs_of
 from airflow_hive_federation.orc.nanosecond_times import NANOSECOND_TIME, parts
-from airflow_hive_federation.orc.protobuf import VARINT, Field, zigzag
 from airflow_hive_federation.orc.row_groups import Encoded, Presence, column_statistics, row_index
 from airflow_hive_federation.orc.streams import DATA, SECONDARY, Stream
 

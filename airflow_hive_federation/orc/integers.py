@@ -17,7 +17,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, message_of, varint, zigzag
+from airflow_hive_federation.model.protobuf import BYTES, VARINT, message_of, varint, zigzag
 
 #: Number of values of a run.
 RUN = 512

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_hive_federation.model.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
 from airflow_hive_federation.orc.arrow_columns import in_one_piece, orc_width
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
 
 LONG_BYTES = 64 << 10
 """Length in bytes above which a text is long."""

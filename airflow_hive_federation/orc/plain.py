@@ -17,10 +17,10 @@ from functools import cache
 
 import pyarrow as pa
 
+from airflow_hive_federation.model.protobuf import BYTES, VARINT, message_of
 from airflow_hive_federation.orc.arrow_columns import orc_width
 from airflow_hive_federation.orc.assembly import Stripe, encode
 from airflow_hive_federation.orc.integers import integer_statistics, steps
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, message_of
 from airflow_hive_federation.orc.streams import DATA, ROW_INDEX, Content, Stream, Streams
 from airflow_hive_federation.orc.texts import Texts
 from airflow_hive_federation.orc.whole_numbers import WholeNumbers

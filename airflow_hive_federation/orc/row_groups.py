@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, Field, message_of, varint
+from airflow_hive_federation.model.protobuf import BYTES, VARINT, Field, message_of, varint
 from airflow_hive_federation.orc.streams import PRESENT, ROW_INDEX, Stream
 
 _DIRECT_V2 = b"\x08\x02"

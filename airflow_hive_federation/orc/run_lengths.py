@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from airflow_hive_federation.orc.protobuf import read_varint, unzigzag
+from airflow_hive_federation.model.protobuf import read_varint, unzigzag
 
 _Numbers = npt.NDArray[np.int64]
 # Widths in bits, by their encoded number.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
+from airflow_hive_federation.model.protobuf import BYTES, VARINT, all_of, fields_of, message_of, number_of
 
 Content = bytes | memoryview
 Lengths = tuple[int, int, int]

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
 from airflow_hive_federation.errors import AcidFormatError
-from airflow_hive_federation.orc.chunks import CODECS, UNCOMPRESSED, decompressed, uncompressed_chunks
-from airflow_hive_federation.orc.protobuf import (
+from airflow_hive_federation.model.protobuf import (
     BYTES,
     VARINT,
     Field,
@@ -28,6 +27,7 @@ from airflow_hive_federation.orc.protobuf import (
     optional_number,
     unzigzag,
 )
+from airflow_hive_federation.orc.chunks import CODECS, UNCOMPRESSED, decompressed, uncompressed_chunks
 from airflow_hive_federation.orc.tail_bounds import check_stripes, check_types
 
 # Fields of Footer.

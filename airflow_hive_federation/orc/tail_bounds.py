@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from airflow_hive_federation.orc.protobuf import all_of, fields_of, read_varints
+from airflow_hive_federation.model.protobuf import all_of, fields_of, read_varints
 
 #: Most levels of a column's type with the row and ACID's own struct (above ``model.types.MAX_DEPTH``).
 MAX_DEPTH = 110

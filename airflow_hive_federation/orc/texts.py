@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_hive_federation.model.protobuf import BYTES, VARINT, Field, zigzag
 from airflow_hive_federation.orc.integers import runs_of
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, Field, zigzag
 from airflow_hive_federation.orc.row_groups import Encoded, Presence, column_statistics, row_index
 from airflow_hive_federation.orc.streams import DATA, LENGTH, Stream
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from airflow_hive_federation.model.protobuf import VARINT, zigzag
 from airflow_hive_federation.orc.integers import Numbers, exact_sum, has_shorter_form, runs_of
-from airflow_hive_federation.orc.protobuf import VARINT, zigzag
 from airflow_hive_federation.orc.row_groups import Encoded, Presence, column_statistics, row_index
 from airflow_hive_federation.orc.streams import DATA, Stream
 

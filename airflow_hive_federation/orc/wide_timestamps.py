@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.protobuf import VARINT, all_of, fields_of, message_of, number_of
 from airflow_hive_federation.orc.arrow_columns import orc_width
 from airflow_hive_federation.orc.chunks import inflated
 from airflow_hive_federation.orc.nanosecond_times import Numbers, nanosecond_times
 from airflow_hive_federation.orc.nested import with_leaves
-from airflow_hive_federation.orc.protobuf import VARINT, all_of, fields_of, message_of, number_of
 from airflow_hive_federation.orc.run_lengths import unsigned_numbers
 from airflow_hive_federation.orc.streams import SECONDARY
 from airflow_hive_federation.orc.tail import OrcTail, StripePlace

@@ -65,10 +65,7 @@ _LINK_STATE = frozenset({NAME, PATH, EVENT, DEFINITION, MEMBER})
 
 
 def why_not(table: types.Table) -> str | None:
-    """Return the reason why a remote's table cannot be linked; ``None`` if it can be linked.
-
-    :param table: wire ``Table``.
-    """
+    """Return the reason why a remote's table cannot be linked; ``None`` if it can be linked."""
     if table.tableType == "MATERIALIZED_VIEW":
         return "it is a materialized view, whose rows belong to the remote's transactions"
     if is_view(table):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from airflow_hive_federation.catalog.factories import shown_properties
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.progress.quantities import several
 from airflow_hive_federation.remotes.links import NO_EVENT, THRIFT, DamagedLink, Link
 from airflow_hive_federation.remotes.refresh import RefreshReport
 from airflow_hive_federation.remotes.statement import Kind
@@ -29,6 +30,8 @@ class Answers:
     answers: Sequence[Answer]
 
 
+#: The tables that a message names.
+_NAMED = 10
 _DESCRIBED = ("col_name", "data_type", "comment")
 
 
@@ -57,10 +60,12 @@ def describe_database(
     extended: bool,
     down: str = "",
     left_out: Mapping[str, str] | None = None,
+    guarded: Sequence[str] = (),
 ) -> Answer:
     """Describe a remote database, with the parameters of :func:`describe_table`.
 
     :param left_out: tables and views of the remote that are not linked, each with the reason.
+    :param guarded: transactional tables, which ordinary engines cannot read.
     """
     rows: list[Row] = [
         ("Database:", str(database.name), ""),
@@ -71,6 +76,8 @@ def describe_database(
     if extended:
         rows += _parameters(database.parameters)
     rows += _remote_rows(link, link, down)
+    if guarded:
+        rows += [_title("Read by read_remote_table Only"), *((name, "", "transactional") for name in guarded)]
     if left_out:
         rows += [_title("Left Out"), *((name, "", reason) for name, reason in sorted(left_out.items()))]
     return Answer(columns=_DESCRIBED, rows=tuple(rows))
@@ -106,12 +113,20 @@ def message(text: str) -> Answer:
     return Answer(columns=("result",), rows=((text,),))
 
 
-def created(kind: Kind, report: RefreshReport) -> Answer:
-    """Return the result of ``CREATE REMOTE``."""
+def created(kind: Kind, report: RefreshReport, guarded: Sequence[str] = ()) -> Answer:
+    """Return the result of ``CREATE REMOTE``.
+
+    :param guarded: transactional tables of a database, which ordinary engines cannot read.
+    """
     if not report.changed and kind is Kind.TABLE:
         return message(f"Remote table {report.remote} exists.")
-    tables = "" if kind is Kind.TABLE else f" with {len(report.created)} table(s)"
-    return message(f"Remote {kind} {report.remote} created{tables}.{_skipped(report)}")
+    tables = "" if kind is Kind.TABLE else f" with {several(len(report.created), 'table')}"
+    text = f"Remote {kind} {report.remote} created{tables}."
+    if guarded:
+        names = ", ".join(guarded[:_NAMED])
+        more = f" and {len(guarded) - _NAMED:,} more" if len(guarded) > _NAMED else ""
+        text += f" Transactional, read by read_remote_table only: {names}{more}."
+    return message(f"{text}{_skipped(report)}")
 
 
 def refreshed(report: RefreshReport) -> Answer:

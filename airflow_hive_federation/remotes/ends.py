@@ -22,7 +22,6 @@ class Ends:
     :param local: the local metastore.
     :param here: id of the local metastore.
     :param owner: user who makes the links.
-    :param remote: the remote's catalog.
     :param breaker: circuit breaker of the remote's catalog.
     """
 

@@ -10,6 +10,7 @@ from airflow_hive_federation.catalog.roles import Catalog
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import definitions, views
+from airflow_hive_federation.remotes.definitions import UNREADABLE
 from airflow_hive_federation.remotes.links import DamagedLink, Link, readable_link
 from airflow_hive_federation.remotes.refresh import TABLES_PER_CALL
 from airflow_hive_federation.remotes.statement import Kind, Name
@@ -43,6 +44,21 @@ def find_left_out(local: HiveCatalog, remote: Catalog, link: Link, breaker: Circ
         str(remote_table.tableName).lower(): _reason(remote_table, link, local_tables, linked)
         for remote_table in left_out
     }
+
+
+def find_guarded(local: HiveCatalog, link: Link) -> list[str]:
+    """Return the transactional tables of a remote database, which ordinary engines cannot read.
+
+    :param link: the link of the database.
+    """
+    name = link.local.database or ""
+    with local.client() as client:
+        tables = client.get_tables(name, client.list_tables(name))
+    return sorted(
+        str(table.tableName)
+        for table in tables
+        if table.sd is not None and table.sd.inputFormat == UNREADABLE
+    )
 
 
 def _reason(

@@ -24,7 +24,6 @@ PARTITIONS_PER_BATCH = 5_000
 def refresh(ends: Ends, link: Link, remote: types.Table, names: Sequence[str] | None) -> tuple[int, int, int]:
     """Compare partitions and apply the differences, batch by batch.
 
-    :param remote: wire ``Table`` of the remote.
     :param names: names of the partitions to compare; ``None`` means all.
     :return: numbers of added, altered and dropped partitions.
     """
@@ -42,10 +41,7 @@ def refresh(ends: Ends, link: Link, remote: types.Table, names: Sequence[str] | 
 
 
 def at_the_remote(ends: Ends, link: Link, remote: types.Table) -> Iterator[list[types.Partition]]:
-    """Yield all partitions of the remote as the local table gets them, in batches.
-
-    :param remote: wire ``Table`` of the remote.
-    """
+    """Yield all partitions of the remote as the local table gets them, in batches."""
     if remote.partitionKeys:
         parts = _all_in_batches(remote, _names_at_the_remote(ends, link))
         for _, partitions in _read_ahead(ends, link, remote, parts):
@@ -165,10 +161,7 @@ def write(
 
 
 def changed_names(ends: Ends, link: Link, remote: types.Table, change: TableChange) -> list[str]:
-    """Return the names of the partitions that a change may have affected.
-
-    :param remote: wire ``Table`` of the remote.
-    """
+    """Return the names of the partitions that a change may have affected."""
     names = set(change.partition_names([key.name or "" for key in remote.partitionKeys]))
     if change.partition_names_too:
         remote_names = _names_at_the_remote(ends, link)

@@ -33,7 +33,7 @@ from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.remotes import describe
 from airflow_hive_federation.remotes.describe import Answer
 from airflow_hive_federation.remotes.ends import Ends, drop_link
-from airflow_hive_federation.remotes.left_out import find_left_out
+from airflow_hive_federation.remotes.left_out import find_guarded, find_left_out
 from airflow_hive_federation.remotes.links import (
     NO_EVENT,
     READ_ONLY_DATABASE,
@@ -130,8 +130,10 @@ class Remotes:
 
     @execute.register
     def _(self, statement: CreateRemote) -> Answer:
-        report = self.create(statement)
-        return describe.created(statement.kind, report)
+        report, guarded = self.create(statement), list[str]()
+        if statement.kind is Kind.DATABASE:
+            guarded = find_guarded(self._local, self.link(statement.kind, statement.name))
+        return describe.created(statement.kind, report, guarded)
 
     @execute.register
     def _(self, statement: AlterRemote) -> Answer:
@@ -269,7 +271,12 @@ class Remotes:
         if kind is Kind.DATABASE:
             left_out = {} if down else find_left_out(self._local, opened.catalog, opened.link, opened.breaker)
             return describe.describe_database(
-                description, opened.link, extended=extended, down=down, left_out=left_out
+                description,
+                opened.link,
+                extended=extended,
+                down=down,
+                left_out=left_out,
+                guarded=find_guarded(self._local, opened.link),
             )
         return describe.describe_table(description, opened.link, opened.owner, extended=extended, down=down)
 

@@ -28,7 +28,6 @@ def linked(tables: Mapping[str, types.Table], database: Link) -> dict[str, str]:
     """Return the way that engines read each local table of a remote database (:data:`.links.READ_BY`).
 
     :param tables: wire tables of the local database, by name.
-    :param database: the link of the database.
     """
     read_by = {}
     for name, table in tables.items():

@@ -133,7 +133,6 @@ def load_idle(
     """Record on the target that it has reached an event, if no change up to that event concerned it.
 
     :param target: connections to the target.
-    :param event_id: the event.
     :raises CycleRunningError: another cycle works on the target.
     :raises GroupMembershipError: the policy belongs to a consistency group.
     """

@@ -194,10 +194,7 @@ class RepairProgress:
         self.dump = ""
 
     def report(self, last: VerificationReport) -> RepairReport:
-        """Return the report of the repair.
-
-        :param last: the last verification.
-        """
+        """Return the report of the repair."""
         remaining = set(last.differences)
         return RepairReport(
             repaired=[difference for difference in self.seen if difference not in remaining],

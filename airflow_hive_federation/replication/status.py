@@ -150,14 +150,35 @@ def read_status(source: MetastorePool, target: MetastorePool, policy: Replicatio
     )
 
 
-def read_lag(source: MetastoreClient, target: MetastoreClient, policy: ReplicationPolicy) -> Lag | None:
-    """Return the lag of the target, or ``None`` if it is not published yet. No file is listed.
+@dataclass(frozen=True, kw_only=True)
+class Lags:
+    """The lags of a published target and of its tables, by their events alone.
+
+    :param event_id: last event of the target.
+    :param source_event_id: last event of the source.
+    :param tables: the lags of the tables with events that the target does not have.
+    """
+
+    event_id: int
+    source_event_id: int
+    total: Lag
+    tables: Mapping[str, Lag]
+
+
+def read_lags(source: MetastoreClient, target: MetastoreClient, policy: ReplicationPolicy) -> Lags | None:
+    """Return the lags of the target, or ``None`` if it is not published yet. No file is listed.
 
     :raises TargetNotOursError: the target database belongs to another policy, or to nobody.
     :raises SourceWentBackError: the source knows fewer events than the target has seen.
     """
     last_id = find_target(target, policy).last_id
-    return None if last_id is None else _Counted.read(source, policy, last_id).lag()
+    return None if last_id is None else _Counted.read(source, policy, last_id).lags(last_id)
+
+
+def read_lag(source: MetastoreClient, target: MetastoreClient, policy: ReplicationPolicy) -> Lag | None:
+    """Return the lag of the target alone; see :func:`read_lags`."""
+    lags = read_lags(source, target, policy)
+    return None if lags is None else lags.total
 
 
 def _table_lags(plan: CyclePlan, counted: _Counted) -> Iterable[TableLag]:
@@ -169,15 +190,17 @@ def _table_lags(plan: CyclePlan, counted: _Counted) -> Iterable[TableLag]:
 class _Counted:
     """Holds the times of the events that the target does not have, by table, in seconds since 1970."""
 
-    def __init__(self, now_s: float) -> None:
+    def __init__(self, now_s: float, source_id: int) -> None:
         self._now_s = now_s
+        self._source_id = source_id
         self._all: list[int] = []
         self._tables: defaultdict[str, list[int]] = defaultdict(list)
 
     @classmethod
     def read(cls, client: MetastoreClient, policy: ReplicationPolicy, last_id: int) -> _Counted:
-        check_source(last_id, client.get_current_notification_event_id())
-        counted = cls(time.time())
+        source_id = client.get_current_notification_event_id()
+        check_source(last_id, source_id)
+        counted = cls(time.time(), source_id)
         tables_of_txn: dict[int, set[str]] = {}
         for raw in client.iter_notification_events(last_id):
             event, when = named_event(policy, read_event(raw)), int(raw.eventTime or 0)
@@ -194,6 +217,14 @@ class _Counted:
                     names.add(event.old_table)
                 counted._add(names, when, of_ours=True)
         return counted
+
+    def lags(self, last_id: int) -> Lags:
+        return Lags(
+            event_id=last_id,
+            source_event_id=self._source_id,
+            total=self.lag(),
+            tables={name: self._lag(times_s) for name, times_s in self._tables.items()},
+        )
 
     def lag(self) -> Lag:
         return self._lag(self._all)

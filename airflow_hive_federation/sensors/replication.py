@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.probes import LagProbe
+from airflow_hive_federation.hooks.published import publisher_of
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.runtime.durations import duration_s
 from airflow_hive_federation.sensors.waiting import ProbeSensor
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class ReplicationLagSensor(ProbeSensor):
@@ -60,6 +65,11 @@ class ReplicationLagSensor(ProbeSensor):
         self.target_conn_id = target_conn_id
         self.max_lag = max_lag
         self.max_lag_events = max_lag_events
+        self._by: dict[str, object] | None = None
+
+    def pre_execute(self, context: Context) -> None:
+        """Note the task instance, with which each lag is published for the page in Airflow."""
+        self._by = asdict(publisher_of(context))
 
     def probe(self) -> LagProbe:
         rendered_policy(self.policy, {})
@@ -69,4 +79,5 @@ class ReplicationLagSensor(ProbeSensor):
             target_conn_id=self.target_conn_id,
             max_lag_s=duration_s(str(self.max_lag)),
             max_lag_events=self.max_lag_events,
+            by=self._by,
         )

@@ -79,7 +79,6 @@ def run(spark: Any, args: argparse.Namespace, options: StorageOptions | None = N
 class MergeTask:
     """The function of a Spark task: takes groups of numbered merges, and yields each number with its outcome.
 
-    :param options: storage options.
     :param compression: compression of ORC files; each table's own by default.
     :param threads: number of threads per merge.
     """
@@ -108,7 +107,6 @@ def by_spark(
     """Return a runner that carries out all its merges in one Spark job.
 
     :param submit: runs a job; receives its name, its arguments and the URI of a file for its report.
-    :param options: storage options.
     :param compression: compression of ORC files; each table's own by default.
     """
 

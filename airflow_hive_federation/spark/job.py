@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import sys
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
@@ -97,14 +98,16 @@ def main(argv: Sequence[str]) -> int:
 
     ``--report URI``, before the job's name, is the file of the report. Without it, the report is the last
     line on standard output. ``--attempt ID`` after it is the submission, whose run the job claims; a job
-    without its run does and reports nothing.
+    without its run does and reports nothing. ``--options TEXT`` are storage options
+    without secrets, by :func:`encoded_options`.
     """
     output = logging.StreamHandler(sys.stdout)
     output.setFormatter(EventFormatter("%(message)s"))
     logging.basicConfig(handlers=[output], level=logging.INFO)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    options = _take_options()
-    report, attempt, (job, *arguments) = _split(argv)
+    own, (job, *arguments) = _split(argv)
+    report, attempt = own.get("--report"), own.get("--attempt")
+    options = _take_options(own.get("--options", ""))
     if report is None or attempt is None:
         return _run_and_deliver(job, arguments, report, options)
     claim = RunClaim(RunFiles(report, options), attempt)
@@ -184,18 +187,23 @@ def _parse(job: str, module: JobModule, arguments: Sequence[str]) -> argparse.Na
     return parser.parse_args(list(arguments))
 
 
-def _split(argv: Sequence[str]) -> tuple[str | None, str | None, Sequence[str]]:
-    """Return the URI of the report, the id of the submission, and the job with its arguments."""
+def _split(argv: Sequence[str]) -> tuple[Mapping[str, str], Sequence[str]]:
+    """Return the options before the job's name, and the job with its arguments."""
     options: dict[str, str] = {}
     rest = list(argv)
-    while len(rest) > 1 and rest[0] in {"--report", "--attempt"}:
+    while len(rest) > 1 and rest[0] in {"--report", "--attempt", "--options"}:
         name, value, *rest = rest
         options[name] = value
-    return options.get("--report"), options.get("--attempt"), rest or [""]
+    return options, rest or [""]
 
 
-def _take_options() -> StorageOptions | None:
-    text = os.environ.pop(OPTIONS_VARIABLE, "")
+def encoded_options(options: StorageOptions) -> str:
+    """Return storage options without secrets as an argument; YARN would remove the braces of JSON from it."""
+    return urlsafe_b64encode(json.dumps(options).encode()).decode()
+
+
+def _take_options(public: str) -> StorageOptions | None:
+    text = os.environ.pop(OPTIONS_VARIABLE, "") or urlsafe_b64decode(public)
     return json.loads(text) if text else None
 
 

@@ -106,7 +106,6 @@ class RunFiles:
     """The files of a job's run.
 
     :param report: URI of the job's report.
-    :param options: storage options.
     """
 
     report: str
@@ -222,7 +221,6 @@ class RunFiles:
 class RunWatch:
     """Watches the job of a submission by its claim.
 
-    :param files: the files of the run.
     :param attempt: id of the submission.
     :param clock: returns the seconds of a clock that never goes back.
     """
@@ -254,7 +252,6 @@ class RunWatch:
 class RunClaim:
     """The claim of this process's job to its run; a thread renews it, and ends the job if it loses the run.
 
-    :param files: the files of the run.
     :param attempt: id of the submission that started this process.
     :param beat_s: seconds between two renewals.
     """

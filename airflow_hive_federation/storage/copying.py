@@ -89,7 +89,6 @@ def copy_file(
     """Copy a file, unless the target is identical already.
 
     :param item: source and target of the copy.
-    :param settings: settings of the copy.
     :param bandwidth: limit of the bytes read from the source per second.
     :raises SourceNotAllowedError: if the source, or the target of a link, lies outside of the directories
         that ``settings`` allow.

@@ -73,7 +73,6 @@ class Fence:
 
     :param uri: URI of the fence; empty for copies without a cycle.
     :param epoch: the number at which the copy may continue.
-    :param options: storage options.
     """
 
     uri: str = ""
@@ -105,7 +104,6 @@ class Fence:
 def fence_of(plan_uri: str, options: StorageOptions | None = None) -> Fence:
     """Return the fence of a copy plan; without a file beside the plan, a fence that stops nothing.
 
-    :param plan_uri: URI of the plan.
     :raises DumpCorruptError: if the file beside the plan cannot be read.
     :raises StorageError: if the store cannot be read.
     """

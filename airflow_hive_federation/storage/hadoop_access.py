@@ -6,17 +6,21 @@ configuration and one login for all stores.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.storage.filesystem import canonical, options_by_prefix, parse_location
-from airflow_hive_federation.storage.options import StorageOptions
+from airflow_hive_federation.storage.options import StorageOptions, StorageValue
 
 #: Hadoop's setting of the way in which clients authenticate.
 AUTHENTICATION = "hadoop.security.authentication"
 KERBEROS = "kerberos"
+_LOGIN = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
+#: Names of secret settings, as in ``hadoop.security.sensitive-config-keys``, and of all keys.
+_SECRET = re.compile(r"secret|password|passphrase|credential|\.pass$|token$|key$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,15 +119,40 @@ class HadoopAccess:
         return login
 
 
+def options_of_driver(options: StorageOptions | None, *, keytabs: bool) -> StorageOptions | None:
+    """Return the storage options of a driver that another machine starts; none of them is a secret.
+
+    They are the settings of HDFS, without the directories of this machine.
+
+    :param keytabs: the driver uses a keytab under the same path, in place of delegation tokens.
+    :return: ``None`` if a driver would need other options than these.
+    """
+    made: dict[str, StorageValue] = {}
+    for prefix, values in options_by_prefix(options).items():
+        login = {name: values[name] for name in _LOGIN if values.get(name)}
+        settings = _settings(values)
+        if (
+            (prefix and parse_location(prefix).scheme != "hdfs")
+            or values.keys() - settings.keys() - {*_LOGIN, "config_dir"}
+            or any(_SECRET.search(name) for name in settings)
+            or (keytabs and "kerberos_cache" in login)
+        ):
+            return None
+        chosen = {**settings, **(login if keytabs else {})}
+        if not prefix:
+            return chosen
+        if chosen:
+            made[prefix] = chosen
+    return made
+
+
 def _settings(values: Mapping[str, object]) -> dict[str, str]:
     # Hadoop's settings have dots in their names; the options of drivers have none.
     return {name: str(value) for name, value in values.items() if "." in name}
 
 
 def _login(values: Mapping[str, object]) -> KerberosLogin:
-    return KerberosLogin(
-        **{name: str(values.get(f"kerberos_{name}") or "") for name in ("principal", "keytab", "cache")}
-    )
+    return KerberosLogin(**{name.removeprefix("kerberos_"): str(values.get(name) or "") for name in _LOGIN})
 
 
 def _asks_for_kerberos(values: Mapping[str, object], settings: Mapping[str, str]) -> bool:

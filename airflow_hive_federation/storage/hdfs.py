@@ -28,10 +28,12 @@ import errno
 import importlib
 import io
 import os
+import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fsspec import AbstractFileSystem
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 
+#: Hadoop's variable for the file with the delegation tokens of a container.
+TOKENS = "HADOOP_TOKEN_FILE_LOCATION"
 _UMASK = "fs.permissions.umask-mode"
 _BUFFER_BYTES = 1 << 20
 _LOGIN = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
@@ -85,7 +89,8 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """The file system of one HDFS, or name service, for one user.
 
     :param authority: host and port of a NameNode, or a name service; empty for ``fs.defaultFS``.
-    :param config_dir: directory of ``core-site.xml`` and ``hdfs-site.xml``; by default ``HADOOP_CONF_DIR``.
+    :param config_dir: directory of ``core-site.xml`` and ``hdfs-site.xml``; by default ``HADOOP_CONF_DIR``;
+        in a container of YARN without that variable, the files that ``spark-submit`` has sent along.
     :param settings: Hadoop's settings, and ``kerberos_principal``, ``kerberos_keytab``, ``kerberos_cache``.
     :raises ImportError: if hdfs-native is not installed.
     :raises TypeError: if an option is neither a setting of Hadoop nor one of these.
@@ -108,9 +113,9 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._uri = f"hdfs://{authority}"
         self._login = login
         self._umask = int(config.get(_UMASK, "022"), 8)
-        self._client = _client(
-            self._uri if authority else None, config, None if config_dir is None else str(config_dir), login
-        )
+        directory = container_configuration(os.environ) if config_dir is None else str(config_dir)
+        address = token_address(authority, os.environ)
+        self._client = _client(f"hdfs://{address}" if address else None, config, directory, login)
 
     # -- reading metadata --------------------------------------------------------------------------------
 
@@ -340,6 +345,41 @@ class _Reader(io.RawIOBase):
             data: bytes = self._inner.read_range(self._at, length)
         self._at += len(data)
         return data
+
+
+def container_configuration(environ: Mapping[str, str]) -> str | None:
+    """Return the directory of the Hadoop files that Spark has put into a container of YARN.
+
+    Spark's JVMs have it at the end of their class path (``Client.createConfArchive``); Python's processes run
+    in the container's directory, and know nothing of it.
+
+    :return: ``None`` outside of such a container, and where the variables of Hadoop name a directory.
+    """
+    if "CONTAINER_ID" not in environ or "HADOOP_CONF_DIR" in environ or "HADOOP_HOME" in environ:
+        return None
+    directory = Path("__spark_conf__", "__hadoop_conf__").absolute()
+    return str(directory) if directory.is_dir() else None
+
+
+def token_address(authority: str, environ: Mapping[str, str]) -> str:
+    """Return the address of a NameNode under which the process has a delegation token.
+
+    Hadoop issues a token for the number of a machine (``SecurityUtil.buildTokenService``), and hdfs-native
+    looks it up under the name in the URI. Both formats of the file hold the address as text.
+
+    :param authority: host and port of a NameNode, or a name service, whose tokens have its own name.
+    """
+    file, (host, _, port) = environ.get(TOKENS), authority.rpartition(":")
+    if not (file and host and port.isdecimal()):
+        return authority
+    try:
+        tokens = Path(file).read_bytes()
+        numbers = {str(found[4][0]) for found in socket.getaddrinfo(host, int(port), socket.AF_INET)}
+    except OSError:
+        # The client's own error names the NameNode.
+        return authority
+    addresses = [authority, *(f"{number}:{port}" for number in sorted(numbers))]
+    return next((address for address in addresses if address.encode() in tokens), authority)
 
 
 def acl_specification(access: HdfsAccess) -> list[tuple[str, str, str, str | None]]:

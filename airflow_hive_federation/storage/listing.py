@@ -181,7 +181,6 @@ def list_directory(uri: str, *, options: StorageOptions | None = None) -> dict[s
 def is_there(uri: str, *, options: StorageOptions | None = None) -> bool:
     """Return whether a file or directory exists; in an object store, whether an object lies below it.
 
-    :param options: storage options.
     :raises StorageError: if the store fails.
     """
     filesystem, path = open_filesystem(uri, options)
@@ -193,7 +192,6 @@ def is_there(uri: str, *, options: StorageOptions | None = None) -> bool:
 def has_entries(uri: str, *, options: StorageOptions | None = None) -> bool:
     """Return whether a directory exists and is not empty.
 
-    :param options: storage options.
     :raises StorageError: if it cannot be listed.
     """
     local = local_path(uri)

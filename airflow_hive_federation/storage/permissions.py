@@ -120,7 +120,6 @@ def settle(at: str, uri: str, source: str, preserve: Preserve, options: StorageO
     :param at: the file's present URI, temporary or final.
     :param uri: the file's final URI, for the error.
     :param source: URI of the source.
-    :param options: storage options.
     :raises StoragePermissionError: if this is not permitted, and ``preserve`` is strict.
     """
     place = _place(at, options)

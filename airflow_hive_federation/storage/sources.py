@@ -69,7 +69,6 @@ class SourceRoots:
     def check(self, uri: str, description: str) -> None:
         """Refuse a directory or file outside of the roots, by its URI or by the target of links in its path.
 
-        :param uri: its URI.
         :param description: its description for the error: ``location of table d.t``.
         :raises SourceNotAllowedError: if it lies outside.
         :raises StorageError: if a link cannot be followed.

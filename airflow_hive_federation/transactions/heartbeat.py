@@ -55,7 +55,6 @@ class LossReason(StrEnum):
 class Loss:
     """The loss of a lock or a transaction.
 
-    :param reason: the reason of the loss.
     :param silent_s: seconds since the last confirmed heartbeat was sent.
     :param cause: the metastore's answer, or the error of the last failed heartbeat; ``None`` if no heartbeat
         has failed.

@@ -25,7 +25,6 @@ def listening(tunnel: Tunnel, host: str, port: int, *, address: str = LOOPBACK) 
 
     :param tunnel: tunnel, which the function connects before the block begins.
     :param host: host to connect to from the tunnel's last hop.
-    :param port: its port.
     :param address: loopback address to listen on.
     :return: the port to connect to.
     :raises ConfigurationError: if the address is no loopback address.

@@ -10,7 +10,7 @@ from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.federation.metastores import Metastores, Remote
 from airflow_hive_federation.gateway.federation.owners import RemoteNames, matches
 from airflow_hive_federation.gateway.federation.target import Federation
-from airflow_hive_federation.gateway.handler import Caller, Deadline
+from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
 from airflow_hive_federation.gateway.messages import read_head
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
@@ -94,7 +94,7 @@ class Federated:
 
     def ask(self, method: str, **arguments: Any) -> dict[str, Any]:
         message = call_bytes(method, **arguments)
-        answer = self.gateway.answer(method, message, Caller(user="me"), Deadline(30))
+        answer = self.gateway.answer(Call(method, message, Caller(user="me"), Deadline(30)))
         return outcome(read_head(answer), answer)
 
 

@@ -24,6 +24,7 @@ from airflow_hive_federation.spark.job import run_job
 from tests.support.cutting import Cut, cut_at
 from tests.support.histories import History
 from tests.support.history_judge import Seen, differences, evidence, look, wrong_counts
+from tests.support.history_operations import OPERATIONS
 from tests.support.incrementing import Cycles, cycles, run_copy
 from tests.support.small_source import connected
 
@@ -74,7 +75,7 @@ def run_history(
     :raises HistoryError: source and replica differ, or a cycle failed.
     """
     databases = (f"h{seed}_a", f"h{seed}_b")
-    history = History(servers.source, servers.source_sql, databases, seed)
+    history = History(servers.source, servers.source_sql, databases, seed, OPERATIONS)
     try:
         with ExitStack() as stack:
             policies = [

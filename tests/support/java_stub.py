@@ -66,10 +66,15 @@ class Answer:
 
 
 class JavaStub:
-    """Calls rpcs, one after the other."""
+    """Calls rpcs, one after the other; those that have begun run beside the others."""
 
     def __init__(self, server: LineServer) -> None:
         self._server = server
+
+    def begin(self, rpc: str, request: bytes) -> None:
+        """Begin an rpc; :meth:`call` waits for its end."""
+        encoded = base64.b64encode(request).decode()
+        self._server.ask({"rpc": rpc, "request": encoded, "begin": True})
 
     def call(self, rpc: str, request: bytes) -> Answer:
         """Call an rpc with the bytes of its request."""

@@ -20,7 +20,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import DelegationTokenSettings, KerberosSettings, MetastoreSettings
 from airflow_hive_federation.storage.filesystem import parse_location
 from tests.support.debian import install
-from tests.support.gss_java import OPTIONS, give_mechanism, java_options
+from tests.support.gss_java import OPTIONS, give_mechanism, java_options, java_with_module
 from tests.support.kdc import REALM, Kdc, running_kdc
 
 SERVER = f"hive/_HOST@{REALM}"
@@ -107,7 +107,7 @@ class KerberosSite:
 
 @contextmanager
 def kerberos_site(directory: Path) -> Iterator[KerberosSite]:
-    """Start the servers of a realm; alice, airflow and the principals of :data:`BRIEF` have keytabs."""
+    """Start the servers of a realm, with YARN; alice, airflow and those of :data:`BRIEF` have keytabs."""
     with ExitStack() as stack:
         kdc = stack.enter_context(running_kdc(directory))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
@@ -122,7 +122,7 @@ def kerberos_site(directory: Path) -> Iterator[KerberosSite]:
         give_mechanism(home / "conf")
         shutil.copytree(home / "conf", directory / "mechanism")
         with java_options(*OPTIONS, f"-Djava.security.krb5.conf={kdc.configuration}"):
-            hdfs = EmbeddedHdfs.start(directory=home, settings=_hdfs_settings(kdc))
+            hdfs = EmbeddedHdfs.start(directory=home, settings=_hdfs_settings(kdc), yarn=True)
         stack.callback(hdfs.stop)
         base = f"{hdfs.uri.replace('127.0.0.1', 'localhost')}/secured"
         metastore = stack.enter_context(_metastore(kdc, hdfs, base, directory / "metastore"))
@@ -133,7 +133,9 @@ def kerberos_site(directory: Path) -> Iterator[KerberosSite]:
 def _metastore(kdc: Kdc, hdfs: EmbeddedHdfs, base: str, home: Path) -> Iterator[EmbeddedMetastore]:
     """Start a metastore in a directory of this machine, with its tables below one of HDFS."""
     path = parse_location(base).path
-    for command in (["-mkdir", path], ["-chmod", "777", path]):
+    # Whoever makes the first database would own the directories of all.
+    shared = [path, f"{path}/warehouse", f"{path}/external"]
+    for command in (["-mkdir", *shared], ["-chmod", "777", *shared]):
         hdfs.shell(*command)
     shutil.copytree(kdc.directory / "mechanism", home / "conf")
     with java_options(*OPTIONS, f"-Djava.security.krb5.conf={kdc.configuration}"):
@@ -164,6 +166,11 @@ def _hdfs_settings(kdc: Kdc) -> dict[str, str]:
         "dfs.block.access.token.enable": "true",
         # The DataNode's ports are free ones above 1023, and its web server speaks HTTP.
         "ignore.secure.ports.for.testing": "true",
+        # All servers of a JVM share one login.
+        **{f"yarn.{name}manager.principal": _NAME_NODE for name in ("resource", "node")},
+        **{f"yarn.{name}manager.keytab": keytab for name in ("resource", "node")},
+        # The variable names the Java of the containers.
+        "yarn.nodemanager.admin-env": f"JAVA_HOME={java_with_module().home}",
     }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from airflow_hive_federation.model.protobuf import all_of, fields_of, number_of
 from airflow_hive_federation.orc.chunks import inflated
-from airflow_hive_federation.orc.protobuf import all_of, fields_of, number_of
 from airflow_hive_federation.orc.streams import BLOOM_FILTER, Streams
 from airflow_hive_federation.orc.tail import locate_footer, read_tail
 

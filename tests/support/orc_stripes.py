@@ -7,9 +7,9 @@ import io
 import pyarrow as pa
 from pyarrow import orc
 
+from airflow_hive_federation.model.protobuf import all_of, fields_of, number_of, read_varints
 from airflow_hive_federation.orc.assembly import AssembledFile, Stripe, encode
 from airflow_hive_federation.orc.encodable_columns import EncodableColumn, insert_columns
-from airflow_hive_federation.orc.protobuf import all_of, fields_of, number_of, read_varints
 from airflow_hive_federation.orc.streams import DATA, PRESENT, ROW_INDEX, Streams
 from airflow_hive_federation.orc.tail import locate_footer
 

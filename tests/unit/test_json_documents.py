@@ -46,6 +46,14 @@ from airflow_hive_federation.model.json_values import reader_of
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.orc.properties import BloomFilters
 from airflow_hive_federation.progress.reading import event_classes, event_of
+from airflow_hive_federation.published import documents as published
+from airflow_hive_federation.published.remotes import RemoteState, read_remote
+from airflow_hive_federation.published.work import (
+    CompactionState,
+    IngestState,
+    read_compaction,
+    read_ingest,
+)
 from airflow_hive_federation.remotes.links import Link, link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.replication.dump.drain import DrainStart
@@ -278,6 +286,27 @@ DOCUMENTS: Mapping[str, Document] = {
         values=write_id_lists, write=ValidWriteIds.text, read=ValidWriteIds.parse
     ),
     "progress.events.Event": Document(values=event_values, read=event_of),
+    **{
+        f"published.documents.{kind.__name__}": Document(
+            values=made(kind), write=published.versioned, read=read
+        )
+        for kind, read in (
+            (published.PolicyPosition, published.read_position),
+            (published.PolicyTables, published.read_tables),
+            (published.PolicyCycles, published.read_cycles),
+            (published.PolicyVerification, published.read_verification),
+            (published.VerifiedTables, published.read_verified),
+        )
+    },
+    "published.work.IngestState": Document(
+        values=made(IngestState), write=published.versioned, read=read_ingest
+    ),
+    "published.work.CompactionState": Document(
+        values=made(CompactionState), write=published.versioned, read=read_compaction
+    ),
+    "published.remotes.RemoteState": Document(
+        values=made(RemoteState), write=published.versioned, read=read_remote
+    ),
     "remotes.links.Link": Document(
         values=made(
             Link,
@@ -421,6 +450,15 @@ DOCUMENTS: Mapping[str, Document] = {
 }
 #: The parts of a document that are found in the sources, by the document that writes or reads them.
 PARTS = {
+    "published.work.QueuedCompaction": "published.work.CompactionState",
+    "published.work.FinishedCompaction": "published.work.CompactionState",
+    "published.documents.PolicyName": "published.documents.PolicyPosition",
+    "published.documents.Publisher": "published.documents.PolicyPosition",
+    "published.documents.LagPoint": "published.documents.PolicyPosition",
+    "published.documents.LaggingTable": "published.documents.PolicyTables",
+    "published.documents.PublishedCycle": "published.documents.PolicyCycles",
+    "published.documents.VerifiedTable": "published.documents.VerifiedTables",
+    "published.documents.reading_version": "published.documents.PolicyPosition",
     "clusters.advice_records._read_from_json": "clusters.advice_records.StatementRecord",
     "clusters.advice_records.record_from_json": "clusters.advice_records.StatementRecord",
     "spark.compact._from_json": "spark.compact.MergeOutcome",

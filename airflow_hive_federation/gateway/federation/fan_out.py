@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.gateway.dispatch import Call
 from airflow_hive_federation.gateway.federation.members import Member
 from airflow_hive_federation.gateway.federation.renaming import call_of, fault_text, result
-from airflow_hive_federation.gateway.handler import Cancellation, Status, refused
+from airflow_hive_federation.gateway.handler import Call, Cancellation, Status, refused
 from airflow_hive_federation.gateway.messages import read_head
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage

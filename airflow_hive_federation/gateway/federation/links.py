@@ -12,12 +12,11 @@ from airflow_hive_federation.catalog.factories import CONNECTION
 from airflow_hive_federation.catalog.grpc import METASTORE_URIS
 from airflow_hive_federation.catalog.thrift import ROUTE, URIS
 from airflow_hive_federation.errors import ConfigurationError, RemoteError
-from airflow_hive_federation.gateway.dispatch import Call
 from airflow_hive_federation.gateway.federation.fan_out import Question
 from airflow_hive_federation.gateway.federation.members import Member
 from airflow_hive_federation.gateway.federation.owners import Link, LocalName, OwnedName
 from airflow_hive_federation.gateway.federation.renaming import result
-from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.metastore.settings import MetastoreSettings
 from airflow_hive_federation.remotes.links import link_of
 from airflow_hive_federation.remotes.statement import Kind, Name

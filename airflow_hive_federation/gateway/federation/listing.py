@@ -6,12 +6,17 @@ import copy
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_hive_federation.gateway.federation.fan_out import Question
 from airflow_hive_federation.gateway.federation.owners import OwnedName, Owners, matches
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.struct import Struct
 
 log = logging.getLogger(__name__)
+
+
+S = TypeVar("S", bound=Struct)
 
 
 @dataclass(frozen=True)
@@ -19,62 +24,47 @@ class Part:
     """The part of a list that another metastore contributes.
 
     :param question: the call to the other metastore.
-    :param elements: turns the metastore's return value into elements of the list, under local names.
+    :param elements: turns the return value of the question's method into elements of the list, under local
+        names.
     """
 
     question: Question
-    elements: Callable[[Any], list[Any]]
+    elements: Callable[[Any], Iterable[object]]
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The functions that merge several metastores' answers into one list.
+    """The place of a list in a method's return value, and the order of its elements.
 
-    :param read: returns the elements of the primary metastore's answer.
-    :param write: makes the answer from all elements.
     :param key: returns the name that orders an element, and the database that the element belongs to.
+    :param field: the field that contains the list; ``None`` if the return value is the list.
     """
 
-    read: Callable[[Any], list[Any]]
-    write: Callable[[list[Any]], Any]
     key: Callable[[Any], tuple[str, str]]
+    field: str | None = None
+
+    def read(self, success: Any) -> Iterable[object]:
+        """Return the elements of a return value."""
+        return success if self.field is None else getattr(success, self.field) or ()
 
 
-def listing_of(method: str, success: object) -> Listing:
-    """Return the functions that merge the list of a method.
-
-    :param success: the primary metastore's return value.
-    """
-
-    def refilled(name: str) -> Callable[[list[Any]], Any]:
-        def write(elements: list[Any]) -> Any:
-            setattr(success, name, elements)
-            return success
-
-        return write
-
-    if method == "get_databases_req":
-        return Listing(
-            lambda answer: answer.databases or [],
-            refilled("databases"),
-            lambda database: (database.name, database.name),
-        )
-    if method == "get_all_functions":
-        return Listing(
-            lambda answer: answer.functions or [],
-            refilled("functions"),
-            lambda function: (f"{function.dbName}.{function.functionName}", function.dbName),
-        )
-    if method == "get_table_meta":
-        return Listing(list, list, lambda meta: (f"{meta.dbName}.{meta.tableName}", meta.dbName))
-    if method in {"get_all_databases", "get_databases"}:
-        return Listing(list, list, lambda database: (database, database))
-    if method == "get_tables_ext":
-        return Listing(list, list, lambda info: (info.tblName, ""))
-    return Listing(list, list, lambda table: (table, ""))
+_BY_NAME = Listing(lambda name: (name, ""))
+_DATABASE_NAMES = Listing(lambda database: (database, database))
+_LISTINGS = {
+    "get_databases_req": Listing(lambda database: (database.name, database.name), "databases"),
+    "get_all_functions": Listing(
+        lambda function: (f"{function.dbName}.{function.functionName}", function.dbName), "functions"
+    ),
+    "get_table_meta": Listing(lambda meta: (f"{meta.dbName}.{meta.tableName}", meta.dbName)),
+    "get_all_databases": _DATABASE_NAMES,
+    "get_databases": _DATABASE_NAMES,
+    "get_tables_ext": Listing(lambda info: (info.tblName, "")),
+}
 
 
-def merged(listing: Listing, owners: Owners, success: object, others: Iterable[object]) -> Any:
+def merged(
+    method: str, owners: Owners, success: object, others: Iterable[object], limit: int | None
+) -> object:
     """Merge the elements of all metastores into one answer.
 
     A database of the primary metastore is left out if a remote has the same local name, since calls with this
@@ -82,7 +72,9 @@ def merged(listing: Listing, owners: Owners, success: object, others: Iterable[o
 
     :param success: the primary metastore's return value.
     :param others: elements of the other metastores, under local names.
+    :param limit: the most elements of the answer, see :func:`limit_of`.
     """
+    listing = _LISTINGS.get(method, _BY_NAME)
     own = []
     for element in listing.read(success):
         database = listing.key(element)[1].lower()
@@ -95,7 +87,11 @@ def merged(listing: Listing, owners: Owners, success: object, others: Iterable[o
     by_name = {listing.key(element)[0].lower(): element for element in own}
     for element in others:
         by_name[listing.key(element)[0].lower()] = element
-    return listing.write([by_name[key] for key in sorted(by_name)])
+    elements = [by_name[key] for key in sorted(by_name)][:limit]
+    if listing.field is None:
+        return elements
+    setattr(success, listing.field, elements)
+    return success
 
 
 def part_of_all(method: str, arguments: Any, owners: Owners, owner: str) -> Part | None:
@@ -109,14 +105,14 @@ def part_of_all(method: str, arguments: Any, owners: Owners, owner: str) -> Part
     if not whole:
         return None
     if method == "get_all_functions":
-        return Part(Question(method, {}), lambda success: list(_functions(success, owners, owner)))
+        return Part(Question(method, {}), lambda success: _functions(success, owners, owner))
     if method == "get_databases_req":
         request = arguments.request
         unfiltered = copy.copy(request)
         unfiltered.pattern = None
         return Part(
             Question(method, {"request": unfiltered}),
-            lambda success: list(_databases(success, request.pattern, owners, owner)),
+            lambda success: _databases(success, request.pattern, owners, owner),
         )
     pattern = arguments.pattern if method == "get_databases" else None
     return Part(
@@ -169,8 +165,8 @@ def _asked_there(method: str, arguments: Any, database: str, wanted: Mapping[str
     names = "|".join(sorted(place.table or "" for place in wanted.values()))
     request = _with(arguments.req, database=database, tableNamePattern=names, limit=-1)
 
-    def elements(success: Any) -> list[Any]:
-        infos = {info.tblName.lower(): info for info in success}
+    def elements(success: Iterable[types.ExtendedTableInfo]) -> list[object]:
+        infos = {str(info.tblName).lower(): info for info in success}
         return [
             _with(infos[place.table], tblName=name) for name, place in wanted.items() if place.table in infos
         ]
@@ -188,7 +184,9 @@ def limit_of(method: str, arguments: Any) -> int | None:
     return limit if limit is not None and limit >= 0 else None
 
 
-def _found(wanted: Mapping[str, OwnedName], success: Any, key: Callable[[Any], tuple[str, str]]) -> list[str]:
+def _found(
+    wanted: Mapping[str, OwnedName], success: Iterable[object], key: Callable[[Any], tuple[str, str]]
+) -> list[str]:
     """Return the local names of the wanted tables that another metastore has returned."""
     returned = {key(element) for element in success}
     return [name for name, place in wanted.items() if (place.database, place.table) in returned]
@@ -224,15 +222,15 @@ def _tables_of_all(arguments: Any, owners: Owners, owner: str) -> Part | None:
         },
     )
 
-    def elements(success: Any) -> list[Any]:
-        metas = []
+    def elements(success: Iterable[types.TableMeta]) -> list[object]:
+        metas: list[object] = []
         for meta in success:
-            remote_name = meta.dbName.lower()
+            remote_name, remote_table = _key(str(meta.dbName), str(meta.tableName))
             for local in owners.local_names(owner, [remote_name]).get(remote_name, ()):
-                if matches(databases, local) and matches(tables, meta.tableName):
+                if matches(databases, local) and matches(tables, str(meta.tableName)):
                     metas.append(_with(meta, dbName=local))
             for (local, table), place in single.items():
-                if _is(meta, place):
+                if (remote_name, remote_table) == (place.database, place.table):
                     metas.append(_with(meta, dbName=local, tableName=table))
         return metas
 
@@ -251,26 +249,26 @@ def _metas(places: Iterable[OwnedName], kinds: list[str] | None) -> Question:
     )
 
 
-def _is(meta: Any, place: OwnedName) -> bool:
-    return (meta.dbName.lower(), meta.tableName.lower()) == (place.database, place.table)
-
-
-def _functions(success: Any, owners: Owners, owner: str) -> Iterator[object]:
+def _functions(
+    success: types.GetAllFunctionsResponse, owners: Owners, owner: str
+) -> Iterator[types.Function]:
     for function in success.functions or []:
-        remote_name = function.dbName.lower()
+        remote_name = str(function.dbName).lower()
         for local in owners.local_names(owner, [remote_name]).get(remote_name, ()):
             yield _with(function, dbName=local)
 
 
-def _databases(success: Any, pattern: str | None, owners: Owners, owner: str) -> Iterator[object]:
+def _databases(
+    success: types.GetDatabaseObjectsResponse, pattern: str | None, owners: Owners, owner: str
+) -> Iterator[types.Database]:
     for database in success.databases or []:
-        remote_name = database.name.lower()
+        remote_name = str(database.name).lower()
         for local in owners.local_names(owner, [remote_name]).get(remote_name, ()):
             if matches(pattern, local):
                 yield _with(database, name=local)
 
 
-def _with(struct: object, **fields: object) -> Any:
+def _with(struct: S, **fields: object) -> S:
     changed = copy.copy(struct)
     for name, value in fields.items():
         setattr(changed, name, value)

@@ -6,12 +6,10 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from airflow_hive_federation.gateway.dispatch import Call
 from airflow_hive_federation.gateway.federation.fan_out import Question, ask_all, require
 from airflow_hive_federation.gateway.federation.listing import (
     Part,
     limit_of,
-    listing_of,
     merged,
     part_of_all,
     parts_of_database,
@@ -25,7 +23,7 @@ from airflow_hive_federation.gateway.federation.renaming import (
     result,
     to_client,
 )
-from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import Emit, read_head
 from airflow_hive_federation.gateway.names import catalog_of
 from airflow_hive_federation.metastore.idl import types
@@ -123,11 +121,8 @@ def _merge(
         if key in answers
         for element in part.elements(answers[key])
     ]
-    success = answers[metastores.primary]
-    listing = listing_of(call.method, success)
-    answer = merged(listing, metastores.owners, success, others)
-    if (limit := limit_of(call.method, values)) is not None:
-        answer = answer[:limit]
+    success, limit = answers[metastores.primary], limit_of(call.method, values)
+    answer = merged(call.method, metastores.owners, success, others, limit)
     emit(answer_of(call.method, read_head(call.message).sequence_id, answer))
 
 

@@ -10,8 +10,8 @@ from airflow_hive_federation.errors import (
     MetastoreTimeoutError,
     MetastoreUnreachableError,
 )
-from airflow_hive_federation.gateway.dispatch import Call, Metastore
-from airflow_hive_federation.gateway.handler import Status, status_of
+from airflow_hive_federation.gateway.dispatch import Metastore
+from airflow_hive_federation.gateway.handler import Call, Status, status_of
 from airflow_hive_federation.gateway.messages import Emit
 
 #: Statuses that do not show whether the metastore answers: a cancelled call, or all connections in use.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.gateway.dispatch import Call, Metastore
+from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.federation.fan_out import Missing
 from airflow_hive_federation.gateway.federation.links import Links
 from airflow_hive_federation.gateway.federation.members import Member
@@ -21,7 +21,7 @@ from airflow_hive_federation.gateway.federation.owners import (
 from airflow_hive_federation.gateway.federation.renaming import Resolved, to_client, to_owner
 from airflow_hive_federation.gateway.federation.routes import HARMLESS
 from airflow_hive_federation.gateway.federation.transactions import LockIds
-from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import Emit
 from airflow_hive_federation.gateway.methods import ACCESS, Access
 

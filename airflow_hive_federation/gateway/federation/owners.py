@@ -52,7 +52,6 @@ class RemoteNames:
 @dataclass(frozen=True, kw_only=True)
 class Link:
     """A remote that the primary metastore records, resolved to one of the gateway's metastores.
-    :param local: the local name.
     :param place: the database or table that the local name stands for.
     """
 

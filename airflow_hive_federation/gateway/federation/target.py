@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from airflow_hive_federation.gateway.dispatch import Call, no_clusters
+from airflow_hive_federation.gateway.dispatch import no_clusters
 from airflow_hive_federation.gateway.federation import lists, transaction_calls
 from airflow_hive_federation.gateway.federation.metastores import Metastores
 from airflow_hive_federation.gateway.federation.renaming import (
@@ -15,7 +15,7 @@ from airflow_hive_federation.gateway.federation.renaming import (
 from airflow_hive_federation.gateway.federation.routes import DROPS_TABLE, ROUTES, Route
 from airflow_hive_federation.gateway.federation.transactions import another_owner
 from airflow_hive_federation.gateway.federation.views import defines_view
-from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import Emit
 from airflow_hive_federation.gateway.methods import ACCESS, Access
 from airflow_hive_federation.gateway.upstream import Upstream

@@ -6,7 +6,6 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from airflow_hive_federation.gateway.dispatch import Call
 from airflow_hive_federation.gateway.federation.metastores import Metastores
 from airflow_hive_federation.gateway.federation.owners import LocalName, OwnedName
 from airflow_hive_federation.gateway.federation.renaming import (
@@ -17,7 +16,7 @@ from airflow_hive_federation.gateway.federation.renaming import (
     result,
 )
 from airflow_hive_federation.gateway.federation.transactions import NOTHING, another_owner, locked, writes
-from airflow_hive_federation.gateway.handler import Status, refused
+from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import Emit, read_head
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types

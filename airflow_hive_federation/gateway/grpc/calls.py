@@ -20,6 +20,7 @@ from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.gateway.grpc.authentication import Authenticator, Evidence
 from airflow_hive_federation.gateway.grpc.conversations import Conversations
 from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
+from airflow_hive_federation.gateway.handler import Call as HandlerCall
 from airflow_hive_federation.gateway.handler import (
     Caller,
     Cancellation,
@@ -79,6 +80,10 @@ class Call:
     caller: Caller
     deadline: Deadline
     cancellation: Cancellation
+
+    def of(self, method: str, message: bytes) -> HandlerCall:
+        """Return the call that carries a Thrift message."""
+        return HandlerCall(method, message, self.caller, self.deadline, self.cancellation)
 
 
 class Calls:

@@ -131,9 +131,7 @@ def _answer(calls: Calls, message: bytes, call: Call) -> bytes:
     if head.method == _GREETING:
         return _greet(head, message, call)
     try:
-        return calls.handler.ask(
-            head.method, message, call.caller, call.deadline, cancellation=call.cancellation
-        )
+        return calls.handler.ask(call.of(head.method, message))
     except HiveFederationError as error:
         if status_of(error) not in _ANSWERS:
             raise
@@ -151,9 +149,7 @@ def _relay(calls: Calls, request: bytes, call: Call, emit: Any) -> None:
         emit(wrap(piece))
 
     try:
-        calls.handler.relay(
-            head.method, message, call.caller, call.deadline, emit=pass_on, cancellation=call.cancellation
-        )
+        calls.handler.relay(call.of(head.method, message), pass_on)
     except HiveFederationError as error:
         if begun or status_of(error) not in _ANSWERS:
             raise

@@ -49,7 +49,6 @@ class GrpcFront:
     """A gRPC server; a process that makes one must not fork afterwards.
 
     :param handler: answers Thrift calls.
-    :param settings: the settings of the front.
     :param services: further services beside the raw encoding.
     :param authenticator: authenticates callers in place of the class that the settings name.
     :raises ConfigurationError: the front would serve in plain text, or unknown callers, off loopback; or the

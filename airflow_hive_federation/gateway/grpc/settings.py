@@ -9,7 +9,7 @@ from types import MappingProxyType
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.gateway.messages import HIVES_REQUEST_BYTES, check_request_size
-from airflow_hive_federation.gateway.thrift_settings import LAST_PORT
+from airflow_hive_federation.gateway.sections import LAST_PORT
 from airflow_hive_federation.metastore.grpc_settings import DEFAULT_GRPC_PORT
 
 SERVER_CLASS = "metastore.custom.server.class"

@@ -41,7 +41,7 @@ def reply_to(handler: Handler, call: Call, method: str, arguments: Struct) -> by
         message = encode_call(method, arguments, _SEQUENCE_ID, oneway=False)
     except (TypeError, ValueError, OverflowError) as error:
         raise refused(Status.INVALID, f"{method}: {error}") from error
-    return handler.ask(method, message, call.caller, call.deadline, cancellation=call.cancellation)
+    return handler.ask(call.of(method, message))
 
 
 def texts_of(method: str, reply: bytes) -> Sequence[str]:

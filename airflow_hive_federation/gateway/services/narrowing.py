@@ -8,7 +8,7 @@ change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from airflow_hive_federation.gateway.handler import Status, refused
@@ -68,13 +68,13 @@ def carry_over(described: Any, new: Struct, old: Struct, path: str = "") -> None
             carry_over(below, after, before, f"{path}{name}.")
 
 
-def _lost_in(described: Any, values: Any) -> Iterator[str]:
+def _lost_in(described: Any, values: Mapping[object, object] | Iterable[object]) -> Iterator[str]:
     """Yield the names of fields that are set within a container and that its messages lack."""
-    for value in values.values() if isinstance(values, dict) else values:
+    for value in values.values() if isinstance(values, Mapping) else values:
         yield from _lost(described, value)
 
 
-def _lost(described: Any, value: Any) -> Iterator[str]:
+def _lost(described: Any, value: object) -> Iterator[str]:
     if not isinstance(value, Struct):
         return
     described = _innermost(described)
@@ -98,33 +98,34 @@ def _innermost(described: Any) -> object:
     return described
 
 
-Changes = Callable[[Struct, Ask], Iterator[tuple[str, Struct | None, Callable[[], Any]]]]
+#: Per definition of a call: its message in Hive's proto, the new definition, and a reader of the present one.
+Definitions = Iterator[tuple[str, Struct | None, Callable[[], Struct | None]]]
 
 
-def _table(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
+def _table(arguments: Any, ask: Ask) -> Definitions:
     request = arguments.req
     lookup = types.GetTableRequest(catName=request.catName, dbName=request.dbName, tblName=request.tableName)
     yield "Table", request.table, lambda: ask("get_table_req", lookup).table
 
 
-def _partition(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
+def _partition(arguments: Any, ask: Ask) -> Definitions:
     new = arguments.new_part
     values = list((new and new.values) or ())
     yield "Partition", new, lambda: ask("get_partition", arguments.db_name, arguments.tbl_name, values)
 
 
-def _renamed(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
+def _renamed(arguments: Any, ask: Ask) -> Definitions:
     request = arguments.req
     yield "Partition", request.newPart, _reader(ask, request, request.partVals)
 
 
-def _partitions(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
+def _partitions(arguments: Any, ask: Ask) -> Definitions:
     request = arguments.req
     for new in request.partitions or ():
         yield "Partition", new, _reader(ask, request, new.values)
 
 
-def _reader(ask: Ask, request: Any, values: Any) -> Callable[[], Any]:
+def _reader(ask: Ask, request: Any, values: Iterable[str] | None) -> Callable[[], Struct | None]:
     lookup = types.GetPartitionRequest(
         catName=request.catName,
         dbName=request.dbName,
@@ -134,13 +135,13 @@ def _reader(ask: Ask, request: Any, values: Any) -> Callable[[], Any]:
     return lambda: ask("get_partition_req", lookup).partition
 
 
-def _catalog(arguments: Any, ask: Ask) -> Iterator[tuple[str, Struct | None, Callable[[], Any]]]:
+def _catalog(arguments: Any, ask: Ask) -> Definitions:
     request = arguments.rqst
     lookup = types.GetCatalogRequest(name=request.name)
     yield "Catalog", request.newCat, lambda: ask("get_catalog", lookup).catalog
 
 
-_CHANGES: dict[str, Changes] = {
+_CHANGES: dict[str, Callable[[Struct, Ask], Definitions]] = {
     "alter_table_req": _table,
     "alter_partition": _partition,
     "alter_partition_with_environment_context": _partition,

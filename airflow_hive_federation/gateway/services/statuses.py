@@ -12,6 +12,7 @@ from airflow_hive_federation.gateway.services.layout import PACKAGE
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.metastore.struct import Fault
+from airflow_hive_federation.model.protobuf import BYTES, VARINT, message_of
 
 #: Trailing metadata with the name of the metastore's exception, and with its message in UTF-8.
 EXCEPTION_KEY, MESSAGE_KEY = "hive-exception", "hive-message-bin"
@@ -47,7 +48,6 @@ CODES: dict[type[Fault], grpc.StatusCode] = {
 class Ending:
     """The gRPC status of a call without a response.
 
-    :param code: code of the status.
     :param text: text of the status, fit for the client.
     :param trailers: trailing metadata.
     """
@@ -82,17 +82,5 @@ def ending(fault: Fault) -> Ending:
 def _details(code: grpc.StatusCode, text: str, fault: Fault) -> bytes:
     kind = f"type.googleapis.com/{PACKAGE}.{type(fault).__name__}".encode()
     fault_kind: object = type(fault)
-    detail = _field(1, kind) + _field(2, codec(fault_kind).to_bytes(fault))
-    return b"\x08" + _varint(code.value[0]) + _field(2, text.encode()) + _field(3, detail)
-
-
-def _field(number: int, data: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
+    detail = message_of([(1, BYTES, kind), (2, BYTES, codec(fault_kind).to_bytes(fault))])
+    return message_of([(1, VARINT, code.value[0]), (2, BYTES, text.encode()), (3, BYTES, detail)])

@@ -78,7 +78,7 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
         text, wanted = record.decode("utf-8"), len(self.columns)
         # The fields are counted first, because a field of one byte takes fifty bytes as a Python text.
         if self.malformed == "raise" and (field_count := text.count(self._delimiter) + 1) != wanted:
-            raise ValueError(_wrong_width(field_count, wanted))
+            raise ValueError(wrong_width(field_count, wanted))
         parts: list[str | None] = [*text.split(self._delimiter, wanted)[:wanted]]
         parts += [None] * (wanted - len(parts))
         return [None if part == NULL_TEXT else part for part in parts]
@@ -105,18 +105,23 @@ class StrictDelimitedInputWriter(AbstractRecordWriter):
         )
 
     def _at_once(self, blob: bytes, count: int) -> list[pa.Array] | None:
+        return self.split_at_once(blob, count, quote=None)
+
+    def split_at_once(self, blob: bytes, count: int, *, quote: str | None) -> list[pa.Array] | None:
+        """Split records into columns of texts by Arrow; return ``None`` if it finds others than expected."""
         names = [f"c{place}" for place in range(len(self.columns))]
         try:
             table = csv.read_csv(
                 pa.BufferReader(blob),
                 read_options=csv.ReadOptions(column_names=names, block_size=len(blob) + 1, use_threads=False),
                 parse_options=csv.ParseOptions(
-                    delimiter=self._delimiter, quote_char=False, ignore_empty_lines=False
+                    delimiter=self._delimiter, quote_char=quote or False, ignore_empty_lines=False
                 ),
                 convert_options=csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()),
                     null_values=[NULL_TEXT],
                     strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
                 ),
             )
         except pa.ArrowInvalid:
@@ -198,5 +203,6 @@ class StrictDelimitedInputWriterBuilder(WriterBuilder):
         )
 
 
-def _wrong_width(fields: int, wanted: int) -> str:
+def wrong_width(fields: int, wanted: int) -> str:
+    """Return the reason why a record with another number of fields than columns is bad."""
     return f"it has {fields} {'field' if fields == 1 else 'fields'}, but there are {wanted} columns"

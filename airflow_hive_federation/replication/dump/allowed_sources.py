@@ -16,7 +16,6 @@ def check_places(sources: SourceRoots, database: str, table: types.Table, places
     Partitions inside the table's directory need no check of their own, because each of their files is
     checked.
 
-    :param table: wire ``Table``.
     :raises SourceNotAllowedError: names the table, the partition and the directory.
     """
     name = f"{database}.{table.tableName}"

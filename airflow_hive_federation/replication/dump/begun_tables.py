@@ -17,7 +17,6 @@ from airflow_hive_federation.replication.replica.table_index import TableIndex
 class BegunTables:
     """The tables of a target that killed loads have made, or brought forward.
 
-    :param position: the target's position.
     :param table_index: the tables of the dump from which the target was last loaded.
     :param event_id: the event of that dump.
     """

@@ -92,7 +92,6 @@ class ChangedPartitions:
 class _ChangedTable:
     """A table of which some partitions are described.
 
-    :param table: wire ``Table``.
     :param home: the dump that describes the table as the target has it.
     :param before: the totals of its partitions in that dump, by name.
     """
@@ -133,7 +132,6 @@ class PartitionReader:
         """Read the partitions of a table that the cycle concerns.
 
         :param client: client of the source.
-        :param table: wire ``Table``.
         :param entry: the table's entry in the dump from which the target was last loaded.
         :param home: the dump that describes the table as the target has it.
         :return: ``None`` if the table has to be described as a whole.

@@ -50,11 +50,9 @@ def visible_files(
 ) -> Iterator[VisibleFile]:
     """Yield the files that a reader of a table opens, one directory after the other.
 
-    :param table: wire ``Table``.
     :param places: the places of its data.
     :param write_ids: its valid write ids, for an ACID table.
     :param transactions: transactions that the reader sees.
-    :param options: storage options.
     :param sightings: counts the files that are found.
     :param digests: takes digests of the directories that are found.
     :param singly: the places are some of a table's, none inside another: only their directories are listed.

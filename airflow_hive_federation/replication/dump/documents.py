@@ -72,8 +72,6 @@ class Documents:
     ) -> TableLocations:
         """Write all partitions of a table, and return the places of its data.
 
-        :param table: wire ``Table``.
-        :param partitions: its wire ``Partition`` objects.
         :param unsettled: notes partitions that the ends of open transactions will change.
         """
         label = f"{self._database}.{table.tableName}"
@@ -93,7 +91,6 @@ class Documents:
     ) -> tuple[FileTotals, Sightings]:
         """Write the list of a whole table's files, and return their totals and the directories that exist.
 
-        :param table: wire ``Table``.
         :param places: the places of its data.
         :param write_ids: those whose rows are dumped; ``None`` for a table without.
         :param transactions: the source's transactions at the dump's moment.

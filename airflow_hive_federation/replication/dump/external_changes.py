@@ -14,7 +14,6 @@ def files_changed(home: DumpDirectory, table: str, options: StorageOptions | Non
 
     :param home: the dump that describes the table; its definition and partitions have not changed since.
     :param table: name of the external table.
-    :param options: storage options.
     """
     partitions = (line.partition() for line in home.partitions(table))
     places = TableLocations(home.table(table).table, partitions)

@@ -15,7 +15,6 @@ def dumped_entries(dumps: Mapping[str, str], options: StorageOptions | None) -> 
     """Yield the directories of external tables.
 
     :param dumps: name of an external table → URI of the dump that describes it.
-    :param options: storage options.
     :raises DumpCorruptError: the list of a dump is not as it was written.
     """
     tables: defaultdict[str, set[str]] = defaultdict(set)

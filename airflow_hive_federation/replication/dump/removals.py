@@ -106,7 +106,6 @@ def losses_of(
     :param bare: its directories without files.
     :param home: the dump that describes the target's replica of the table; ``None`` if no dump does.
     :param before: the partitions in that dump.
-    :param kind: kind of the table.
     """
     if home is None:
         return Losses(missing=tuple(new_directories_missing(bare, kind)))

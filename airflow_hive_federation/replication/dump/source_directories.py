@@ -66,10 +66,7 @@ class Sightings:
             yield place, listing
 
     def bare(self, options: StorageOptions | None = None) -> list[BareDirectory]:
-        """Return the directories without files.
-
-        :param options: storage options.
-        """
+        """Return the directories without files."""
         bare_directories = [_looked_at(place, options) for place, count in self._found.items() if not count]
         if any(directory.missing and not directory.partition for directory in bare_directories):
             # All directories inside are missing, too.
@@ -127,7 +124,6 @@ def lost_files(
     :param bare: the directories without files now.
     :param evidence: evidence from the source's events since that dump.
     :param before: names of the partitions in that dump. Hive reads a partition without a directory as empty.
-    :param kind: kind of the table.
     :return: files whose loss nothing explains; and directories that are missing although no files were known
         to lie in them.
     """

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 class IncrementStart:
     """The source and target of an increment, before it is dumped.
 
-    :param position: the target's position.
     :param unfinished: the loads that were killed after they had begun to bring the target forward.
     :param repair_plan: the parts of the target to repair.
     """

@@ -81,8 +81,6 @@ def write_partitions(
     """Write a table's partitions, and return the places of its data.
 
     :param directory: a dump that is being written.
-    :param table: wire ``Table``.
-    :param partitions: its wire ``Partition`` objects.
     :param unsettled: notes partitions that the ends of open transactions will change.
     """
     places = TableLocations(table)
@@ -155,7 +153,5 @@ def has_totals(table: types.Table, places: TableLocations, *, transactional: boo
 
     The directories of a transactional table's partitions change by transactions and events alone. If one may
     lie inside another, they are listed together.
-
-    :param table: wire ``Table``.
     """
     return transactional and bool(table.partitionKeys) and places.apart

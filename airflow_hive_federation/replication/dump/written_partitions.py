@@ -25,10 +25,8 @@ def partitions_with_other_files(
 ) -> set[str]:
     """List the directories of a table's partitions, and return the partitions with other files than before.
 
-    :param table: wire ``Table``.
     :param before: its partitions in the dump before, by name.
     :param concerned: names of partitions that need no look, because the dump describes them anyway.
-    :param options: storage options.
     """
     without = {name for name, total in before.items() if not total.digest}
     places = TableLocations(table)

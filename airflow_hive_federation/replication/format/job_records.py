@@ -51,7 +51,6 @@ class SidePlan:
     """A line of the job's plan: a table as one side has it.
 
     :param side: ``source`` or ``target``.
-    :param table: wire ``Table``.
     :param write_ids: its valid write ids; ``None`` for a table without.
     :param storages: distinct storage descriptors of partitions whose format differs from the table's.
     :param row_digests: take digests of the rows, not only their number.

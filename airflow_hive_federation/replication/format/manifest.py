@@ -175,7 +175,6 @@ class SourceEvent:
 
     :param id: its number.
     :param time: its time, in seconds since 1970.
-    :param type: its type.
     :param message: digest of its message.
     """
 

@@ -59,8 +59,6 @@ class TableConvergence:
 
     :param client: client of the target.
     :param layout: maps tables to the target.
-    :param directory: the dump.
-    :param document: the table's document in it.
     :param parameters: the policy's markers, for objects that are new.
     :param observer: receives counts of partitions.
     :param only: names of the partitions that the dump's cycle concerned, those that are gone included: the

@@ -53,7 +53,7 @@ def create_or_keep(
         keep_managed(client, made)
         current = client.get_table(made.dbName, made.tableName)
         differences = definition_differences(made, current)
-        if not differences:
+        if not differences and (_policy_of(current) == policy.name or not policy.into_existing):
             return
         if not policy.into_existing:
             raise changed_by_others(f"Table {made.dbName}.{made.tableName}", differences) from None
@@ -100,6 +100,10 @@ def seed_text(database: str, table: str, high_watermark: int) -> str:
     the metastore forgets them anyway. The copy leaves out the rows of aborted ids instead.
     """
     return ValidWriteIds(table=f"{database}.{table}", high_watermark=high_watermark).text()
+
+
+def _policy_of(table: types.Table) -> str | None:
+    return (table.parameters or {}).get(markers.POLICY)
 
 
 def _loaded_from(table: types.Table) -> str | None:

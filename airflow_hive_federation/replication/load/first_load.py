@@ -33,6 +33,14 @@ from airflow_hive_federation.replication.replica.table_index import TableIndex
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
 
+_REMEDY = (
+    "Move them elsewhere, or set into_existing to replace those that have the name of a file of the source."
+)
+_REMEDY_OF_ADOPTED = (
+    "Copy their rows elsewhere if they are needed, then drop these tables on the target: the load copies "
+    "them anew."
+)
+
 
 class FirstLoad(TargetLoad):
     """The load of a bootstrap's dump. See :class:`~.target_load.TargetLoad` for the parameters."""
@@ -75,25 +83,29 @@ class FirstLoad(TargetLoad):
     def survey(self) -> None:
         """Refuse files in the directories of new tables: they would become rows, or be replaced.
 
-        :raises TargetChangedError: the directories contain files that no load of the policy placed.
+        Of adopted tables, only transactional ones are examined, for other write ids than the source's: their
+        rows would appear when the source gives them out, or hide the source's.
+
+        :raises TargetChangedError: the directories contain files that no load of the policy placed, or an
+            adopted table has other write ids.
         """
-        if self._policy.into_existing:
-            return
+        adopting = self._policy.into_existing
         self._step(Step.SURVEY)
         survey = Survey(self._client, self._layout, self._directory, None)
         foreign: list[ForeignWrite] = []
         for entry in self._concerned:
-            if entry.kind.has_files:
+            if entry.kind.transactional or (entry.kind.has_files and not adopting):
                 document = self._document(entry.name)
                 present = files_there(self._layout, document, self._policy.storage_options)
                 foreign += survey.files(document, present)
+                if document.write_ids:
+                    foreign += survey.adopted_write_ids(entry.name, document.write_ids.high_watermark)
         if foreign:
             writes = sorted(map(str, foreign))
             raise TargetChangedError(
-                f"The directories for tables of target database {self._database} contain files "
-                f"that policy {self._policy.name!r} did not place:\n  " + "\n  ".join(writes[:SHOWN]),
-                remedy="Move them elsewhere, or set into_existing to replace those that have the name of a "
-                "file of the source.",
+                f"The tables of target database {self._database}, or their directories, hold writes "
+                f"that policy {self._policy.name!r} did not make:\n  " + "\n  ".join(writes[:SHOWN]),
+                remedy=_REMEDY_OF_ADOPTED if adopting else _REMEDY,
                 differences=writes,
             )
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import PlacedTime
 from airflow_hive_federation.replication.format.kinds import TableKind
@@ -18,6 +19,11 @@ from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads, begun_loads
 from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.metadata.definitions import name_of
+from airflow_hive_federation.replication.metadata.write_ids import (
+    max_allocated_write_id,
+    readable_write_ids,
+    valid_transactions,
+)
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.foreign_writes import (
     ForeignWrite,
@@ -26,6 +32,7 @@ from airflow_hive_federation.replication.replica.foreign_writes import (
     foreign_functions,
     foreign_partition,
     names_digest,
+    other_write_ids,
     suspect_files,
     unplaced,
 )
@@ -109,6 +116,26 @@ class Survey:
             in_place = unplaced(in_place, self._being_placed())
         return _named(table, {**in_place, **self._unaccounted(document, others)})
 
+    def adopted_write_ids(self, table: str, high_watermark: int) -> list[ForeignWrite]:
+        """Name the write ids of a table that is adopted, if they are not those that the load gives it.
+
+        A metastore accepts initial write ids only for a table that never had any
+        (``TxnHandler.replTableWriteIdState``). With other ones, readers would miss rows of the source.
+
+        :param table: a transactional table that no load of the policy has finished.
+        :param high_watermark: the highest write id that the load gives it.
+        """
+        database = self._policy.target_database
+        tables = self._client.get_tables(database, [table]) if self._policy.into_existing else []
+        if not tables or (tables[0].parameters or {}).get(markers.POLICY) == self._policy.name:
+            return []
+        reached = max_allocated_write_id(self._client, database, table)
+        present = readable_write_ids(self._client, tables, valid_transactions(self._client.get_open_txns()))
+        wanted = ValidWriteIds(table=f"{database}.{table}", high_watermark=high_watermark)
+        if reached == 0 or (reached == high_watermark and present.get(table, wanted) == wanted):
+            return []
+        return [other_write_ids(table, reached, high_watermark)]
+
     def dropped(self, table: str) -> list[ForeignWrite]:
         """Name foreign writes to a table of the target that is dropped, with its data if it is managed."""
         if self._before is None or table not in self._before:
@@ -141,6 +168,9 @@ class Survey:
     ) -> list[ForeignWrite]:
         table, before = document.name, self._before
         known, adopted = 0, False
+        if before is None and self._policy.into_existing and document.write_ids:
+            # The target's compactor may have merged directories of an adopted table.
+            known = document.write_ids.high_watermark
         if before is not None and table in before:
             known, adopted = before.entries[table].reached, table in before.adopted
         suspects = suspect_files(there, {}, known=known, adopted=adopted)

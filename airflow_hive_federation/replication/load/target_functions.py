@@ -25,8 +25,6 @@ class TargetFunctions:
     """The functions of the target database.
 
     :param client: client of the target.
-    :param directory: the dump.
-    :param manifest: its manifest.
     """
 
     def __init__(

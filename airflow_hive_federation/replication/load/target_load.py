@@ -328,6 +328,8 @@ class TargetLoad:
         name = entry.name
         foreign: list[ForeignWrite] = []
         trusted = name in self._repair_plan.tables
+        if name not in self._states and entry.kind.transactional:
+            foreign += survey.adopted_write_ids(name, entry.changes.seed or 0)
         if name in self._states and not trusted:
             replaced = entry.work is TableWork.REPLACE
             foreign += survey.dropped(name) if replaced else survey.partitions(name)
@@ -479,7 +481,7 @@ class TargetLoad:
 
     def _seed(self, entry: TableEntry) -> None:
         """Give a new table its initial write ids before a reader can read it."""
-        if entry.changes.seed and not self._client.get_tables(self._database, [entry.name]):
+        if entry.changes.seed and entry.work is not TableWork.CONTINUE:
             seed_write_ids(self._client, self._database, entry.name, entry.changes.seed)
 
     def _drop_table(self, name: str) -> None:

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 class TargetPlaces:
     """The directories of all tables that the target will have, from this load and earlier ones.
 
-    :param directory: the dump.
     :param layout: maps its tables to the target.
     :param leaving: names of tables that are not external and that the load drops.
     :raises LocationConflictError: two of the directories collide.

@@ -57,10 +57,7 @@ def provider_of(table: types.Table | types.Partition) -> str | None:
 
 
 def data_location(table: types.Table | types.Partition) -> str | None:
-    """Return the URI of the directory that holds a table's data: its location, unless that is a placeholder.
-
-    :param table: wire ``Table``.
-    """
+    """Return the URI of the directory that holds a table's data: its location, if that is no placeholder."""
     if table.sd is None:
         return None
     path = _path(table) if provider_of(table) else None
@@ -76,10 +73,7 @@ def at_its_data(table: types.Table) -> types.Table:
 
 
 def reason_to_leave_out(table: types.Table) -> str | None:
-    """Return the reason for which a copy of a table's directory is no replica; ``None`` if it is one.
-
-    :param table: wire ``Table``.
-    """
+    """Return the reason for which a copy of a table's directory is no replica; ``None`` if it is one."""
     if table.sd is None:
         return None
     for part, name in _INPUT_FORMATS.items():

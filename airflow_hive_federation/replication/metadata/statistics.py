@@ -37,8 +37,6 @@ def iter_partitions(client: MetastoreClient, table: types.Table) -> Iterator[typ
     before the partitions. If somebody writes in between, the partition has the later write id, by which the
     statistics are left out again (:func:`.definitions.with_honest_statistics`); in the opposite order, the
     newer statistics would pass for older ones.
-
-    :param table: wire ``Table``.
     """
     database, name = table.dbName, table.tableName
     columns_wanted = [column.name for column in (table.sd and table.sd.cols) or ()]

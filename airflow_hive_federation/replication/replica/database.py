@@ -87,7 +87,6 @@ def reserve_target(
 ) -> None:
     """Mark the target database as the policy's, and create it if it does not exist.
 
-    :param source: wire ``Database`` of the source.
     :param checkpoint: URI of the dump that is being loaded.
     """
     state = find_target(client, policy)

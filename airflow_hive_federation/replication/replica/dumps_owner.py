@@ -92,10 +92,7 @@ def _claim(metastore: str, policy: ReplicationPolicy, claims: str, *, private: b
 
 
 def metastore_id(client: MetastoreClient) -> str:
-    """Return the identity of a metastore: its database's own id, or its addresses if it has none.
-
-    :param client: client of the metastore.
-    """
+    """Return the identity of a metastore: its database's own id, or its addresses if it has none."""
     try:
         return str(client.call("get_metastore_db_uuid"))
     except UnsupportedMethodError:  # Metastores before Hive 3 have no such id.

@@ -75,7 +75,6 @@ def read_roots(database: str, parameters: Mapping[str, str] | None) -> ExternalR
     """Read the directories that a database has recorded.
 
     :param database: its name, for an error.
-    :param parameters: its parameters.
     :raises LocationConflictError: the record cannot be read, so that its directories are not known.
     """
     parts = sorted((int(key[len(_PREFIX) :]), value) for key, value in _record(parameters).items())

@@ -80,6 +80,15 @@ def refuse_foreign_writes(database: str, policy: str, foreign: Iterable[ForeignW
     )
 
 
+def other_write_ids(table: str, reached: int, expected: int) -> ForeignWrite:
+    """Describe the write ids of an adopted table that are not the source's.
+
+    :param reached: the highest write id that the table has given out.
+    :param expected: the highest one of the source's table.
+    """
+    return ForeignWrite(table=table, what=f"write ids up to {reached}, where the source has {expected}")
+
+
 def foreign_write_ids(table: str, present: ValidWriteIds, known: int) -> list[ForeignWrite]:
     """Name the write ids of a table that no load gave out.
 

@@ -22,10 +22,7 @@ _FIELDS = ("className", "functionType", "ownerName", "ownerType", "resourceUris"
 
 
 def target_function(source: types.Function, layout: TargetLayout) -> types.Function:
-    """Return the wire ``Function`` that the target gets.
-
-    :param source: wire ``Function`` of the source.
-    """
+    """Return the wire ``Function`` that the target gets."""
     function = copy.deepcopy(source)
     function.dbName = layout.policy.target_database
     for resource in function.resourceUris or ():

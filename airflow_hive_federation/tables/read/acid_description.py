@@ -58,7 +58,6 @@ class DescribedRead:
 
     :param write_ids: the write ids of the table that the statement sees.
     :param txns: the transactions that it sees.
-    :param directories: the directories.
     """
 
     write_ids: ValidWriteIds
@@ -90,7 +89,6 @@ class DescribedRead:
 class DescribedTable:
     """A transactional table that the statement reads.
 
-    :param table: wire ``Table``.
     :param reads: its directories, by snapshot.
     """
 

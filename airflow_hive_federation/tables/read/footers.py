@@ -24,7 +24,6 @@ def row_columns(paths: Sequence[str], options: StorageOptions | None) -> list[tu
     """Return the names of the row's columns of each ACID file, in lower case.
 
     :param paths: insert files.
-    :param options: storage options.
     :raises FileVanishedError: if a file is gone.
     :raises AcidFormatError: if a file is truncated, lacks the columns of an ACID file, is of an unknown
         version, or holds updates or deletes, as Hive 2 wrote them.

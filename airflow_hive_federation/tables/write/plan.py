@@ -257,7 +257,6 @@ class StagedFile:
     :param values: value texts of its partition.
     :param bucket: its bucket number.
     :param row_count: its number of rows.
-    :param size_bytes: its size.
     :param deletes: the file belongs to a delete delta.
     """
 

@@ -55,7 +55,6 @@ _RACES = PollPolicy(first_s=0.01, factor=2.0)
 class Statement:
     """A statement of a transaction on one table.
 
-    :param kind: the kind of write.
     :param static_values: value texts of the only partition that the statement writes to, if it is known
         beforehand; ``()`` for a table without partitions.
     """

@@ -12,7 +12,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any, cast
 
-from airflow_hive_federation.gateway.dispatch import Call, Gateway
+from airflow_hive_federation.gateway.dispatch import Gateway
+from airflow_hive_federation.gateway.handler import Call
 from airflow_hive_federation.gateway.hangups import Hangups
 from airflow_hive_federation.gateway.messages import (
     CALL,

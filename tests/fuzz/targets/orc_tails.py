@@ -15,7 +15,7 @@ TRACED = (
     "airflow_hive_federation.orc.tail",
     "airflow_hive_federation.orc.tail_bounds",
     "airflow_hive_federation.orc.chunks",
-    "airflow_hive_federation.orc.protobuf",
+    "airflow_hive_federation.model.protobuf",
 )
 INPUTS = 1500
 _ROWS = pa.table({"a": [1, 2], "b": ["x", None], "c": [{"d": [1]}, None]})

@@ -4,34 +4,43 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 import pytest
+from playwright.sync_api import expect
 
 from airflow_hive_federation.demo.data import open_a_transaction
 from airflow_hive_federation.demo.local_airflow import DAG_ID, example_dags
 from airflow_hive_federation.demo.ui import ENDED, AirflowServer, airflow_server
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.plugin.registration import ROUTE
+from airflow_hive_federation.published.directory import StateDirectory
+from airflow_hive_federation.published.documents import PolicyName, Publisher
+from airflow_hive_federation.published.policies import PolicyPublisher
 from airflow_hive_federation.replication.cycle import load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.status import Lag, ReplicationStatus, TableLag
 from tests.support.airflow_homes import new_airflow
+from tests.support.browsing import NARROW, WIDE, chromium, sight
 from tests.support.cycling import rows, scheduled
 from tests.support.incrementing import run_copy
 from tests.support.moving_files import content_of, paths_below
 from tests.support.small_source import connected
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Route
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SECRETS = ("AKIA-open-sesame", "s3cr3t-open-sesame")
+MARKUP = "<img src=x onerror=globalThis.executed=1>"
 #: States of a task that asks a person (Airflow 3.3 has one of its own).
 WAITING = ("deferred", "awaiting_input")
 DAG_FILES = (
@@ -188,6 +197,97 @@ def test_a_stored_connection_keeps_its_secrets_in_the_test(finished: Finished) -
     assert finished.server.request("/api/v2/connections/test", body=body)["status"] is True
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+def test_the_page_shows_what_the_run_has_published(finished: Finished, browser: Browser) -> None:
+    """In all colours and sizes: no complaint in the console, and no serious problem of accessibility."""
+    publish_many_tables(finished.home / "airflow" / "hive_federation_state")
+    links = finished.task("load", "/links")["extra_links"]
+    for scheme, size in (("light", WIDE), ("dark", WIDE), ("light", NARROW), ("dark", NARROW)):
+        with sight(browser, f"{finished.server.url}/plugin/{ROUTE}", scheme=scheme, size=size) as seen:
+            page = seen.page
+            expect(page.get_by_role("heading", name="Replication")).to_be_visible(timeout=60_000)
+            assert seen.serious_problems(".hf") == []
+            seen.take_picture("policies")
+            page.get_by_role("link", name=MARKUP).click()
+            rows = page.get_by_role("region", name="Tables: rows").get_by_role("row")
+            expect(rows).to_have_count(51)
+            expect(rows.nth(1)).to_contain_text(MARKUP)
+            page.get_by_role("searchbox", name="Filter tables").fill("T_0999")
+            expect(rows).to_have_count(11)
+            seen.take_picture("tables")
+            assert seen.serious_problems(".hf") == []
+            # The task's own link leads to its policy.
+            page.goto(links["Hive federation"])
+            cycle = page.get_by_role("region", name="Last cycles: rows").get_by_role("row").nth(1)
+            expect(cycle).to_contain_text("bootstrap")
+            expect(page.get_by_text("hangar → hangar_copy")).to_be_visible()
+            expect(page.get_by_text("in step", exact=True)).to_be_visible()
+            expect(page.get_by_text("equal,").first).to_be_visible()
+            assert seen.serious_problems(".hf") == []
+            seen.take_picture("policy")
+            assert page.evaluate("globalThis.executed") is None
+            assert seen.complaints == []
+
+
+def test_the_page_triggers_a_run(finished: Finished, browser: Browser) -> None:
+    """The run begins with the values of the last one; it ends beside the tests that follow."""
+    link = finished.task("load", "/links")["extra_links"]["Hive federation"]
+    with sight(browser, link, scheme="light", size=WIDE) as seen:
+        page = seen.page
+        page.get_by_role("button", name="Run a cycle").click()
+        page.get_by_role("button", name="Trigger").click()
+        expect(page.get_by_text("Triggered:")).to_be_visible(timeout=60_000)
+        run_id = page.get_by_text("Triggered:").get_by_role("link").inner_text()
+        assert seen.complaints == []
+    run = finished.server.request(f"/api/v2/dags/{DAG_ID}/dagRuns/{run_id}")
+    before = finished.server.request(f"/api/v2/dags/{DAG_ID}/dagRuns/{finished.run_id}")
+    assert run["conf"] == before["conf"]
+
+
+def test_the_page_survives_a_server_that_is_away(finished: Finished, browser: Browser) -> None:
+    """An expired session and a silent server are readable states, and the last answer stays."""
+    away = {"detail": "The store is away.", "remedy": "Mount it."}
+    with sight(browser, f"{finished.server.url}/plugin/{ROUTE}", scheme="light", size=WIDE) as seen:
+        page = seen.page
+        rows = page.get_by_role("region", name="Policies: rows").get_by_role("row")
+        expect(rows).not_to_have_count(0)
+        answers: list[tuple[Callable[[Route], None], str]] = [
+            (lambda route: route.fulfill(status=401, json={"detail": "Old"}), "Your session has expired."),
+            (lambda route: route.fulfill(status=503, json=away), "Mount it."),
+            (lambda route: route.abort(), "Airflow does not answer."),
+        ]
+        for answer, words in answers:
+            page.route(f"**/{ROUTE}/replication?**", answer)
+            page.get_by_role("button", name="Update now").click()
+            expect(page.get_by_text(words)).to_be_visible()
+            expect(rows).not_to_have_count(0)
+            page.unroute_all()
+        page.get_by_role("button", name="Update now").click()
+        expect(page.get_by_text("Airflow does not answer.")).not_to_be_visible()
+
+
+def publish_many_tables(directory: Path) -> None:
+    tables = [
+        TableLag(name=f"t_{number:05}", events=number, seconds=1.0, size_bytes=5) for number in range(10_000)
+    ]
+    status = ReplicationStatus(
+        database="d",
+        state="loaded",
+        event_id=7,
+        source_event_id=9,
+        lag=Lag(events=9, seconds=1.0),
+        tables=[*tables, TableLag(name=MARKUP, events=10**6, seconds=1.0, size_bytes=5)],
+        skipped={MARKUP: MARKUP},
+    )
+    policy = PolicyName(name=MARKUP, source_database=MARKUP, target_database="d")
+    PolicyPublisher(StateDirectory(f"file:{directory}"), policy, Publisher(command=MARKUP)).status(status)
+
+
 def test_bad_databases_hold_up_no_good_one(
     finished: Finished,
     source: EmbeddedMetastore,
@@ -250,6 +350,18 @@ def test_bad_databases_hold_up_no_good_one(
     ):
         log = server.request(f"{run}/taskInstances/replicate.{task}/logs/1?map_index={index}")
         assert text in json.dumps(log), (task, index)
+    shown_policies = {
+        row["name"]: row for row in server.request(f"/{ROUTE}/replication?q=pen_&limit=100")["rows"]
+    }
+    assert {name: row["health"] for name, row in shown_policies.items()} == {
+        "pen_dead": "broken",
+        "pen_wrong": "broken",
+        "pen_bad": "differs",
+        "pen_grown": "in step",
+        "pen_new": "in step",
+    }
+    assert "127.0.0.1:1" in shown_policies["pen_dead"]["reason"]
+    assert shown_policies["pen_dead"]["remedy"]
 
 
 def test_failover_when_a_person_agrees_and_the_way_back(

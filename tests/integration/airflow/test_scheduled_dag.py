@@ -17,6 +17,12 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.hooks.compat import AirflowSensorTimeout
 from airflow_hive_federation.progress.events import Event, ReplicaCompared, UpToDate
+from airflow_hive_federation.published.directory import (
+    POSITION,
+    REPLICATION,
+    TABLES,
+    StateDirectory,
+)
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from tests.support.airflow_homes import new_airflow
 from tests.support.cycling import rows
@@ -129,10 +135,21 @@ def test_the_same_dag_bootstraps_and_then_keeps_in_step(
         timeout=0,
         deferrable=False,
     )
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", str(tmp_path / "state"))
+    near.pre_execute({})  # type: ignore[arg-type]
     assert near.execute({}) == {"events": 0, "seconds": 0.0}  # type: ignore[arg-type]
     write(CHANGES)
     with pytest.raises(AirflowSensorTimeout, match=r"behind by \d+ events"):
         near.execute({})  # type: ignore[arg-type]
+    place = StateDirectory(str(tmp_path / "state"))
+    (key,) = place.keys(REPLICATION)
+    position, tables = place.read(REPLICATION, key, POSITION), place.read(REPLICATION, key, TABLES)
+    assert position is not None
+    assert tables is not None
+    assert position.lag is not None
+    assert position.lag.events > 0
+    assert {table.name for table in tables.lagging} >= {"ships", "tugs"}
+    monkeypatch.delenv("AIRFLOW__HIVE_FEDERATION__STATE_URI")
     second = schedule.run("replicate_over_grpc")
     assert second >= {"decide", "increment", "load", "verify", "spark"}
     assert not second & {"drain", "dump"}

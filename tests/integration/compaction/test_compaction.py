@@ -27,7 +27,7 @@ from airflow_hive_federation.compaction.worker import CompactionReport, Compacti
 from airflow_hive_federation.embedded.configuration import minimum_history
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, Row
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
@@ -209,9 +209,14 @@ def test_partitions_are_compacted_side_by_side(
     assert rows_with_id(hive, "parts") == before
     with pytest.raises(ConfigurationError, match="has no partitions"):
         compact("not_parted", CompactionKind.MAJOR, partitions=["day=2026-01-01"])
-    (gone,) = compact("parts", CompactionKind.MAJOR, partitions=["day=1999-01-01/code=q"])
-    assert gone.state == "refused"
-    assert "no partition" in gone.message
+    with pytest.raises(
+        NoSuchObjectError,
+        match=r"parts, whose partition keys are day, code, has no partition day=1999-01-01/code=q\..*Write "
+        "day=VALUE/code=VALUE",
+    ):
+        compact("parts", CompactionKind.MAJOR, partitions=["day=1999-01-01/code=q"])
+    with pytest.raises(NoSuchObjectError, match=r"There is no table .*\.nothing"):
+        compact("nothing", CompactionKind.MAJOR)
 
 
 def test_a_table_of_which_nothing_is_left(

@@ -19,6 +19,8 @@ from airflow_hive_federation.embedded.sql import HiveSql, Row
 from airflow_hive_federation.hooks.compat import AirflowFailException
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.operators.compaction import CompactionWorkerOperator, CompactTableOperator
+from airflow_hive_federation.published.directory import StateDirectory, key_of
+from airflow_hive_federation.published.work import COMPACTED, COMPACTION
 from airflow_hive_federation.spark.compact import by_spark
 from airflow_hive_federation.spark.job import run_job
 from tests.support.hive_beside_cleaner import HiveBesideCleaner
@@ -94,8 +96,13 @@ def test_command_line(
 
 @pytest.mark.slow
 def test_operators(
-    table: str, hive: HiveSql, source: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
+    table: str,
+    hive: HiveSql,
+    source: EmbeddedMetastore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", str(tmp_path))
     host, _, port = source.uri.removeprefix("thrift://").partition(":")
     connection = {"conn_type": "hive_federation", "host": host, "port": int(port)}
     monkeypatch.setenv("AIRFLOW_CONN_COMPACTED", json.dumps(connection))
@@ -128,6 +135,13 @@ def test_operators(
         spark_conn_id=None,
     )
     assert worker.execute({}) == {"compacted": 1, "cleaning": 0, "refused": 0, "failed": 0}
+    published = StateDirectory(str(tmp_path)).read(COMPACTION, key_of("compacted"), COMPACTED)
+    assert published is not None
+    assert [(done.table, done.partition, done.state) for done in published.finished] == [
+        (table, "p=2", "compacted")
+    ]
+    assert published.states
+    assert sum(published.states.values()) >= 2
     assert rows(hive, table) == before
     broken = source.warehouse / f"{DATABASE}.db" / "test_operators" / "p=2"
     for bucket in Path(broken).rglob("bucket_*"):

@@ -6,14 +6,16 @@ Views are left out: loaded under another name, Hive's go on reading the source's
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.storage.plan_files import read_outcomes
 from tests.support import history_judge as judge
-from tests.support.incrementing import cycles
+from tests.support.incrementing import Cycles, cycles
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +105,23 @@ def test_hives_replication_and_ours_give_the_same(
             assert judge.differences(seen["twice_hive"], seen["twice_ours"]) == []
             origin = judge.look(site.source, alone_sql, "twice")
             assert judge.differences(origin, seen["twice_ours"]) == []
+        _adopt_and_continue(site, hive_sql_target)
         with site.target.client() as client:
             for name in ("twice_hive", "twice_ours"):
                 client.drop_database(name, delete_data=True, cascade=True)
+
+
+def _adopt_and_continue(site: Cycles, target_sql: HiveSql) -> None:
+    """Let a policy take over the replica that Hive made: it copies no file of it again."""
+    root = f"{site.policy.dump_root}/adopting"
+    adopting = replace(
+        site, policy=replace(site.policy, target_database="twice_hive", dump_root=root, into_existing=True)
+    )
+    loaded = adopting.bootstrap()
+    outcomes = read_outcomes(f"{loaded.dump}/load/outcomes")
+    assert outcomes
+    assert [target for target, outcome in outcomes.items() if outcome.copied] == []
+    site.write("INSERT INTO twice.t VALUES (8, 'h', 80)", "DELETE FROM twice.b WHERE id = 1")
+    adopting.cycle()
+    origin = judge.look(site.source, site.source_sql, "twice")
+    assert judge.differences(origin, judge.look(site.target, target_sql, "twice_hive")) == []

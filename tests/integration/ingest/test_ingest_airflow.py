@@ -22,6 +22,8 @@ from airflow_hive_federation.ingest.description import described_table
 from airflow_hive_federation.ingest.errors import InvalidSource, SerializationError, SourceError
 from airflow_hive_federation.ingest.queries import QueryRequest, ingest_query
 from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.published.directory import StateDirectory
+from airflow_hive_federation.published.work import INGEST, INGESTED
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem
 from airflow_hive_federation.storage.publishing import write_atomically
 from tests.support.airflow_homes import new_airflow
@@ -103,7 +105,7 @@ def test_a_query_and_objects_by_the_operator(
         return tasks
 
     orders(tmp_path / "shop.db", (1, "été"), (3, "c"), (2, "100 %"))
-    write_atomically("s3://ingested/orders/2026-01.csv", [b"11,k\n12,l\n"], store)
+    write_atomically("s3://ingested/orders/2026-01.csv", [b'11,"k, q"\n12,l\n'], store)
     first = run()
     assert (first["query"]["records"], first["query"]["transactions"]) == (3, 2)
     assert (first["objects"]["records"], first["objects"]["files"]) == (2, 1)
@@ -112,6 +114,15 @@ def test_a_query_and_objects_by_the_operator(
     second = run()
     assert (second["query"]["records"], second["objects"]["records"]) == (2, 1)
     assert second["objects"]["dead_letters"] == 1
+    place = StateDirectory(f"{airflow.environment['AIRFLOW_HOME']}/hive_federation_state")
+    published = {
+        state.source: state
+        for key in place.keys(INGEST)
+        if (state := place.read(INGEST, key, INGESTED)) is not None and state.table.endswith(".orders")
+    }
+    assert {source: state.records for source, state in published.items()} == {"shop": 2, "files": 1}
+    assert published["files"].dead_letters == 1
+    assert published["files"].by.task_id == "objects"
     filesystem, letters = open_filesystem("s3://ingested/letters.jsonl", store)
     assert "2026-02.csv, line 2: " in json.loads(filesystem.cat_file(letters))["reason"]
     answer = dict(sql.execute(f"SELECT a, b FROM {DATABASE}.orders"))
@@ -121,7 +132,7 @@ def test_a_query_and_objects_by_the_operator(
         "3": "c",
         "4": None,
         "5": "e",
-        "11": "k",
+        "11": "k, q",
         "12": "l",
         "13": "m",
     }

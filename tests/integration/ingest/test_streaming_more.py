@@ -309,6 +309,34 @@ def test_files_are_ingested_once(
     assert [compaction.type for compaction in asked] == [types.CompactionType.MINOR]
 
 
+def test_quoted_fields_are_what_hive_reads_in_them(
+    sql: HiveSql, client: Any, tmp_path: Path, source: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table(client, "quoted")
+    lines = ['a,"b"', '"1","x, y"', '2,"say ""hi"""', "3,plain", '"4",""']
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "csv" / "1.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    # Hive's own reader of CSV, whose columns are all texts, ends each record at a line feed.
+    sql.execute(
+        f"CREATE EXTERNAL TABLE {DATABASE}.judge (a STRING, b STRING) "
+        "ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.OpenCSVSerde' "
+        f"LOCATION '{tmp_path / 'csv'}' TBLPROPERTIES ('skip.header.line.count'='1')"
+    )
+    command = ["ingest", f"{DATABASE}.quoted", str(tmp_path / "csv"), "--metastore", source.uri]
+    assert main(command) == 1
+    assert "add --header" in capsys.readouterr().err
+    assert main([*command, "--header"]) == 0
+    assert rows(sql, "quoted") == sorted(sql.execute(f"SELECT a, b FROM {DATABASE}.judge"))
+    (tmp_path / "csv" / "2.csv").write_text('a,b\n5,"two\nlines"\n6,"no end\n', encoding="utf-8")
+    assert main([*command, "--header"]) == 1
+    place = "2.csv, line 4: Record 2 of the transaction: the quote at its character 3 is not closed"
+    assert place in capsys.readouterr().err
+    assert main([*command, "--header", "--dead-letters", str(tmp_path / "bad.jsonl")]) == 0
+    assert rows(sql, "quoted")[4:] == [("5", "two\nlines")]
+    assert main([*command, "--header", "--quote", "", "--name", "unquoted", "--malformed", "null"]) == 0
+    assert '"x' in {text for _, text in rows(sql, "quoted")}
+
+
 def test_the_command_prints_its_progress(
     client: Any,
     tmp_path: Path,

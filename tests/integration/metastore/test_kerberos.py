@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import socket
 import struct
@@ -41,17 +42,23 @@ from airflow_hive_federation.metastore import (
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.remotes.session import Remotes
+from airflow_hive_federation.replication.cycle import load_dump
+from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
+from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.listing import list_directory
 from airflow_hive_federation.storage.publishing import write_atomically
 from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support import kerberos_site as sites
 from tests.support.gateway_front import gateway, work_through
+from tests.support.gss_java import java_with_module
 from tests.support.kdc import REALM
 from tests.support.kerberos_site import BRIEF_S, SERVER, KerberosSite, require_gssapi
 from tests.support.kerberos_spark import KerberosCycles, KerberosSpark, kerberos_spark
 from tests.support.small_source import make_table, storage
+from tests.support.yarn import VARIABLE, Yarn, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -268,12 +275,67 @@ def test_the_login_of_a_jobs_jvm_is_refused(site: KerberosSite, jobs: KerberosSp
     jobs.log_in(by_ticket)
 
 
+@pytest.fixture(scope="module")
+def replica(site: KerberosSite) -> Iterator[KerberosSite]:
+    with site.another("replica") as started:
+        yield started
+
+
+def test_a_copy_on_yarn(site: KerberosSite, replica: KerberosSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver and the executor have delegation tokens, which a keytab of the worker has given them."""
+    options = site.by_keytab("alice")
+    yarn = yarn_of_the_realm(site, options, monkeypatch)
+    with MetastoreClient(site.settings()) as client:
+        client.create_database(types.Database(name="lake"))
+        add_outside(client, site, options, 7, "lake")
+    policy = ReplicationPolicy(
+        name="lake",
+        source_database="lake",
+        dump_root=f"{replica.base}/lake/dumps",
+        external_base=f"{replica.base}/lake/external",
+        storage_options=options,
+    )
+    with (
+        MetastorePool(site.settings(), 2) as source,
+        MetastorePool(replica.settings(), 2) as target,
+    ):
+        with source.client() as client:
+            start = begin_drain(client, "lake")
+        dump = dump_bootstrap(source, policy, start).dump
+
+        def run_copy(plan: str, outcomes: str) -> None:
+            yarn.run_by_leaving(lambda hook: hook.copy_runner(policy)(plan, outcomes))
+
+        load_dump(source, target, policy, dump, run_copy=run_copy)
+        with target.client() as client:
+            (copy,) = client.get_partitions("lake", "outside")
+    original = digest_file(f"{site.base}/lake/outside/p=7/f", options=options)
+    assert digest_file(f"{copy.sd.location}/f", options=options).digest == original.digest
+    wait_for(yarn.all_ended)
+    assert (yarn.users(), yarn.applications()) == (["alice"], [("FINISHED", "SUCCEEDED")])
+
+
+def yarn_of_the_realm(site: KerberosSite, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Yarn:
+    """Return a YARN for tasks whose connection has the storage options, and a home in HDFS for alice."""
+    for command in (["-mkdir", "-p", "/user/alice"], ["-chown", "alice", "/user/alice"]):
+        site.hdfs.shell(*command)
+    extra = {"storage_options": options}
+    monkeypatch.setenv("AIRFLOW_CONN_REALM", json.dumps({"conn_type": "hive_federation", "extra": extra}))
+    # The archive of Spark's classes is of another Java.
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    realm = f"-Djava.security.krb5.conf={site.kdc.configuration}"
+    java = {"JAVA_HOME": str(java_with_module().home)}
+    yarn = Yarn(site.hdfs, java=realm, env=java, storage_options=options, metastores=["realm"])
+    monkeypatch.setenv(VARIABLE, yarn.connection("cluster"))
+    return yarn
+
+
 def test_a_database_is_replicated(
-    site: KerberosSite, jobs: KerberosSpark, spark_of_the_realm: SparkSession
+    site: KerberosSite, replica: KerberosSite, jobs: KerberosSpark, spark_of_the_realm: SparkSession
 ) -> None:
     """Tickets of the replication's principal end between the bootstrap and the increment."""
     settings, options = site.settings(), site.by_renewed_keytab("alice")
-    with site.another("replica") as replica, MetastoreClient(settings) as client:
+    with MetastoreClient(settings) as client:
         client.create_database(types.Database(name="shop"))
         make_table(client, "shop", "t")
         rows = spark_of_the_realm.createDataFrame([(1, "appended"), (2, "deleted")], "a int, b string")
@@ -305,17 +367,19 @@ def test_a_database_is_replicated(
             assert site.kdc.tickets_issued("replicator") > issued
 
 
-def add_outside(client: MetastoreClient, site: KerberosSite, options: dict[str, Any], number: int) -> None:
+def add_outside(
+    client: MetastoreClient, site: KerberosSite, options: dict[str, Any], number: int, database: str = "shop"
+) -> None:
     """Add a partition with a file to an external table, which is made at first."""
-    root = f"{site.base}/lake/outside"
-    if "outside" not in client.list_tables("shop"):
-        make_table(client, "shop", "outside", partitioned=True, location=root)
+    root = f"{site.base}/{database}/outside"
+    if "outside" not in client.list_tables(database):
+        make_table(client, database, "outside", partitioned=True, location=root)
     file = io.BytesIO()
     orc.write_table(pa.table({"a": pa.array([number], pa.int32()), "b": [str(number)]}), file)
     write_atomically(f"{root}/p={number}/f", [file.getvalue()], options)
     place = storage(f"{root}/p={number}")
     client.add_partitions(
-        [types.Partition(dbName="shop", tableName="outside", values=[str(number)], sd=place, parameters={})]
+        [types.Partition(dbName=database, tableName="outside", values=[str(number)], sd=place, parameters={})]
     )
 
 
@@ -455,3 +519,19 @@ def test_by_password(tmp_path: Path) -> None:
         with client(None) as silent, pytest.raises(MetastoreUnreachableError) as closed:
             silent.list_databases()
         assert "give the authentication" in str(closed.value.remedy)
+        _work_by_password_through_a_gateway(metastore.uri, tmp_path / "secret")
+
+
+def _work_by_password_through_a_gateway(uri: str, file: Path) -> None:
+    """An engine without a password gets to the metastore, as the gateway's user."""
+    upstream = {"uris": [uri], "user": "alice", "password_file": str(file)}
+    file.write_text("open sesame\n", encoding="utf-8")
+    work_through(upstream, "gateway_password")
+    file.write_text("sesame, open\n", encoding="utf-8")
+    with (
+        gateway({"upstream": upstream}) as stranger,
+        MetastoreClient(MetastoreSettings(uris=(stranger.fronts[0].uri,))) as client,
+        pytest.raises(MetastoreError, match="PLAIN") as caught,
+    ):
+        client.list_databases()
+    assert "sesame" not in f"{caught.value!r} {caught.value}"

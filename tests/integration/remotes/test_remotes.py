@@ -315,7 +315,7 @@ def test_a_remote_database_carries_all_tables(
         kept.parameters = {**kept.parameters, "storage_handler": "x.JdbcStorageHandler"}
         client.alter_table(FAR, "kept", kept)
     (answer,) = remotes.run(f"CREATE REMOTE DATABASE mirror CONNECTED TO {FAR} {via(far)}")
-    assert "3 table(s)" in answer.rows[0][0]
+    assert "3 tables" in answer.rows[0][0]
     assert "abroad (it reads elsewhere.n, which is of another database)" in answer.rows[0][0]
     assert "kept (remote_far.kept cannot be linked: it is kept by x.JdbcStorageHandler" in answer.rows[0][0]
     described = remotes.describe(Kind.DATABASE, Name(database="mirror"))
@@ -560,7 +560,7 @@ def test_what_the_local_metastore_does_not_take_is_left_out(near: EmbeddedMetast
     settings = MetastoreSettings(uris=(near.uri,))
     with Remotes(settings, catalogs=Catalogs(factories=(factory,))) as remotes:
         (answer,) = remotes.run("CREATE REMOTE DATABASE strange CONNECTED TO d VIA 'strange'")
-        assert "with 1 table(s). Left out: straße (" in answer.rows[0][0]
+        assert "with 1 table. Left out: straße (" in answer.rows[0][0]
         assert "; worse (" in answer.rows[0][0]
         assert "nonsense" in answer.rows[0][0]
         with connected(near) as client:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,8 @@ from airflow_hive_federation.operators.remote import (
     RefreshRemoteOperator,
     RemoteSqlOperator,
 )
+from airflow_hive_federation.published.directory import StateDirectory, key_of
+from airflow_hive_federation.published.remotes import REMOTE, REMOTES, RemoteState
 from airflow_hive_federation.sensors.remote import RemotePartitionSensor, RemoteTableChangedSensor
 from airflow_hive_federation.triggers.remote import RemoteChangesTrigger
 from airflow_hive_federation.triggers.waiting import ProbeTrigger
@@ -66,7 +69,17 @@ def visit() -> Iterator[str]:
     assert not DropRemoteOperator(task_id="again", remote="visit", **LOCAL).execute({})["existed"]
 
 
-def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]) -> None:
+def test_a_remote_database_by_operators(
+    metastores: dict[str, EmbeddedMetastore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", str(tmp_path))
+
+    def published() -> RemoteState:
+        place = StateDirectory(str(tmp_path))
+        found = place.read(REMOTES, key_of("air_mirror", "near", "database"), REMOTE)
+        assert found is not None
+        return found
+
     make = CreateRemoteDatabaseOperator(
         task_id="make", remote="air_mirror", connected_to=FAR, properties=PROPERTIES, **LOCAL
     )
@@ -79,6 +92,12 @@ def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]
     events = {REFRESHED: SimpleNamespace(add=lambda asset, extra: added.append((asset.uri, extra["remote"])))}
     report = refresh.execute({"outlet_events": events})  # type: ignore[typeddict-item]
     assert (report["created"], report["with_partitions"]) == (["new"], ["visit"])
+    assert (published().points_to, published().via, published().event_id) == (
+        FAR,
+        "thrift",
+        report["event_id"],
+    )
+    assert (published().created, published().partitions) == (1, 1)
     root = f"hive://127.0.0.1:{metastores['near'].port}/air_mirror"
     assert added == [(f"{root}/new", "air_mirror"), (f"{root}/visit", "air_mirror")]
     with connected(metastores["far"]) as client:
@@ -86,12 +105,15 @@ def test_a_remote_database_by_operators(metastores: dict[str, EmbeddedMetastore]
     fail = RefreshRemoteOperator(task_id="fail", remote="air_mirror", on_dropped="fail", **LOCAL)
     with pytest.raises(AirflowFailException, match="RemoteDroppedError"):
         fail.execute({})
+    assert published().error.startswith("RemoteDroppedError: ")
     keep = RefreshRemoteOperator(task_id="keep", remote="air_mirror", on_dropped="keep", whole=True, **LOCAL)
     assert keep.execute({})["gone"] == ["new"]
+    assert (published().error, published().gone) == ("", 1)
     described = DescribeRemoteOperator(task_id="d", remote="air_mirror", kind="database", **LOCAL).execute({})
     assert ["Connected To:", FAR, ""] in described["rows"]
     assert json.loads(json.dumps(described)) == described
     DropRemoteOperator(task_id="drop", remote="air_mirror", kind="database", **LOCAL).execute({})
+    assert published().is_dropped
 
 
 def test_what_is_left_out_is_named(

@@ -17,6 +17,13 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import CycleRunningError, FailoverError, TargetNotOursError
 from airflow_hive_federation.progress.observers import Observer, unobserved
+from airflow_hive_federation.published.directory import (
+    CYCLES,
+    POSITION,
+    REPLICATION,
+    VERIFIED,
+    StateDirectory,
+)
 from airflow_hive_federation.replication.cycle import is_published
 from airflow_hive_federation.replication.failover import (
     FailoverReport,
@@ -177,8 +184,22 @@ def test_there_and_back_without_a_second_bootstrap(
     files[0].write_text(policy_text(sites.site.policy, target.uri, source.uri), encoding="utf-8")
     assert main(["replicate", "failover", str(files[0]), "--back", str(files[1]), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["converged"] is True
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", str(tmp_path / "state"))
     assert main(["replicate", "repair", str(files[1]), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["repaired"] == []
+    assert main(["replicate", "status", str(files[1]), "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    place = StateDirectory(str(tmp_path / "state"))
+    (key,) = place.keys(REPLICATION)
+    position, cycles = place.read(REPLICATION, key, POSITION), place.read(REPLICATION, key, CYCLES)
+    verified = place.read(REPLICATION, key, VERIFIED)
+    assert position is not None
+    assert cycles is not None
+    assert verified is not None
+    assert (position.event_id, position.by.command) == (status["event_id"], "replicate status")
+    assert [cycle.event_id for cycle in cycles.cycles] == [cycle["event_id"] for cycle in status["cycles"]]
+    assert {table.name for table in verified.tables} >= {"t", "p", "compacted"}
+    assert all(table.equal for table in verified.tables)
     back = read_policy_file(files[1])
     assert (back.source, back.target) == (source.uri, target.uri)
     assert back.policy == site.policy

@@ -111,7 +111,7 @@ def test_a_bootstrap_over_what_others_made(site: Site, tmp_path: Path) -> None:
     file.write_text("theirs", encoding="utf-8")
     with connected(site.target) as client:
         client.drop_table(DATABASE, "theirs", delete_data=True)
-    with pytest.raises(TargetChangedError, match=r"(?s)did not place:.*ext: file .*/theirs \(6 bytes"):
+    with pytest.raises(TargetChangedError, match=r"(?s)did not make:.*ext: file .*/theirs \(6 bytes"):
         site.bootstrap()
     assert file.read_text(encoding="utf-8") == "theirs"
     file.unlink()

@@ -16,8 +16,10 @@ from airflow_hive_federation.errors import (
     TargetChangedError,
     TargetNotOursError,
 )
+from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.replica.position import read_position
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_outcomes
 from tests.support.kills import Case
@@ -79,18 +81,7 @@ def test_a_dropped_partition_is_named(case: Case) -> None:
 def test_what_is_identical_is_adopted_and_not_copied_again(case: Case) -> None:
     case.load()
     with connected(case.target) as client:
-        # Somebody's own copy: the same tables and files, no marks.
-        for name in ("acid", "ext", "seen"):
-            table: Any = client.get_table(DATABASE, name)
-            table.parameters = {
-                key: value
-                for key, value in table.parameters.items()
-                if "repl" not in key and "federation" not in key
-            }
-            client.alter_table(DATABASE, name, table)
-        database: Any = client.get_database(DATABASE)
-        database.parameters = {}
-        client.alter_database(DATABASE, database)
+        _disown(client)
     other = Case(case.source, case.target, Path(local_path(case.policy.dump_root) or "") / "adopting")
     with pytest.raises(TargetNotOursError):
         other.load()
@@ -99,8 +90,44 @@ def test_what_is_identical_is_adopted_and_not_copied_again(case: Case) -> None:
     outcomes = read_outcomes(f"{other.policy.directory}/{other.start.dump_name}/load/outcomes")
     assert outcomes
     assert not any(outcome.copied for outcome in outcomes.values())
-    with connected(case.target) as client:
+    with connected(case.source) as source, connected(case.target) as client:
         assert client.get_database(DATABASE).parameters["repl.last.id"] == str(other.start.event_id)  # type: ignore[index]
+        # The next increment continues from each of these tables.
+        position = read_position(client, other.policy)
+        assert {*position.tables} == {"acid", "ext", "seen"}
+        reached = source.get_valid_write_ids([f"{DATABASE}.acid"])[f"{DATABASE}.acid"].writeIdHighWaterMark
+        assert position.tables["acid"].high_watermark == reached
+
+
+def test_write_ids_that_the_source_has_not_given_out_are_not_adopted(case: Case) -> None:
+    """Their rows would appear later, in the place of the source's."""
+    case.load()
+    with connected(case.target) as client:
+        _disown(client)
+        write_id = commit_files(client, DATABASE, "acid", ["p=one"])
+    other = Case(case.source, case.target, Path(local_path(case.policy.dump_root) or "") / "adopting")
+    other.policy = type(other.policy)(**{**other.policy.to_json(), "into_existing": True})
+    with pytest.raises(TargetChangedError) as refused:
+        other.load()
+    file, numbers = refused.value.differences
+    assert f"/acid/p=one/delta_{write_id:07d}" in file
+    assert numbers == f"acid: write ids up to {write_id}, where the source has {write_id - 1}"
+    assert "drop these tables on the target" in refused.value.remedy
+
+
+def _disown(client: MetastoreClient) -> None:
+    """Turn a replica into somebody's own copy: the same tables and files, no marks."""
+    for name in ("acid", "ext", "seen"):
+        table: Any = client.get_table(DATABASE, name)
+        table.parameters = {
+            key: value
+            for key, value in table.parameters.items()
+            if "repl" not in key and "federation" not in key
+        }
+        client.alter_table(DATABASE, name, table)
+    database: Any = client.get_database(DATABASE)
+    database.parameters = {}
+    client.alter_database(DATABASE, database)
 
 
 def test_an_external_table_without_a_base_is_refused_before_anything_is_copied(case: Case) -> None:

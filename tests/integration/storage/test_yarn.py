@@ -6,9 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,18 +14,15 @@ import pytest
 
 from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 from airflow_hive_federation.errors import SparkJobError
-from airflow_hive_federation.hooks.departures import JobDeparture
-from airflow_hive_federation.hooks.probes import JobProbe
-from airflow_hive_federation.hooks.spark import SparkPipelineHook, spark_environment
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.plan_files import read_outcomes, write_plan
 from airflow_hive_federation.storage.publishing import write_atomically
+from tests.support.yarn import VARIABLE, Yarn, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 FILES = 8
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: An Airflow worker: it submits the job of its arguments, and waits.
 WORKER = """
 import json, sys
@@ -36,43 +31,6 @@ conf, env, report, *arguments = sys.argv[1:]
 hook = SparkPipelineHook("spark_yarn", conf=json.loads(conf), env=json.loads(env))
 hook.submit("copy-files", arguments, report_uri=report)
 """
-
-
-class Yarn:
-    """A cluster with YARN, the settings of jobs on it, and the states of its applications."""
-
-    def __init__(self, hadoop: EmbeddedHdfs) -> None:
-        self.hadoop = hadoop
-        home = spark_environment(os.environ, {}, {}, local=True)["SPARK_HOME"]
-        self.env = {"HADOOP_CONF_DIR": str(hadoop.configuration), "PYSPARK_PYTHON": sys.executable}
-        self.conf = {
-            # Containers find Spark on the disk, and not in the staging directory.
-            "spark.yarn.jars": f"local:{home}/jars/*",
-            "spark.executor.instances": "1",
-            "spark.executor.memory": "512m",
-            "spark.driver.memory": "512m",
-            "spark.ui.enabled": "false",
-            "spark.driver.extraJavaOptions": QUICK_JVM,
-            "spark.executor.extraJavaOptions": QUICK_JVM,
-            "spark.yarn.am.extraJavaOptions": QUICK_JVM,
-        }
-
-    def connection(self, deploy_mode: str, **extra: str) -> str:
-        address = {"yarn_resourcemanager_webapp_address": self.hadoop.resource_manager_uri}
-        fields = {"deploy-mode": deploy_mode, **address, **extra}
-        return json.dumps({"conn_type": "spark", "host": "yarn", "extra": fields})
-
-    def hook(self) -> SparkPipelineHook:
-        return SparkPipelineHook("spark_yarn", conf=self.conf, env=self.env)
-
-    def applications(self) -> list[tuple[str, str]]:
-        """Return the state and the final status of each application, with the oldest first."""
-        with urllib.request.urlopen(f"{self.hadoop.resource_manager_uri}/ws/v1/cluster/apps") as answer:
-            apps = (json.load(answer)["apps"] or {}).get("app", [])
-        return [(app["state"], app["finalStatus"]) for app in sorted(apps, key=lambda app: app["id"])]
-
-    def all_ended(self) -> bool:
-        return all(state in {"FINISHED", "FAILED", "KILLED"} for state, _ in self.applications())
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +67,7 @@ class Copies:
 def test_a_killed_task_finds_its_application_and_a_kill_ends_it(
     yarn: Yarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_YARN", yarn.connection("cluster"))
+    monkeypatch.setenv(VARIABLE, yarn.connection("cluster"))
     copies = Copies(f"{yarn.hadoop.uri}/killed")
     slow = copies.arguments("--bandwidth", "2000")
     before = len(yarn.applications())
@@ -137,32 +95,8 @@ def test_a_killed_task_finds_its_application_and_a_kill_ends_it(
     assert len(read_outcomes(copies.outcomes)) < FILES
 
 
-def test_a_task_leaves_its_worker_and_takes_the_result(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_YARN", yarn.connection("cluster"))
-    copies = Copies(f"{yarn.hadoop.uri}/left")
-    before = len(yarn.applications())
-    leaving = yarn.hook()
-    leaving.depart(True)
-    with pytest.raises(JobDeparture) as left:
-        leaving.submit("copy-files", copies.arguments(), report_uri=copies.report)
-    job = left.value.job
-    probe = JobProbe(
-        report=job.report, attempt=job.attempt, spark_conn_id="spark_yarn", metastore_conn_ids=[]
-    )
-    wait_for(lambda: bool(probe()))
-
-    returning = yarn.hook()
-    returning.depart(True, [job])
-    result = returning.submit("copy-files", copies.arguments(), report_uri=copies.report)
-    returning.arrive()
-    assert result["copied"] == FILES
-    copies.check()
-    wait_for(yarn.all_ended)
-    assert [status for _, status in yarn.applications()[before:]] == ["SUCCEEDED"]
-
-
 def test_a_driver_in_client_mode(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_YARN", yarn.connection("client"))
+    monkeypatch.setenv(VARIABLE, yarn.connection("client"))
     copies = Copies(f"{yarn.hadoop.uri}/client")
     result = yarn.hook().submit("copy-files", copies.arguments(), report_uri=copies.report)
     assert result["copied"] == FILES
@@ -170,14 +104,7 @@ def test_a_driver_in_client_mode(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_queue_that_does_not_exist(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_YARN", yarn.connection("cluster", queue="nobodys"))
+    monkeypatch.setenv(VARIABLE, yarn.connection("cluster", queue="nobodys"))
     copies = Copies(f"{yarn.hadoop.uri}/queue")
     with pytest.raises(SparkJobError, match="unknown queue: nobodys"):
         yarn.hook().submit("copy-files", copies.arguments(), report_uri=copies.report)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 240
-    while not condition():
-        assert time.monotonic() < deadline, "nothing happened within four minutes"
-        time.sleep(0.3)

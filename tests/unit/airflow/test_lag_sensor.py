@@ -11,7 +11,7 @@ import pytest
 from airflow_hive_federation.hooks.compat import AirflowFailException
 from airflow_hive_federation.hooks.probes import LagProbe
 from airflow_hive_federation.replication import status
-from airflow_hive_federation.replication.status import Lag
+from airflow_hive_federation.replication.status import Lag, Lags
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 
 Define = Callable[..., str]
@@ -36,7 +36,8 @@ def test_a_target_is_near_by_age_and_by_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     conn_id = connection(host="127.0.0.1", port=1)
-    monkeypatch.setattr(status, "read_lag", lambda *_: lag)
+    lags = lag and Lags(event_id=1, source_event_id=9, total=lag, tables={})
+    monkeypatch.setattr(status, "read_lags", lambda *_: lags)
     monkeypatch.setattr(
         "airflow_hive_federation.hooks.metastore.HiveMetastoreHook.client",
         lambda _: contextlib.nullcontext(None),

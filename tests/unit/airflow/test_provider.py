@@ -94,7 +94,7 @@ import json, sys
 import airflow.sdk, airflow.triggers.base, airflow_hive_federation.hooks.compat
 for name in ("BaseOperator", "BaseHook", "BaseSensorOperator", "Connection", "TaskGroup", "TriggerRule"):
     getattr(airflow.sdk, name)
-for name in ("Asset", "AssetAlias", "task_group"):
+for name in ("Asset", "AssetAlias", "BaseOperatorLink", "task_group"):
     getattr(airflow.sdk, name)
 before = set(sys.modules)
 import airflow_hive_federation.operators.replication, airflow_hive_federation.operators.compaction

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from airflow_hive_federation.cli import init
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.cli.replicate import read_policy_file
+from tests.support.metastore_peers import Peer, Thrift
 
 ENDS = ["--source", "thrift://a:9083,thrift://b:9084", "--target", "conn:mine", "--database", "sales"]
 
@@ -101,6 +104,7 @@ def test_names_with_quotes_and_rare_characters(tmp_path: Path, capsys: pytest.Ca
         (["--external-base", "hdfs://u:hunter2@n/x"], "--external-base has a password"),
         (["--target", "conn:"], "conn: names no connection"),
         (["--name", "a b"], "cannot be the name of a policy"),
+        (["--target", "thrift://a:9083,thrift://b:9084"], "would be replicated to itself"),
     ],
 )
 def test_mistakes_write_nothing(
@@ -111,3 +115,21 @@ def test_mistakes_write_nothing(
     assert message in output.err
     assert "hunter2" not in output.err
     assert not (tmp_path / "new").exists()
+
+
+def test_an_embedded_source_has_the_database(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = Peer(Thrift(lambda *_: ["default", "sales"]))
+    running = SimpleNamespace(uri=peer.uri, warehouse="/w", external_warehouse="/e")
+    monkeypatch.setattr(init, "named_metastore", lambda _: running)
+    line = ["init", str(tmp_path / "new"), "--source", "source", "--target", "conn:b", "--database"]
+    try:
+        assert main([*line, "sale"]) == 1
+        error = capsys.readouterr().err
+        assert "The metastore source has no database sale." in error
+        assert "name one that it has: default, sales." in error
+        assert not (tmp_path / "new").exists()
+        assert main([*line, "SALES"]) == 0
+    finally:
+        peer.close()

@@ -150,8 +150,9 @@ def test_the_longest_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         assert main(["--max-answer-bytes", "5000", "doctor", connection]) == 0
         assert main(["doctor", connection]) == 0
     assert bounds == [5000, 256 << 20, 5000, 4000]
-    assert main(["--max-answer-bytes", "0", "doctor", "thrift://h:1"]) == 1
-    assert "max_answer_bytes is 0" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--max-answer-bytes", "0", "doctor", "thrift://h:1"])
+    assert "--max-answer-bytes: 0 is not a whole number above 0" in capsys.readouterr().err
 
 
 def test_the_command_starts_quickly() -> None:
@@ -189,8 +190,8 @@ def test_airflow_searches_the_database_unless_the_process_is_a_task(monkeypatch:
 def test_a_table_without_partitions_has_nothing_to_compact(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(compact, "_compact", lambda _: [])
-    monkeypatch.setattr(compact, "_serve", lambda _: [])
+    monkeypatch.setattr(compact, "_compact", lambda *_: [])
+    monkeypatch.setattr(compact, "_serve", lambda *_: [])
     assert main(["compact", "sales.orders", "--metastore", "thrift://h:1"]) == 0
     assert capsys.readouterr().out == "Nothing was compacted: sales.orders has no partitions.\n"
     assert main(["compact", "worker", "--metastore", "thrift://h:1"]) == 0

@@ -14,7 +14,7 @@ from airflow_hive_federation.cli.main import build_parser, main
 from airflow_hive_federation.compaction import requests
 from airflow_hive_federation.compaction.requests import partitions_of
 from airflow_hive_federation.compaction.worker import CompactionReport
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
 
 
@@ -88,7 +88,19 @@ def test_the_exit_status_is_one_unless_nothing_was_left_to_do(
 def test_an_empty_name_of_a_partition_does_not_mean_all() -> None:
     keys = [SimpleNamespace(name="day")]
     table = SimpleNamespace(partitionKeys=keys, parameters={"transactional": "true"})
-    client = cast("MetastoreClient", SimpleNamespace(get_table=lambda _database, _name: table))
+    there = [SimpleNamespace(values=["1"])]
+    client = cast(
+        "MetastoreClient",
+        SimpleNamespace(
+            get_table=lambda _database, _name: table, get_partitions_of=lambda _database, _name, _names: there
+        ),
+    )
+    with pytest.raises(
+        NoSuchObjectError, match=r"d\.t, whose partition keys are day, has no partition day=2"
+    ):
+        partitions_of(client, "d.t", ["day=1", "day=2", "day=3"])
+    with pytest.raises(ConfigurationError, match=r"'d' names no table"):
+        partitions_of(client, "d")
     assert partitions_of(client, "d.t", ["day=1"]) == ["day=1"]
     with pytest.raises(ConfigurationError, match="empty text"):
         partitions_of(client, "d.t", ["day=1", ""])

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from airflow_hive_federation.gateway.cluster_view import ClusterView
-from airflow_hive_federation.gateway.dispatch import Call, Metastore
-from airflow_hive_federation.gateway.handler import Caller, Deadline
+from airflow_hive_federation.gateway.dispatch import Metastore
+from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
 from airflow_hive_federation.gateway.messages import I32, REPLY, Emit, field_bytes, head_bytes
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError, MetastoreTimeoutError
-from airflow_hive_federation.gateway.dispatch import Call, Metastore
+from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.federation.fan_out import Question, ask_all
 from airflow_hive_federation.gateway.federation.members import Member
 from airflow_hive_federation.gateway.federation.metastores import Metastores, Remote
 from airflow_hive_federation.gateway.federation.owners import Naming, OwnedName, Owners, RemoteNames
 from airflow_hive_federation.gateway.federation.transactions import LockIds
 from airflow_hive_federation.gateway.federation.views import defines_view
-from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline
+from airflow_hive_federation.gateway.handler import Call, Caller, Cancellation, Deadline
 from airflow_hive_federation.gateway.messages import Emit
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings

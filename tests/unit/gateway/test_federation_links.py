@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.gateway.dispatch import Call, Gateway, Metastore
+from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.federation import links
 from airflow_hive_federation.gateway.federation.metastores import Metastores, Remote
 from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.federation.target import Federation
-from airflow_hive_federation.gateway.handler import Caller, Deadline
+from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
 from airflow_hive_federation.gateway.messages import read_head
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
@@ -71,7 +71,7 @@ class Linked:
 
     def ask(self, method: str, **arguments: Any) -> dict[str, Any]:
         message = call_bytes(method, **arguments)
-        answer = self.gateway.answer(method, message, Caller(user="me"), Deadline(30))
+        answer = self.gateway.answer(Call(method, message, Caller(user="me"), Deadline(30)))
         return outcome(read_head(answer), answer)
 
     def owner_of(self, database: str, table: str = "t") -> str:

@@ -16,9 +16,9 @@ from airflow_hive_federation.errors import (
     MetastoreUnreachableError,
     RemoteUnavailableError,
 )
-from airflow_hive_federation.gateway.dispatch import Call, Metastore
+from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.federation.members import Member
-from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, status_of
+from airflow_hive_federation.gateway.handler import Call, Caller, Cancellation, Deadline, Status, status_of
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
 from tests.support.gateways import Peers, call_bytes

@@ -9,9 +9,9 @@ import pytest
 
 from airflow_hive_federation.errors import HiveFederationError, MetastoreUnreachableError
 from airflow_hive_federation.gateway.answers import filtered, with_names
-from airflow_hive_federation.gateway.dispatch import Call, Gateway, Metastore
+from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.federation.members import Member
-from airflow_hive_federation.gateway.handler import Caller, Deadline
+from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
 from airflow_hive_federation.gateway.messages import (
     I32,
     LIST,
@@ -180,10 +180,9 @@ def test_an_answer_that_breaks_off_is_not_begun_anew(peer: Peers) -> None:
     target = Metastore(Upstream("main", MetastoreSettings(uris=(peer(served).uri,))))
     request = types.PartitionsByExprRequest(dbName="d", tblName="t", expr=b"x", maxParts=-1)
     method, pieces = "get_partitions_by_expr", []
+    call = Call(method, call_bytes(method, req=request), Caller(), Deadline(30))
     with pytest.raises(HiveFederationError):
-        Gateway(target).relay(
-            method, call_bytes(method, req=request), Caller(), Deadline(30), emit=pieces.append
-        )
+        Gateway(target).relay(call, pieces.append)
     target.close()
     assert 0 < sum(map(len, pieces)) <= 200_000
     assert served.calls == ["get_partitions_by_expr"]

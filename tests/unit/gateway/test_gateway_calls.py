@@ -13,7 +13,7 @@ from airflow_hive_federation.errors import (
     UnsupportedMethodError,
 )
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
-from airflow_hive_federation.gateway.handler import Caller, Cancellation, Deadline, Status, status_of
+from airflow_hive_federation.gateway.handler import Call, Caller, Cancellation, Deadline, Status, status_of
 from airflow_hive_federation.gateway.messages import read_head
 from airflow_hive_federation.gateway.old_clients import WITH_EXPRESSIONS
 from airflow_hive_federation.gateway.upstream import Upstream
@@ -77,6 +77,29 @@ def test_old_clients_get_what_new_servers_lack(
         assert other == {"success": [TABLE]}
     else:
         assert served.calls == ["get_table", "get_table"]
+
+
+#: The calls of Hudi's Hive sync and of its lock provider, by the client of Hive 2.3 that it brings.
+OF_HUDI = """
+    set_ugi setMetaConf get_database create_database get_table create_table_with_environment_context
+    alter_table_with_environment_context drop_table_with_environment_context get_partitions
+    get_partitions_by_filter add_partitions_req alter_partitions_with_environment_context
+    drop_partition_by_name_with_environment_context lock check_lock heartbeat unlock
+"""
+
+
+@pytest.mark.parametrize("method", OF_HUDI.split())
+def test_hudis_calls_are_answered_before_hive_4(
+    peer: Peers, gateway: Gateways, raw: Raws, method: str
+) -> None:
+    def answered(asked: str, args: Any) -> Any:
+        return tables(asked, args) if asked == "get_table_req" else None
+
+    served = Thrift(answered, {"get_table", "get_table_objects_by_name"})
+    asked = {"dbname": "d", "tbl_name": "t"} if method == "get_table" else {}
+    fields = raw(gateway(peer(served).uri)).ask(method, 3, **asked)
+    assert "message" not in fields, fields
+    assert (fields == {"success": TABLE}) == (method == "get_table")
 
 
 PARTITIONS = [types.Partition(values=["a"], parameters={"é": ""}), types.Partition(values=["b"])]
@@ -286,7 +309,7 @@ def test_tables_of_old_clients_are_made_with_what_is_said_of_them(peer: Peers, c
 
     def ask(method: str, **arguments: Any) -> dict[str, Any]:
         message = call_bytes(method, **arguments)
-        data = handler.answer(method, message, Caller(user="me"), Deadline(20))
+        data = handler.answer(Call(method, message, Caller(user="me"), Deadline(20)))
         return outcome(read_head(data), data)
 
     key = types.SQLPrimaryKey(table_name="t", column_name="c", pk_name="k")
@@ -400,11 +423,12 @@ def test_a_metastore_with_all_connections_in_use_is_named(peer: Peers, gateway: 
     first.sock.sendall(call_bytes("get_all_databases"))
     until(lambda: run.upstream.open_connections)
     message = call_bytes("get_all_databases")
-    answer = run.handler.answer("get_all_databases", message, Caller(), Deadline(0.2))
+    answer = run.handler.answer(Call("get_all_databases", message, Caller(), Deadline(0.2)))
     assert "all 1 connections to main were in use" in str(outcome(read_head(answer), answer))
     release.set()
     assert outcome(*first.message()) == {"success": []}
-    assert outcome(read_head(answer), run.handler.answer("get_all_databases", message, Caller(), Deadline(9)))
+    answered = run.handler.answer(Call("get_all_databases", message, Caller(), Deadline(9)))
+    assert outcome(read_head(answer), answered)
 
 
 def test_a_metastore_that_is_down_is_named(gateway: Gateways, raw: Raws) -> None:
@@ -449,7 +473,7 @@ def test_a_client_that_gives_up_ends_the_call(peer: Peers, gateway: Gateways) ->
     def ask() -> None:
         try:
             message = call_bytes("get_all_databases")
-            run.handler.ask("get_all_databases", message, Caller(), Deadline(30), cancellation=cancellation)
+            run.handler.ask(Call("get_all_databases", message, Caller(), Deadline(30), cancellation))
         except Exception as error:  # noqa: BLE001
             errors.append(error)
 

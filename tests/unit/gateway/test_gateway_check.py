@@ -294,13 +294,19 @@ def test_a_port_in_use_may_be_the_gateways_own(peer: Peers, check: Check) -> Non
 
 
 # 192.0.2.1 is an address for documentation, which no machine has (RFC 5737).
-@pytest.mark.parametrize("section", ["thrift", "metrics"])
-def test_an_address_that_is_not_this_machines_is_an_error(peer: Peers, check: Check, section: str) -> None:
-    plain = "" if section == "metrics" else "allow_plain = true\n"
-    text = f'thrift = false\n[{section}]\nhost = "192.0.2.1"\n{plain}'
-    text = text.replace("thrift = false\n", "") if section == "thrift" else text
-    code, lines = check(text + upstream(peer(Thrift(metastore)).uri))
-    assert "The gateway cannot listen at 192.0.2.1:" in lines[0]
+@pytest.mark.parametrize(
+    ("number", "sections"),
+    [
+        (0, '[thrift]\nhost = "192.0.2.1"\nallow_plain = true\n'),
+        (1, '[thrift]\nport = 0\n[metrics]\nhost = "192.0.2.1"\n'),
+    ],
+    ids=["thrift", "metrics"],
+)
+def test_an_address_that_is_not_this_machines_is_an_error(
+    peer: Peers, check: Check, number: int, sections: str
+) -> None:
+    code, lines = check(sections + upstream(peer(Thrift(metastore)).uri))
+    assert "The gateway cannot listen at 192.0.2.1:" in lines[number]
     assert code == 1
 
 
@@ -308,9 +314,9 @@ def test_an_address_that_is_not_this_machines_is_an_error(peer: Peers, check: Ch
 def test_an_access_log_that_cannot_be_written_is_an_error(
     peer: Peers, check: Check, tmp_path: Path, place: str, state: str
 ) -> None:
-    log = f'thrift = false\n[log]\naccess = "{tmp_path / place}"\n'
+    log = f'[thrift]\nport = 0\n[log]\naccess = "{tmp_path / place}"\n'
     code, lines = check(log + upstream(peer(Thrift(metastore)).uri))
-    assert lines[0].startswith(f"{state:<8} access log: ")
+    assert lines[1].startswith(f"{state:<8} access log: ")
     assert code == (state == "error")
     assert not (tmp_path / "log").exists()
 
@@ -328,6 +334,66 @@ def test_a_cluster_with_the_name_of_a_catalog_is_an_error(peer: Peers, check: Ch
         encoding="utf-8",
     )
     uri = peer(Thrift(with_catalogs)).uri
-    code, lines = check(f'thrift = false\n[cluster]\nregistry = "{registry}"\n' + upstream(uri))
+    code, lines = check(f'[thrift]\nport = 0\n[cluster]\nregistry = "{registry}"\n' + upstream(uri))
     assert any(line.startswith("error    clusters: ") for line in lines), lines
     assert code == 1
+
+
+#: Files with which no gateway starts; the second text is the start of the error, without the file's name.
+REFUSED = {
+    "no front": ("thrift = false\n", "The gateway would serve no front."),
+    "front of a wrong kind": ("thrift = true\n", "[thrift] is no section."),
+    "port": ("[thrift]\nport = -1\n", "[thrift] port is -1."),
+    "plain text": (
+        '[thrift]\nhost = "0.0.0.0"\nport = 0\n',
+        "The gateway would serve 0.0.0.0 in plain text.",
+    ),
+    "certificate": ('[thrift]\ncert_file = "/no/pem"\n', "TLS files /no/pem cannot be used:"),
+    "class": (
+        '[thrift]\nport = 0\n[grpc]\nport = 0\nauthentication_class = "no.Such"\n',
+        "metastore.grpc.authentication.class names 'no.Such'",
+    ),
+    "registry": (
+        '[thrift]\nport = 0\n[cluster]\nregistry = "/no/json"\n',
+        "The registry of clusters, /no/json,",
+    ),
+    "log": ('[thrift]\nport = 0\n[log]\naccess = "/no/dir/log"\n', "The access log /no/dir/log cannot"),
+    "federation": ('[federation]\ntransactions_of = "far"\n', "[federation] joins several metastores"),
+    "property": ('[properties]\n"metastore.uri" = "grpc://a:1"\n', "[properties] has 'metastore.uri'"),
+    "syntax": ("[thrift\n", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_check_and_serve_refuse_the_same_files(
+    peer: Peers, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    text, message = REFUSED[case]
+    file = tmp_path / "gateway.toml"
+    file.write_text(text + upstream(peer(Thrift(metastore)).uri), encoding="utf-8")
+    shown = []
+    for action in ("check", "serve"):
+        assert main(["gateway", action, "--config", str(file)]) == 1
+        shown.append(capsys.readouterr())
+    checked, served = shown
+    assert message in served.err
+    assert "Remedy: " in served.err
+    if checked.err:
+        # Not a finding about one front: nothing else was checked.
+        assert checked.err == served.err
+        assert str(file) in served.err
+    else:
+        (number, finding) = next(
+            (number, line) for number, line in enumerate(checked.out.splitlines()) if line.startswith("error")
+        )
+        assert message in finding
+        assert checked.out.splitlines()[number + 1].split("→ ")[1] in served.err
+    assert "Traceback" not in served.err
+
+
+def test_a_port_of_the_command_line_is_a_front(peer: Peers, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text("thrift = false\n" + upstream(peer(Thrift(metastore)).uri), encoding="utf-8")
+    command = ["gateway", "check", "--config", str(file)]
+    assert main(command) == 1
+    assert main([*command, "--grpc-port", "0"]) == 0

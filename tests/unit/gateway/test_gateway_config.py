@@ -163,7 +163,10 @@ WRONG = {
     "truth": ('[upstream]\nuris = ["thrift://a:1"]\n[thrift]\nport = true', r"\[thrift\] port is True"),
     "access": ('[upstream]\nuris = ["thrift://a:1"]\n[[rule]]\naccess = ["own"]', "read, write, admin"),
     "one rule": ('[upstream]\nuris = ["thrift://a:1"]\n[rule]\nusers = ["a"]', r"Write \[\[rule\]\]"),
-    "twice": ('[upstream]\nuris = ["thrift://a:1"]\n[aliases]\na = "x"\nb = "X"', "twice"),
+    "twice": (
+        '[upstream]\nuris = ["thrift://a:1"]\n[aliases]\na = "x"\nb = "X"',
+        "names the database x twice",
+    ),
     "secret": (
         '[upstream]\nuris = ["http://127.0.0.1:1"]\nbearer_token_file = "/none"',
         "/none cannot be read",
@@ -187,11 +190,21 @@ WRONG = {
         '[upstream]\nuris = ["thrift://a:1"]\npassword_file = "/none"',
         "password_file and no user",
     ),
+    "no front": ('grpc = "no"', r"\[grpc\] is no section"),
     "no section": ('expose = 1\n[upstream]\nuris = ["thrift://a:1"]', r"\[expose\] is no section"),
     "no near key": ("[upstream]\nzzz = 1", "'zzz', which is not known.*Keys are audience, bearer_token_file"),
     "key of tls": ('[thrift]\ncert_fil = "x"', "mean cert_file"),
     "no key of tls": ('[expose]\ncert_fil = "x"', "Keys are databases, tables"),
-    "tls": ("[thrift]\ntls = 1", r"the key 'tls'"),
+    "tls": ("[thrift]\ntls = 1", r"the key 'tls', which is not known.*Keys are allow_plain"),
+    "negative port": ("[thrift]\nport = -1", r"\[thrift\] port is -1.*a port from 0 to 65535"),
+    "large port": ("[metrics]\nport = 65536", r"\[metrics\] port is 65536.*a port from 0 to 65535"),
+    "no connections": ("[upstream]\nmax_connections = 0", r"max_connections is 0.*a number above 0"),
+    "no time": ("[thrift]\ncall_timeout_s = 0", r"call_timeout_s is 0.0.*a number of seconds above 0"),
+    "negative drain": ("[grpc]\ndrain_timeout_s = -1", r"drain_timeout_s is -1.0.*0 or more"),
+    "federation of one": (
+        '[upstream]\nuris = ["thrift://a:1"]\n[federation]\nfollow_links = true',
+        r"the file has no \[\[federated\]\]",
+    ),
     "list": ("[upstream]\nuris = 5", r"\[upstream\] uris is 5.*Give a list"),
     "item": ("[upstream]\nuris = [5]", r"\[upstream\] uris is 5.*Give a text"),
     "table": (
@@ -209,6 +222,11 @@ WRONG = {
     "number for a truth": ("[thrift]\nallow_plain = 1", "Give true or false"),
     "tls without cert": ('[upstream]\nuris = ["thrift://a:1"]\n[thrift]\nkey_file = "k"', "lacks cert_file"),
 }
+
+
+def test_a_front_that_is_false_is_none() -> None:
+    config = config_of({**UPSTREAM, "thrift": False, "grpc": False})
+    assert (config.thrift, config.grpc) == (None, None)
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -244,5 +262,5 @@ def test_every_key_is_documented(section: type) -> None:
 def test_calls_longer_than_hives_own_limit_are_not_accepted(front: str, size: int) -> None:
     values = {"upstream": {"uris": ["thrift://x:1"]}}
     assert config_of({**values, front: {"max_request_bytes": HIVES_REQUEST_BYTES}})
-    with pytest.raises(ConfigurationError, match=f"max_request_bytes of the .* front is {size}"):
+    with pytest.raises(ConfigurationError, match=f"max_request_bytes.* is {size}"):
         config_of({**values, front: {"max_request_bytes": size}})

@@ -15,7 +15,7 @@ from airflow_hive_federation.gateway.federation.metastores import Metastores, On
 from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.federation.routes import ROUTES, Route
 from airflow_hive_federation.gateway.federation.target import Federation
-from airflow_hive_federation.gateway.handler import Caller, Deadline
+from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
 from airflow_hive_federation.gateway.messages import read_head
 from airflow_hive_federation.gateway.methods import ACCESS
 from airflow_hive_federation.gateway.names import _names
@@ -90,7 +90,7 @@ def test_a_metastore_that_takes_calls_and_never_answers_disturbs_no_other(
 
     def ask(database: str) -> dict[str, Any]:
         message = call_bytes("get_table_req", req=table_request(database))
-        answer = gateway.answer("get_table_req", message, Caller(), Deadline(30))
+        answer = gateway.answer(Call("get_table_req", message, Caller(), Deadline(30)))
         return outcome(read_head(answer), answer)
 
     waiting = [threading.Thread(target=ask, args=("lost",)) for _ in range(3)]
@@ -109,7 +109,7 @@ def test_a_caller_who_waits_shorter_opens_no_circuit(peer: Peers, stack: ExitSta
     both.far.hang.clear()
     for _ in range(4):
         message = call_bytes("get_table_req", req=table_request("far_sales"))
-        both.gateway.answer("get_table_req", message, Caller(), Deadline(0.1))
+        both.gateway.answer(Call("get_table_req", message, Caller(), Deadline(0.1)))
     both.far.hang.set()
     assert both.ask("get_table_req", req=table_request("far_sales"))["success"].table.tableName == "t"
 
@@ -118,7 +118,7 @@ def test_the_near_part_is_never_left_out(peer: Peers, stack: ExitStack) -> None:
     both = Federated(peer, stack, on_missing=OnMissing.PARTIAL)
     both.near.hang.clear()
     message = call_bytes("get_all_databases")
-    answer = both.gateway.answer("get_all_databases", message, Caller(), Deadline(0.5))
+    answer = both.gateway.answer(Call("get_all_databases", message, Caller(), Deadline(0.5)))
     assert "main" in outcome(read_head(answer), answer)["o1"].message
 
 

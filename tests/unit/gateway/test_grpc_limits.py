@@ -225,9 +225,9 @@ class Breaks:
     error: GatewayError
     begins: bool
 
-    def relay(self, _method: str, message: bytes, *_: Any, emit: Any, **__: Any) -> None:
+    def relay(self, call: Any, emit: Any) -> None:
         if self.begins:
-            emit(message)
+            emit(call.message)
         raise self.error
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_hive_federation.errors import GatewayError
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
-from airflow_hive_federation.gateway.handler import Caller, Deadline
+from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
 from airflow_hive_federation.gateway.methods import Access
 from airflow_hive_federation.gateway.rules import Rule, Rules
 from airflow_hive_federation.gateway.upstream import Upstream
@@ -198,11 +198,10 @@ def test_a_metastore_without_lasting_connections_gets_no_setting(
     uri = fronted(metastore.uri).uri if scheme == "grpc" else metastore.uri
     caller, soon = Caller(), Deadline(60)
     with before(uri) as handler:
-        handler.ask("setMetaConf", call_bytes("setMetaConf", key=KEY, value=MSCK), caller, soon)
+        handler.ask(Call("setMetaConf", call_bytes("setMetaConf", key=KEY, value=MSCK), caller, soon))
+        message = call_bytes("drop_partitions_req", req=dropping())
         with pytest.raises(GatewayError, match=f"{scheme} has no connections that could be configured"):
-            handler.ask(
-                "drop_partitions_req", call_bytes("drop_partitions_req", req=dropping()), caller, soon
-            )
+            handler.ask(Call("drop_partitions_req", message, caller, soon))
     assert served.calls == []
 
 

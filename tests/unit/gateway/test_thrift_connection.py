@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.gateway.certificates import ServerTls
-from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, ONEWAY, REPLY, head_bytes
+from airflow_hive_federation.gateway.handler import Call
+from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, ONEWAY, REPLY, Emit, head_bytes
 from airflow_hive_federation.gateway.upstream import ClientGone
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.connection import message_types
@@ -243,7 +244,7 @@ def test_a_defect_within_an_answer_adds_nothing_to_it(
     run = gateway(peer(Thrift(databases)).uri)
     half = head_bytes("get_all_databases", REPLY, 1) + b"\x0f\0"
 
-    def fail(*_: Any, emit: Callable[[bytes], None], **__: Any) -> None:
+    def fail(_call: Call, emit: Emit) -> None:
         emit(half)
         raise RuntimeError("a defect")
 

@@ -127,12 +127,12 @@ def test_parquet_is_read_on(tmp_path: Path) -> None:
 def test_a_record_knows_its_line() -> None:
     origins = _Origins()
     origins.begin()
-    origins.add(Position(uri="a", offset=1, line=11), 10)
-    origins.add(Position(uri="b", offset=1, line=5), 5)
+    origins.add("a", range(2, 12))
+    origins.add("b", [1, 2, 3, 7, 9])
     assert origins.of(1) == ("a", 2)
     assert origins.of(10) == ("a", 11)
     assert origins.of(11) == ("b", 1)
-    assert origins.of(15) == ("b", 5)
+    assert origins.of(15) == ("b", 9)
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,23 @@ def test_a_record_knows_its_line() -> None:
 def test_a_first_line_that_may_name_the_columns(number: int, may_have_header: bool, hint: bool) -> None:
     origins = _Origins(may_have_header=may_have_header)
     origins.begin()
-    origins.add(Position(uri="a", offset=1, line=2), 2)
+    origins.add("a", range(1, 3))
     with (
         pytest.raises(SerializationError, match=rf"a, line {number}: no int") as refused,
         origins.error_context(),
     ):
         raise SerializationError("no int", record_number=number)
     assert ("--header" in refused.value.remedy) is hint
+
+
+def test_a_directory_below_the_input_that_vanishes_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanished(uri: str, **_: object) -> list[Any]:
+        raise FileVanishedError(f"{uri}/below does not exist.")
+
+    monkeypatch.setattr(inputs, "list_files", vanished)
+    with pytest.raises(FileVanishedError, match="/below does not exist"):
+        find_inputs([str(tmp_path)])
+    with pytest.raises(FileVanishedError, match=r"/nothing does not exist.*Check its name"):
+        find_inputs([str(tmp_path / "nothing")])

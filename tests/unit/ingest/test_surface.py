@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_hive_federation.cli import ingest as cli_ingest
 from airflow_hive_federation.cli.main import build_parser
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.connection import HiveStreamingConnection
@@ -16,6 +17,7 @@ from airflow_hive_federation.ingest.description import Description, described_ta
 from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable
 from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
 from airflow_hive_federation.ingest.queries import QueryRequest
+from airflow_hive_federation.ingest.runs import IngestReport
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.operators.ingest import StreamingIngestOperator
@@ -59,7 +61,7 @@ def test_the_command_line_has_the_same_defaults() -> None:
         request.commit_bytes,
         request.commit_interval_s,
     )
-    assert (args.name, args.delimiter, args.format) == (request.name, request.delimiter, request.file_format)
+    assert (args.name, args.format) == (request.name, request.file_format)
 
 
 @pytest.mark.parametrize(
@@ -147,3 +149,17 @@ def test_optimizations_are_switched_off_in_any_order(first: bool) -> None:
     else:
         made = builder.with_conf(conf).with_streaming_optimizations(False)._description
     assert not made.optimized
+
+
+@pytest.mark.parametrize(
+    ("position", "text"),
+    [
+        (None, "d.t: nothing to ingest; no file was found."),
+        (
+            '{"uri": "/b/1.csv", "offset": null, "line": 0}',
+            "d.t: nothing to ingest; no file comes after /b/1.csv, which --name nightly has reached.",
+        ),
+    ],
+)
+def test_a_run_without_files_says_what_its_name_has_reached(position: str | None, text: str) -> None:
+    assert cli_ingest._described(IngestReport(table="d.t", position=position), "nightly").startswith(text)

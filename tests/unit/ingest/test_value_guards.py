@@ -147,12 +147,14 @@ def test_a_connection_is_made_by_its_builder() -> None:
         ({"tableType": "EXTERNAL_TABLE"}, (), InvalidTable, "d.t is an external table"),
         ({"insert_only": True}, (), InvalidTable, "d.t is insert-only"),
         ({}, ("x", "y"), InvalidConnection, "has 1 partition keys, but 2 static values are given"),
+        ({}, ("P=x",), InvalidConnection, "key p of d.t is 'P=x'.*Give the value alone: 'x'"),
+        ({"key": "int"}, ("x",), InvalidConnection, "key p of d.t is no int: 'x' is not a whole number"),
     ],
 )
 def test_tables_that_no_stream_goes_into(
     fields: dict[str, Any], static: tuple[str, ...], error: type[Exception], reason: str
 ) -> None:
-    parameters = {"transactional": "true"}
+    parameters, key = {"transactional": "true"}, fields.pop("key", "string")
     if fields.pop("insert_only", False):
         parameters["transactional_properties"] = "insert_only"
     storage = types.StorageDescriptor(
@@ -168,7 +170,7 @@ def test_tables_that_no_stream_goes_into(
         dbName="d",
         tableName="t",
         sd=storage,
-        partitionKeys=[types.FieldSchema(name="p", type="string")],
+        partitionKeys=[types.FieldSchema(name="p", type=key)],
         parameters=parameters,
         **{"tableType": "MANAGED_TABLE", **fields},
     )

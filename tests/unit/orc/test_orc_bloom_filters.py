@@ -11,6 +11,7 @@ import pytest
 from pyarrow import orc
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.protobuf import all_of, fields_of, number_of
 from airflow_hive_federation.model.types import parse_type
 from airflow_hive_federation.orc.assembly import AssembledFile, encode, type_messages
 from airflow_hive_federation.orc.bloom_filters import filtered_columns
@@ -23,7 +24,6 @@ from airflow_hive_federation.orc.properties import (
     orc_compression,
     requested_properties,
 )
-from airflow_hive_federation.orc.protobuf import all_of, fields_of, number_of
 from airflow_hive_federation.orc.streams import BLOOM_FILTER, ROW_INDEX, Streams
 
 COLUMNS = [

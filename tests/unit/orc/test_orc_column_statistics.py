@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.orc.column_statistics import merged_statistics
-from airflow_hive_federation.orc.protobuf import (
+from airflow_hive_federation.model.protobuf import (
     BYTES,
     FIXED64,
     VARINT,
@@ -18,6 +17,7 @@ from airflow_hive_federation.orc.protobuf import (
     number_of,
     zigzag,
 )
+from airflow_hive_federation.orc.column_statistics import merged_statistics
 
 _DOUBLES, _STRINGS, _DECIMALS, _TIMESTAMPS = 3, 4, 6, 9
 

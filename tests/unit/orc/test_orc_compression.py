@@ -13,12 +13,12 @@ import pytest
 from pyarrow import orc
 
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.protobuf import all_of, fields_of, number_of
 from airflow_hive_federation.orc import compression
 from airflow_hive_federation.orc.assembly import encode
 from airflow_hive_federation.orc.compression import BLOCK_BYTES, CompressedStream, compressed
 from airflow_hive_federation.orc.encodable_columns import extract_columns
 from airflow_hive_federation.orc.nested import whole_nested
-from airflow_hive_federation.orc.protobuf import all_of, fields_of, number_of
 from airflow_hive_federation.orc.streams import Streams
 from airflow_hive_federation.orc.tail import locate_footer
 from tests.support.orc_stripes import read_stripe

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from airflow_hive_federation.model.protobuf import all_of, fields_of
 from airflow_hive_federation.orc.assembly import encode
 from airflow_hive_federation.orc.encodable_columns import extract_columns
 from airflow_hive_federation.orc.floats import Floats
-from airflow_hive_federation.orc.protobuf import all_of, fields_of
 from airflow_hive_federation.orc.streams import DATA, Streams
 from tests.support.examples import examples
 from tests.support.orc_stripes import (

@@ -18,8 +18,8 @@ import pytest
 from pyarrow import orc
 
 from airflow_hive_federation.errors import AcidFormatError
+from airflow_hive_federation.model.protobuf import BYTES, VARINT, Field, fields_of, message_of
 from airflow_hive_federation.orc.chunks import MAX_CHUNK_BYTES, decompressed
-from airflow_hive_federation.orc.protobuf import BYTES, VARINT, Field, fields_of, message_of
 from airflow_hive_federation.orc.tail import read_tail
 from airflow_hive_federation.tables.read.footers import row_columns
 

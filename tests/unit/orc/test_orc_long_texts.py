@@ -14,10 +14,10 @@ import pytest
 from pyarrow import orc
 
 from airflow_hive_federation.acid.bucketing import bucket_hash_codes
+from airflow_hive_federation.model.protobuf import all_of, fields_of, number_of
 from airflow_hive_federation.model.types import parse_type
 from airflow_hive_federation.orc.assembly import AssembledFile, encode, type_messages
 from airflow_hive_federation.orc.long_texts import LONG_BYTES, without_long_texts
-from airflow_hive_federation.orc.protobuf import all_of, fields_of, number_of
 from airflow_hive_federation.orc.tail import locate_footer
 
 LONG = LONG_BYTES + 1

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from airflow_hive_federation.model.protobuf import all_of, fields_of
 from airflow_hive_federation.model.types import Field, HiveType, parse_type
 from airflow_hive_federation.orc.assembly import AssembledFile, encode, type_messages
 from airflow_hive_federation.orc.plain import columns_of, constant, counting, plain_stripe, structs
-from airflow_hive_federation.orc.protobuf import all_of, fields_of
 
 INTEGERS = {"smallint": (pa.int16(), 16), "int": (pa.int32(), 32), "bigint": (pa.int64(), 64)}
 COUNTS = [1, 2, 127, 128, 129, 511, 512, 513, 1024, 1030, 12_345]

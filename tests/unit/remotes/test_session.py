@@ -136,6 +136,27 @@ def test_a_database_that_another_client_makes_meanwhile(remotes: Remotes, near: 
         remotes.run(MAKE_MIRROR)
 
 
+@pytest.mark.parametrize(("count", "shown"), [(2, "acid0, acid1."), (12, "acid8, acid9 and 2 more.")])
+def test_tables_that_ordinary_engines_cannot_read_are_named(
+    remotes: Remotes, far: MemoryCatalog, count: int, shown: str
+) -> None:
+    for number in range(count):
+        acid: Any = tables("file:/far")["plain"][0]
+        acid.tableName, acid.parameters = (
+            f"acid{number}" if number < 10 else f"b{number}",
+            {"transactional": "true"},
+        )
+        acid.tableType = "MANAGED_TABLE"
+        far.put_table(acid)
+    (created, described) = remotes.run(f"{MAKE_MIRROR}; DESCRIBE REMOTE DATABASE mirror")
+    assert "Transactional, read by read_remote_table only: acid0, acid1" in created.rows[0][0]
+    assert shown in created.rows[0][0]
+    rows = list(described.rows)
+    place = rows.index(("# Read by read_remote_table Only", "", ""))
+    assert rows[place + 1] == ("acid0", "", "transactional")
+    assert sum(row[2] == "transactional" for row in rows) == count
+
+
 def test_what_the_remote_lacks(remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog) -> None:
     with pytest.raises(
         NoSuchObjectError, match=rf"The remote of default\.n has no table {DATABASE}\.n"

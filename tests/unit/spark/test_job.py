@@ -7,7 +7,14 @@ import pytest
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.spark.copy_files import distinct, pending_items
-from airflow_hive_federation.spark.job import JOBS, run_job
+from airflow_hive_federation.spark.job import (
+    JOBS,
+    OPTIONS_VARIABLE,
+    _split,
+    _take_options,
+    encoded_options,
+    run_job,
+)
 
 
 def test_unknown_job() -> None:
@@ -19,6 +26,20 @@ def test_unknown_job() -> None:
 def test_wrong_arguments(arguments: list[str]) -> None:
     with pytest.raises(ConfigurationError, match="copy-files"):
         run_job(None, "copy-files", arguments)
+
+
+def test_options_of_a_drivers_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """YARN takes two braces for a variable's mark, and removes them."""
+    options = {"hdfs://a": {"dfs.replication": "3"}}
+    text = encoded_options(options)
+    assert "}" not in text
+    own, rest = _split(["--report", "r", "--options", text, "copy-files", "--options", "of the job"])
+    assert (own["--report"], rest) == ("r", ["copy-files", "--options", "of the job"])
+    monkeypatch.delenv(OPTIONS_VARIABLE, raising=False)
+    assert _take_options(own["--options"]) == options
+    assert _take_options("") is None
+    monkeypatch.setenv(OPTIONS_VARIABLE, '{"key": "k"}')
+    assert _take_options(text) == {"key": "k"}
 
 
 def test_every_job_has_its_functions() -> None:

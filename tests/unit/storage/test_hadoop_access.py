@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.storage.hadoop_access import HadoopAccess, KerberosLogin
+from airflow_hive_federation.storage.hadoop_access import HadoopAccess, KerberosLogin, options_of_driver
 
 ALICE = {"kerberos_principal": "alice@R", "kerberos_keytab": "/k"}
 LOGIN = KerberosLogin(principal="alice@R", keytab="/k")
@@ -64,3 +64,30 @@ def test_one_jvm_has_one_value_and_one_login() -> None:
 def test_a_keytab_needs_its_principal() -> None:
     with pytest.raises(ConfigurationError, match=r"keytab /k and no principal.*kerberos_principal"):
         HadoopAccess.of({"kerberos_keytab": "/k"}).common_login()
+
+
+@pytest.mark.parametrize(
+    ("options", "by_tokens", "by_keytab"),
+    [
+        (None, {}, {}),
+        (ALICE, {}, ALICE),
+        (
+            {"hdfs://a": {**ALICE, **SECURED, "config_dir": "/conf"}, "hdfs://b": {"config_dir": "/conf"}},
+            {"hdfs://a": SECURED},
+            {"hdfs://a": {**ALICE, **SECURED}},
+        ),
+        ({"kerberos_cache": "/c", **SECURED}, SECURED, None),
+        ({"key": "k", "secret": "s"}, None, None),
+        ({"hdfs://a": ALICE, "s3://b": {"key": "k"}}, None, None),
+        ({"hdfs://a": {"key": "k"}}, None, None),
+        ({"fs.s3a.secret.key": "s"}, None, None),
+        ({"hdfs://a": {"hadoop.security.credstore.password": "s"}}, None, None),
+    ],
+)
+def test_a_driver_elsewhere_gets_no_secret(
+    options: dict[str, Any] | None,
+    by_tokens: dict[str, Any] | None,
+    by_keytab: dict[str, Any] | None,
+) -> None:
+    assert options_of_driver(options, keytabs=False) == by_tokens
+    assert options_of_driver(options, keytabs=True) == by_keytab

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,14 @@ from airflow_hive_federation.errors import (
     StorageUnavailableError,
 )
 from airflow_hive_federation.storage.filesystem import open_filesystem
-from airflow_hive_federation.storage.hdfs import AclLine, HdfsAccess, acl_specification, native_errors
+from airflow_hive_federation.storage.hdfs import (
+    AclLine,
+    HdfsAccess,
+    acl_specification,
+    container_configuration,
+    native_errors,
+    token_address,
+)
 from airflow_hive_federation.storage.permissions import _without_list
 
 NAME_NODE = "org.apache.hadoop.hdfs.server.namenode"
@@ -159,3 +167,31 @@ def test_nobody_gets_by_a_copy_what_the_list_denies_him(kind: str, permissions: 
         AclLine(type="user", scope="default", permissions="---", name="bob"),
     )
     assert _without_list(HdfsAccess(owner="o", group="g", mode=0o775, acl=acl)) == mode
+
+
+def test_a_container_of_yarn_has_the_files_of_its_submission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert container_configuration({"CONTAINER_ID": "c"}) is None
+    files = tmp_path / "__spark_conf__" / "__hadoop_conf__"
+    files.mkdir(parents=True)
+    assert container_configuration({"CONTAINER_ID": "c"}) == str(files)
+    # Elsewhere, a directory of this name is somebody's.
+    assert container_configuration({}) is None
+    assert container_configuration({"CONTAINER_ID": "c", "HADOOP_CONF_DIR": "/etc/hadoop"}) is None
+
+
+def test_a_token_is_found_under_the_number_of_the_name_node(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_bytes(b"HDTS\0\1\x0e127.0.0.1:8020\0")
+    environ = {"HADOOP_TOKEN_FILE_LOCATION": str(file)}
+    assert token_address("localhost:8020", environ) == "127.0.0.1:8020"
+    assert token_address("localhost:9000", environ) == "localhost:9000"
+    assert token_address("nameservice", environ) == "nameservice"
+    assert token_address("no-such-host.invalid:8020", environ) == "no-such-host.invalid:8020"
+    assert token_address("localhost:8020", {}) == "localhost:8020"
+    file.write_bytes(b"HDTS\0\1\x0elocalhost:8020\0")
+    assert token_address("localhost:8020", environ) == "localhost:8020"
+    file.unlink()
+    assert token_address("localhost:8020", environ) == "localhost:8020"

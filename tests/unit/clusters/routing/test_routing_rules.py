@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from datetime import date
 
 import pytest
 
 from airflow_hive_federation.clusters.placement import Clusters, Session
-from airflow_hive_federation.clusters.routing.cache import Router
 from airflow_hive_federation.clusters.routing.decision import Rule
-from airflow_hive_federation.clusters.routing.explain import as_json, cheapest_copies, in_words
+from airflow_hive_federation.clusters.routing.explain import cheapest_copies
 from airflow_hive_federation.clusters.routing.route import Policy, decide, next_session, route
 from airflow_hive_federation.clusters.statements import reads
 from airflow_hive_federation.errors import ConfigurationError, RoutingError, UnanalysableError
 from tests.support.catalogs import CLUSTERS, Catalog, placed
-
-DS = [("ds", "string")]
-
-
-@pytest.fixture
-def catalog() -> Catalog:
-    made = Catalog()
-    made.add("a", placed("C1", "C2"), size=10)
-    made.add("b", placed("C2"), size=1000)
-    made.add("c", placed("C3"), size=100)
-    made.add("plain", None)
-    made.add_partitioned(
-        "logs",
-        placed("C1"),
-        DS,
-        {(f"2026-03-0{n}",): placed("C1", "C2") if n > 3 else placed("C1") for n in range(1, 8)},
-        size=1 << 20,
-    )
-    made.add_partitioned(
-        "split", placed("C1"), DS, {("1",): placed("C1"), ("2",): placed("C2"), ("3",): None}
-    )
-    return made
 
 
 def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str | None:
@@ -355,168 +331,3 @@ def test_a_policy_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="'lax' is no policy") as caught:
         Policy("lax")
     assert "strict, default" in (caught.value.remedy or "")
-
-
-# -- EXPLAIN -------------------------------------------------------------------------------------------------
-
-
-def test_explain_in_words_and_json(catalog: Catalog) -> None:
-    decision = decide("SELECT * FROM b JOIN logs ON b.k = logs.k WHERE ds >= '2026-03-03'", catalog, CLUSTERS)
-    assert decision.reason == (
-        "No cluster can run the statement: not in C2, the primary cluster of an input: "
-        "default.logs partition ds=2026-03-03 is not there (it is in C1); "
-        "not in C1, the primary cluster of an input: default.b is not there (it is in C2)."
-    )
-    assert in_words(decision).splitlines() == [
-        "Cluster: none",
-        f"Rule: input. {decision.reason}",
-        "Reads default.b: in C2 (1.0 kB)",
-        "Reads default.logs: 5 of 7 partitions; primary cluster C1",
-        "  partition ds=2026-03-03: in C1 (1.0 MB)",
-        "  partitions ds=2026-03-04, ds=2026-03-05, ds=2026-03-06 and 1 more: in C1, C2 (4.2 MB)",
-        "Tried C2: default.logs partition ds=2026-03-03 is not there (it is in C1)",
-        "Tried C1: default.b is not there (it is in C2)",
-        "It could run in C1 after these copies, the cheapest (1.0 kB):",
-        "  default.b from C2 to C1 (1.0 kB)",
-    ]
-    document = json.loads(json.dumps(as_json(decision)))
-    assert document["cluster"] is None
-    assert document["cheapest_copies"]["copies"] == [
-        {"table": "default.b", "from": "C2", "to": "C1", "partitions": None, "examples": [], "bytes": 1000}
-    ]
-    assert pickle.loads(pickle.dumps(decision)) == decision
-
-
-def test_explain_of_what_runs(catalog: Catalog) -> None:
-    decision = decide("INSERT INTO fresh SELECT a.x FROM a", catalog, CLUSTERS)
-    assert in_words(decision).splitlines() == [
-        "Cluster: C1",
-        "Rule: input. C1 is the primary cluster of default.a, and has all other inputs.",
-        "Writes default.fresh: new, created in the cluster that runs the statement",
-        "Reads default.a: in C1, C2 (10 bytes)",
-        "Tried C1: it has all that the statement needs",
-    ]
-    assert cheapest_copies(decision) is None
-
-
-def test_explain_of_what_reads_no_rows(catalog: Catalog) -> None:
-    assert in_words(decide("DESCRIBE split", catalog, CLUSTERS)).splitlines()[2:] == [
-        "Reads default.split: its definition only; primary cluster C1",
-        "Tried C1: it has all that the statement needs",
-    ]
-    catalog.add_view("v", "SELECT * FROM b")
-    assert in_words(decide("DROP VIEW v", catalog, CLUSTERS)).splitlines()[2:] == [
-        "Writes default.v: a view, which is in no cluster",
-        "Tried C1: it has all that the statement needs",
-    ]
-
-
-def test_explain_of_what_is_not_known(catalog: Catalog) -> None:
-    catalog.add_partitioned("vague", placed("C1"), DS, {("1",): placed("C1")}, size=None)
-    assert "  partition ds=1: in C1 (size unknown)" in in_words(
-        decide("SELECT * FROM vague", catalog, CLUSTERS)
-    )
-    clusters = Clusters(names=("C1", "C2"), default="C1", use_default=False)
-    lines = in_words(decide("INSERT INTO plain SELECT * FROM missing", catalog, clusters)).splitlines()
-    assert lines[2:] == [
-        "Writes default.plain: it has no cluster metadata, and hive.use.default.cluster is off",
-        "Reads default.missing: the metastore has no such table",
-    ]
-
-
-def test_a_decision_names_a_bounded_number_of_partitions(catalog: Catalog) -> None:
-    for count, named in ((100, 100), (101, 0)):
-        days = {(f"{number:03}",): placed("C1") for number in range(count)}
-        catalog.add_partitioned("many", placed("C1"), DS, days)
-        (group,) = decide("SELECT * FROM many", catalog, CLUSTERS).inputs[0].groups
-        assert (group.partitions, len(group.values)) == (count, named)
-
-
-def test_a_statement_that_runs_needs_no_copies(catalog: Catalog) -> None:
-    decision = decide("SELECT * FROM a, b", catalog, CLUSTERS)
-    assert [attempt.cluster for attempt in decision.attempts] == ["C1", "C2"]
-    assert cheapest_copies(decision) is None
-
-
-def test_copies_help_neither_outputs_nor_temporary_tables(catalog: Catalog) -> None:
-    session = Session(cluster="C2")
-    assert cheapest_copies(decide("INSERT INTO a SELECT * FROM c", catalog, CLUSTERS, session)) is None
-    session = Session(cluster="C3", temporary={"tmp": "C2"})
-    assert cheapest_copies(decide("SELECT * FROM tmp", catalog, CLUSTERS, session)) is None
-
-
-def test_no_copies_help_against_two_outputs(catalog: Catalog) -> None:
-    decision = decide("FROM a INSERT INTO b SELECT * INSERT INTO c SELECT *", catalog, CLUSTERS)
-    assert decision.cluster is None
-    assert cheapest_copies(decision) is None
-
-
-# -- kept decisions ------------------------------------------------------------------------------------------
-
-
-def test_decisions_are_kept_until_a_table_changes(catalog: Catalog) -> None:
-    router = Router(CLUSTERS)
-    first = router.route("SELECT * FROM a JOIN b", catalog)
-    assert router.route("select *  from A join B -- again", catalog) is first
-    assert router.hits == 1
-    catalog.touch("b", "2")
-    assert router.route("SELECT * FROM a JOIN b", catalog) is not first
-    assert router.route("SELECT * FROM a JOIN b", catalog, Session(cluster="C2")) is not first
-    assert router.hits == 1
-    catalog.touch("b", "")
-    for _ in range(2):
-        assert router.route("SELECT * FROM b", catalog).cluster == "C2"
-    assert router.hits == 1
-
-
-def test_a_kept_refusal_is_an_error_each_time(catalog: Catalog) -> None:
-    router = Router(CLUSTERS)
-    for hits in (0, 1):
-        with pytest.raises(RoutingError, match="No cluster can run the statement"):
-            router.route("SELECT * FROM b, c", catalog)
-        assert router.hits == hits
-
-
-def test_a_table_that_appears_changes_a_kept_decision(catalog: Catalog) -> None:
-    router = Router(CLUSTERS)
-    assert router.route("INSERT INTO new SELECT * FROM a", catalog).outputs[0].new
-    catalog.add("new", placed("C2"))
-    assert router.route("INSERT INTO new SELECT * FROM a", catalog).cluster == "C2"
-
-
-def test_strings_are_part_of_the_template(catalog: Catalog) -> None:
-    router = Router(CLUSTERS)
-    sql = "SELECT * FROM b JOIN logs ON b.k = logs.k WHERE ds = '2026-03-0{}'"
-    assert router.decide(sql.format(5), catalog).cluster == "C2"
-    assert router.decide(sql.format(1), catalog).cluster is None
-
-
-@pytest.mark.parametrize("first", [r"2026-03-05", r"2026\-03-05"])
-def test_a_string_with_an_escape_is_never_the_same_as_one_without(catalog: Catalog, first: str) -> None:
-    router = Router(CLUSTERS)
-    # The kind of comma is that of no other test: templates are shared by the whole process.
-    sql = f"SELECT b.k ,logs.k ,'{len(first)}' FROM b JOIN logs ON b.k = logs.k WHERE ds = '{{}}'"
-    both = {"2026-03-05": "C2", r"2026\-03-05": None}
-    for day in (first, *both):
-        assert router.decide(sql.format(day), catalog).cluster == both[day]
-
-
-def test_the_name_of_a_cluster_is_part_of_the_template(catalog: Catalog) -> None:
-    router = Router(CLUSTERS)
-    assert router.decide("USE CLUSTER C2", catalog).cluster == "C2"
-    assert router.decide("USE CLUSTER c2", catalog).rule is Rule.UNKNOWN_CLUSTER
-
-
-def test_a_refusal_names_the_place_in_the_statement_at_hand(catalog: Catalog) -> None:
-    router = Router(CLUSTERS)
-    for text in ("CREATE NOTHING x", "-- why\n\n  create   nothing x"):
-        decision = router.decide(text, catalog)
-        assert decision == decide(text, catalog, CLUSTERS)
-        assert decision.unanalysable is not None
-
-
-def test_the_number_of_kept_decisions_is_bounded(catalog: Catalog) -> None:
-    router = Router(CLUSTERS, size=2)
-    for number in (1, 2, 3, 1):
-        router.decide(f"SELECT {number} FROM a", catalog)
-    assert router.hits == 0

@@ -1,7 +1,7 @@
-"""Parses and writes the protocol buffers of ORC files as lists of fields.
+"""Parses and writes protocol buffers as lists of fields.
 
-Unknown fields can therefore be copied unchanged from one file into another. Source: "Encoding" in the
-documentation of protocol buffers.
+Unknown fields can therefore be copied unchanged, for instance from one ORC file into another. Source:
+"Encoding" in the documentation of protocol buffers.
 """
 
 from __future__ import annotations

@@ -1,0 +1,135 @@
+"""Publishes what commands learn about a policy, if the environment names the directory of the state."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    VerificationError,
+    VerificationIncompleteError,
+)
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.published.policies import PolicyPublisher
+    from airflow_hive_federation.published.remotes import RemotePublisher
+    from airflow_hive_federation.remotes.refresh import RefreshReport
+    from airflow_hive_federation.remotes.session import Remotes
+    from airflow_hive_federation.replication.policy import ReplicationPolicy
+    from airflow_hive_federation.replication.status import ReplicationStatus
+    from airflow_hive_federation.replication.verify.report import VerificationReport
+
+#: The environment variable that names the directory; without it, commands publish nothing.
+STATE_VARIABLE = "AIRFLOW__HIVE_FEDERATION__STATE_URI"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandState:
+    """Publishes the state of a policy for one command; every error is a warning.
+
+    :param command: the command, such as ``replicate run``.
+    """
+
+    policy: ReplicationPolicy
+    command: str
+
+    def status(self, status: ReplicationStatus) -> None:
+        """Publish the result of a look at both sides."""
+        self._publish(lambda publisher: publisher.status(status))
+
+    def cycle(self, source: MetastorePool, target: MetastorePool, skipped: Mapping[str, str] | None) -> None:
+        """Publish a cycle that has ended, and the lags after it.
+
+        :param skipped: the tables that the cycle left out; ``None`` if nobody looked.
+        """
+        if STATE_VARIABLE not in os.environ:
+            return
+        from airflow_hive_federation.hooks.published import publish_cycle
+        from airflow_hive_federation.published.documents import Publisher
+
+        by = Publisher(command=self.command)
+        publish_cycle(source, target, self.policy, skipped=skipped, by=by, log=logger)
+
+    def verification(self, report: VerificationReport, *, whole: bool) -> None:
+        """Publish a verification.
+
+        :param whole: files and rows of all tables were compared.
+        """
+        self._publish(lambda publisher: publisher.verification(report, whole=whole))
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Publish the error with which a block ends."""
+        began_s = time.time()
+        try:
+            yield
+        except (VerificationError, VerificationIncompleteError):
+            raise
+        except HiveFederationError as error:
+            text, remedy = f"{type(error).__name__}: {error.message}", error.remedy
+            seconds = time.time() - began_s
+            self._publish(lambda publisher: publisher.failure(text, remedy, seconds=seconds))
+            raise
+
+    def _publish(self, publish: Callable[[PolicyPublisher], None]) -> None:
+        if STATE_VARIABLE not in os.environ:
+            return
+        from airflow_hive_federation.hooks.published import policy_publisher, publication
+        from airflow_hive_federation.published.documents import Publisher
+
+        with publication(logger):
+            publish(policy_publisher(self.policy, Publisher(command=self.command)))
+
+
+@contextmanager
+def published_refresh(metastore: str, remote: str) -> Iterator[Callable[[Remotes, RefreshReport], None]]:
+    """Publish the error of a refresh with which the block ends; yield a function that publishes its report.
+
+    :param metastore: the local metastore: URIs, or the id of an Airflow connection.
+    :param remote: the local name of the remote.
+    """
+
+    def publish(remotes: Remotes, report: RefreshReport) -> None:
+        def to_publisher(publisher: RemotePublisher) -> None:
+            from airflow_hive_federation.remotes.statement import Kind, parse_name
+
+            kind = Kind.TABLE if "." in report.remote else Kind.DATABASE
+            link = remotes.link(kind, parse_name(kind, report.remote))
+            publisher.refresh(report, points_to=str(link.remote), via=link.via or "")
+
+        _publish_remote(metastore, report.remote, to_publisher)
+
+    try:
+        yield publish
+    except HiveFederationError as error:
+        text, remedy = f"{type(error).__name__}: {error.message}", error.remedy
+        _publish_remote(metastore, remote, lambda to: to.failure(text, remedy))
+        raise
+
+
+def _publish_remote(metastore: str, remote: str, publish: Callable[[RemotePublisher], None]) -> None:
+    if STATE_VARIABLE not in os.environ:
+        return
+    from airflow_hive_federation.hooks.published import publication, state_directory
+    from airflow_hive_federation.published.documents import Publisher
+    from airflow_hive_federation.published.remotes import RemotePublisher
+
+    with publication(logger):
+        publish(
+            RemotePublisher(
+                state_directory(),
+                metastore=metastore,
+                remote=remote.lower(),
+                kind="table" if "." in remote else "database",
+                by=Publisher(command="remote refresh"),
+            )
+        )

@@ -1,0 +1,167 @@
+"""Finds the directory in which tasks publish state, and publishes without failing a task."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_hive_federation.errors import HiveFederationError, divided
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowNotFoundException, configured
+from airflow_hive_federation.hooks.error_translation import error_text
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.published.directory import StateDirectory
+    from airflow_hive_federation.published.documents import PolicyName, Publisher
+    from airflow_hive_federation.published.policies import PolicyPublisher
+    from airflow_hive_federation.replication.policy import ReplicationPolicy
+    from airflow_hive_federation.replication.status import Lags
+    from airflow_hive_federation.storage.options import StorageOptions
+
+#: Section of Airflow's configuration, and its options.
+SECTION, STATE_URI, STATE_CONN_ID = "hive_federation", "state_uri", "state_conn_id"
+#: Name of the directory in Airflow's home that holds the state by default.
+_DEFAULT = "hive_federation_state"
+#: The warnings of this process.
+_warned: set[str] = set()
+
+
+class Log(Protocol):
+    """The logger of a task, a trigger or a command."""
+
+    def warning(self, message: str, /, *arguments: object) -> object:
+        """Log a warning."""
+
+
+def state_directory() -> StateDirectory:
+    """Return the directory of the state: ``[hive_federation] state_uri`` of Airflow's configuration.
+
+    :raises ConfigurationError: ``state_conn_id`` has options that cannot be read.
+    """
+    from airflow_hive_federation.published.directory import StateDirectory
+
+    home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
+    uri = configured(SECTION, STATE_URI, "") or str(home / _DEFAULT)
+    return StateDirectory(uri, _options(configured(SECTION, STATE_CONN_ID, "")))
+
+
+@contextmanager
+def publication(log: Log) -> Iterator[None]:
+    """Let a task go on if its state cannot be published: the first such error of a process is a warning.
+
+    :param log: the logger of the task.
+    """
+    try:
+        yield
+    except (HiveFederationError, AirflowNotFoundException) as error:
+        text = error_text(error) if isinstance(error, HiveFederationError) else str(error)
+        if text not in _warned:
+            _warned.add(text)
+            log.warning("The state for Airflow's page Hive federation was not published. %s", text)
+
+
+def publisher_of(context: Context) -> Publisher:
+    """Return the publisher of a task; without a task instance, the name of a program."""
+    from airflow_hive_federation.published.documents import Publisher
+
+    ti = context.get("ti")
+    if ti is None:
+        return Publisher(command="a program")
+    names = {name: str(getattr(ti, name, "")) for name in ("dag_id", "run_id", "task_id")}
+    index = getattr(ti, "map_index", None)
+    return Publisher(**names, map_index=-1 if index is None else int(index))
+
+
+def _options(conn_id: str) -> StorageOptions:
+    if not conn_id:
+        return {}
+    from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+
+    return HiveMetastoreHook(conn_id).storage_options
+
+
+def policy_publisher(policy: ReplicationPolicy, by: Publisher) -> PolicyPublisher:
+    """Return the publisher of what a task learns about a policy."""
+    from airflow_hive_federation.published.folding import name_of
+    from airflow_hive_federation.published.policies import PolicyPublisher
+
+    return PolicyPublisher(state_directory(), name_of(policy), by)
+
+
+def publish_lags(policy: ReplicationPolicy, lags: Lags, by: Mapping[str, object], log: Log) -> None:
+    """Publish lags that a probe has counted.
+
+    :param by: the fields of the publisher.
+    """
+    from airflow_hive_federation.published.documents import read_publisher
+
+    with publication(log):
+        policy_publisher(policy, read_publisher(dict(by))).lags(lags)
+
+
+def publish_cycle(
+    source: MetastorePool,
+    target: MetastorePool,
+    policy: ReplicationPolicy,
+    *,
+    skipped: Mapping[str, str] | None,
+    by: Publisher,
+    log: Log,
+) -> None:
+    """Publish the cycle that has ended, and the lags after it.
+
+    :param skipped: the tables that the cycle left out, with the reasons; ``None`` if nobody looked.
+    """
+    from airflow_hive_federation.replication.replica.cycle_history import read_cycles
+    from airflow_hive_federation.replication.status import read_lags
+
+    with publication(log):
+        with source.client() as of_source, target.client() as of_target:
+            records = read_cycles(of_target.get_database(policy.target_database).parameters)
+            lags = read_lags(of_source, of_target, policy)
+        policy_publisher(policy, by).cycle(records, lags, skipped=None if skipped is None else dict(skipped))
+
+
+def publish_failure(
+    fields: Mapping[str, object], error: BaseException, by: Publisher, *, seconds: float, log: Log
+) -> None:
+    """Publish the failure of a task of a policy.
+
+    :param fields: the fields of the policy, of which some may be impossible.
+    :param error: the error with which the task ends.
+    :param seconds: the time that the task has worked.
+    """
+    from airflow_hive_federation.published.policies import PolicyPublisher
+
+    text, remedy = described(error)
+    with publication(log):
+        PolicyPublisher(state_directory(), names_in(fields), by).failure(text, remedy, seconds=seconds)
+
+
+def names_in(fields: Mapping[str, object]) -> PolicyName:
+    """Return the names in the rendered fields of a policy, which may be impossible ones."""
+    from airflow_hive_federation.published.documents import PolicyName
+
+    name, source, target = (
+        "" if (text := str(fields.get(field) or "").strip()) == "None" else text
+        for field in ("name", "source_database", "target_database")
+    )
+    return PolicyName(
+        name=name, source_database=source.lower(), target_database=target.lower() or source.lower()
+    )
+
+
+def described(error: BaseException) -> tuple[str, str]:
+    """Return the class and the message of the error with which a task ends, and its remedy."""
+    cause = error if isinstance(error, HiveFederationError) else error.__cause__
+    if isinstance(cause, HiveFederationError):
+        return f"{type(cause).__name__}: {cause.message}", cause.remedy
+    # A trigger sends the text of an error alone.
+    message, remedy = divided(str(error))
+    known = isinstance(error, AirflowException)
+    return (message if known else f"{type(error).__name__}: {message}"), remedy

@@ -1,0 +1,62 @@
+"""Links tasks to the page Hive federation. Airflow asks for the URLs at the end of a task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseOperatorLink
+
+from airflow_hive_federation.hooks.compat import configured
+from airflow_hive_federation.hooks.published import names_in
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+
+#: Name of the links in Airflow's UI.
+_NAME = "Hive federation"
+
+
+class PolicyLink(BaseOperatorLink):
+    """A link from a task of a policy to the policy on the page."""
+
+    name = _NAME
+
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
+        """Return the URL of the policy on the page."""
+        from airflow_hive_federation.published.directory import policy_key
+
+        return _page(f"policy={policy_key(names_in(getattr(operator, 'policy', None) or {}))}")
+
+
+class ReplicationLink(BaseOperatorLink):
+    """A link from a task of a consistency group to the policies on the page."""
+
+    name = _NAME
+
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
+        """Return the URL of the list of policies."""
+        return _page("tab=replication")
+
+
+class RemotesLink(BaseOperatorLink):
+    """A link from a task of a remote to the remotes on the page."""
+
+    name = _NAME
+
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
+        """Return the URL of the list of remotes."""
+        return _page("tab=remotes")
+
+
+class WorkLink(BaseOperatorLink):
+    """A link from a task of ingest or compaction to their state on the page."""
+
+    name = _NAME
+
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
+        """Return the URL of ingest and compaction on the page."""
+        return _page("tab=work")
+
+
+def _page(query: str) -> str:
+    return f"{configured('api', 'base_url', '/').rstrip('/')}/plugin/hive-federation?{query}"

@@ -1,0 +1,1 @@
+"""The page "Hive federation" in Airflow's UI. It reads published state, and reaches no metastore."""

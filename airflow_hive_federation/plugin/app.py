@@ -1,0 +1,171 @@
+"""Serves the page's script and data to Airflow's users. Imported by API servers only.
+
+Every route is a GET, because Airflow accepts the session's cookie for any verb, and every route asks Airflow
+for permission. The page triggers DAG runs through Airflow's own API.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
+from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi.responses import FileResponse, JSONResponse
+
+from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.hooks.published import state_directory
+from airflow_hive_federation.plugin import views
+from airflow_hive_federation.plugin.reading import documents_of, policy_states, read_policy, tables_of
+from airflow_hive_federation.plugin.views import Part, part_of
+from airflow_hive_federation.published.remotes import REMOTE, REMOTES
+from airflow_hive_federation.published.work import COMPACTED, COMPACTION, INGEST, INGESTED
+
+_SCRIPT = Path(__file__).with_name("page.js")
+_MOST_ROWS = 500
+#: Published state changes from one look to the next, and belongs to one user's rights.
+_FRESH = {"Cache-Control": "no-store"}
+
+
+def build_app() -> FastAPI:
+    """Return the application, whose routes are relative to its prefix."""
+    app = FastAPI(
+        title="Hive federation",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        # Everybody who may see Airflow's UI; the rights to read DAGs narrow the answers.
+        dependencies=[Depends(requires_access_view(AccessView.WEBSITE))],
+    )
+    app.get("/page.js", response_class=FileResponse)(_script)
+    app.get("/replication")(_policies)
+    app.get("/replication/{key}")(_policy)
+    app.get("/replication/{key}/tables")(_tables)
+    app.get("/remotes")(_remotes)
+    app.get("/ingest")(_ingest)
+    app.get("/compaction")(_compaction)
+    app.get("/compaction/{key}/requests")(_requests)
+    app.add_exception_handler(HiveFederationError, _refused)
+    return app
+
+
+def _part(
+    q: Annotated[str, Query(max_length=300)] = "",
+    sort: Annotated[str, Query(max_length=40)] = "",
+    limit: Annotated[int, Query(ge=1, le=_MOST_ROWS)] = 50,
+    offset: Annotated[int, Query(ge=0)] = 0,
+) -> Part:
+    return Part(search=q, sort=sort, limit=limit, offset=offset)
+
+
+def _readable(user: GetUserDep) -> Callable[[str], bool]:
+    """Return a function that tells whether the user may read a DAG."""
+    known: dict[str, bool] = {}
+
+    def readable(dag_id: str) -> bool:
+        if dag_id not in known:
+            known[dag_id] = get_auth_manager().is_authorized_dag(
+                method="GET", user=user, details=DagDetails(id=dag_id)
+            )
+        return known[dag_id]
+
+    return readable
+
+
+PartDep = Annotated[Part, Depends(_part)]
+ReadableDep = Annotated[Callable[[str], bool], Depends(_readable)]
+
+
+def _script() -> FileResponse:
+    # A browser asks each time whether the script has changed, as it does with an upgrade.
+    return FileResponse(_SCRIPT, media_type="text/javascript", headers={"Cache-Control": "no-cache"})
+
+
+def _policies(part: PartDep, readable: ReadableDep) -> JSONResponse:
+    directory = state_directory()
+    rows = sorted(
+        (
+            views.policy_row(state)
+            for state in policy_states(directory)
+            if all(readable(dag_id) for dag_id in state.dag_ids)
+        ),
+        key=views.worst_first,
+    )
+    found = part_of(rows, part, searched=("name", "source_database", "target_database", "health"))
+    return _answer({**found, "published": len(rows)})
+
+
+def _policy(key: str, readable: ReadableDep) -> JSONResponse:
+    directory = state_directory()
+    state = read_policy(directory, key)
+    # A policy that the user may not see does not exist for the user.
+    if not state.dag_ids <= {dag_id for dag_id in state.dag_ids if readable(dag_id)} or not state.published_s:
+        raise HTTPException(404, "No state of this policy is published, or you have no right to see it.")
+    tables, _ = tables_of(directory, key)
+    return _answer(views.policy_detail(state, tables))
+
+
+def _tables(key: str, part: PartDep, readable: ReadableDep) -> JSONResponse:
+    directory = state_directory()
+    state = read_policy(directory, key)
+    if not all(readable(dag_id) for dag_id in state.dag_ids):
+        raise HTTPException(404, "No state of this policy is published, or you have no right to see it.")
+    rows = views.table_rows(*tables_of(directory, key))
+    return _answer(part_of(rows, part, searched=("name",)))
+
+
+def _remotes(part: PartDep, readable: ReadableDep) -> JSONResponse:
+    rows = sorted(
+        (
+            views.remote_row(key, state, problem)
+            for key, state, problem in documents_of(state_directory(), REMOTES, REMOTE)
+            if state is None or not state.by.dag_id or readable(state.by.dag_id)
+        ),
+        key=views.worst_first,
+    )
+    found = part_of(rows, part, searched=("name", "points_to", "via", "metastore", "health"))
+    return _answer({**found, "published": len(rows)})
+
+
+def _ingest(part: PartDep, readable: ReadableDep) -> JSONResponse:
+    rows = sorted(
+        (
+            views.ingest_row(key, state, problem)
+            for key, state, problem in documents_of(state_directory(), INGEST, INGESTED)
+            if state is None or not state.by.dag_id or readable(state.by.dag_id)
+        ),
+        key=views.worst_first,
+    )
+    found = part_of(rows, part, searched=("name", "source", "metastore", "health"))
+    return _answer({**found, "published": len(rows)})
+
+
+def _compaction(part: PartDep, readable: ReadableDep) -> JSONResponse:
+    rows = [
+        views.compaction_row(key, state, problem)
+        for key, state, problem in documents_of(state_directory(), COMPACTION, COMPACTED)
+        if state is None or not state.by.dag_id or readable(state.by.dag_id)
+    ]
+    found = part_of(rows, part, searched=("name",))
+    return _answer({**found, "published": len(rows)})
+
+
+def _requests(key: str, part: PartDep, readable: ReadableDep) -> JSONResponse:
+    state = state_directory().read(COMPACTION, key, COMPACTED)
+    if state is None or (state.by.dag_id and not readable(state.by.dag_id)):
+        raise HTTPException(404, "No queue of this metastore is published, or you have no right to see it.")
+    found = part_of(views.request_rows(state), part, searched=("table", "partition", "state"))
+    return _answer(found)
+
+
+def _answer(content: dict[str, object]) -> JSONResponse:
+    return JSONResponse({"now_s": time.time(), **content}, headers=_FRESH)
+
+
+def _refused(_request: Request, error: Exception) -> JSONResponse:
+    message, remedy = getattr(error, "message", str(error)), getattr(error, "remedy", "")
+    return JSONResponse({"detail": message, "remedy": remedy}, status_code=503, headers=_FRESH)

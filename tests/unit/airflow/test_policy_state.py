@@ -1,0 +1,161 @@
+"""Tasks publish the state of their policy, and never fail by it; the standalone Airflow does it for real."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from airflow_hive_federation.errors import StorageError
+from airflow_hive_federation.hooks import published
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
+from airflow_hive_federation.operators.page_links import PolicyLink
+from airflow_hive_federation.operators.replication import (
+    BootstrapDumpOperator,
+    IncrementalDumpOperator,
+    ReplicationBranchOperator,
+    ReplicationLoadOperator,
+)
+from airflow_hive_federation.operators.replication_group import GroupDumpOperator
+from airflow_hive_federation.published import directory as state
+from airflow_hive_federation.published.directory import REPLICATION, StateDirectory, policy_key
+from airflow_hive_federation.published.documents import PolicyName, PublishedCycle, Publisher
+
+Define = Callable[..., str]
+POLICY = {"name": "shop", "source_database": "Shop", "dump_root": "/dumps", "target_database": "None"}
+NAME = PolicyName(name="shop", source_database="shop", target_database="shop")
+CONTEXT: Any = {"ti": SimpleNamespace(dag_id="d", run_id="r", task_id="g.increment", map_index=None)}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StateDirectory:
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", str(tmp_path / "state"))
+    return StateDirectory(f"file:{tmp_path / 'state'}")
+
+
+def last(place: StateDirectory) -> PublishedCycle:
+    cycles = place.read(REPLICATION, policy_key(NAME), state.CYCLES)
+    assert cycles is not None
+    return cycles.cycles[-1]
+
+
+def increment(conn_id: str) -> IncrementalDumpOperator:
+    return IncrementalDumpOperator(
+        task_id="increment", policy=POLICY, source_conn_id=conn_id, target_conn_id=conn_id
+    )
+
+
+def test_a_failure_is_published_with_its_remedy(connection: Define, place: StateDirectory) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+    with pytest.raises(AirflowException, match=r"127\.0\.0\.1:1"):
+        increment(conn_id).execute(CONTEXT)
+    failed = last(place)
+    assert failed.error.startswith("MetastoreUnreachableError: ")
+    assert "127.0.0.1:1" in failed.error
+    assert failed.remedy
+    assert failed.remedy not in failed.error
+    assert failed.by == Publisher(dag_id="d", run_id="r", task_id="g.increment")
+
+
+def test_a_failure_of_a_group_is_that_of_each_member(connection: Define, place: StateDirectory) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+    members = [{"name": name, "source_database": name} for name in ("shop", "stock")]
+    group = {"name": "g", "policies": members, "dump_root": "/dumps"}
+    dump = GroupDumpOperator(task_id="dump", group=group, source_conn_id=conn_id, target_conn_id=conn_id)
+    with pytest.raises(AirflowException, match=r"127\.0\.0\.1:1"):
+        dump.execute(CONTEXT)
+    names = set()
+    for key in place.keys(REPLICATION):
+        cycles = place.read(REPLICATION, key, state.CYCLES)
+        assert cycles is not None
+        assert cycles.cycles[-1].error.startswith("MetastoreUnreachableError: ")
+        names.add(cycles.policy.source_database)
+    assert names == {"shop", "stock"}
+
+
+def test_a_problem_of_the_policy_is_published(connection: Define, place: StateDirectory) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+    decide = ReplicationBranchOperator(
+        task_id="decide",
+        policy=POLICY,
+        target_conn_id=conn_id,
+        bootstrap_task_id="b",
+        increment_task_id="i",
+        problem="ConfigurationError: It has the colour red. Remedy: Take it away.",
+    )
+    with pytest.raises(AirflowFailException, match="colour"):
+        decide.choose_branch(CONTEXT)
+    assert (last(place).error, last(place).remedy) == (
+        "ConfigurationError: It has the colour red.",
+        "Take it away.",
+    )
+
+
+def test_a_skipped_task_is_no_failure(connection: Define, place: StateDirectory) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+    load = ReplicationLoadOperator(
+        task_id="load", policy=POLICY, source_conn_id=conn_id, target_conn_id=conn_id, dump=[None]
+    )
+    with pytest.raises(AirflowException, match="nothing is loaded"):
+        load.execute(CONTEXT)
+    assert place.keys(REPLICATION) == []
+
+
+def test_a_publication_that_fails_is_one_warning(
+    connection: Define,
+    place: StateDirectory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / "state").write_text("no directory", encoding="utf-8")
+    monkeypatch.setattr(published, "_warned", set())
+    log = logging.getLogger("publication")
+    for _ in range(3):
+        with published.publication(log):
+            published.state_directory().write(
+                REPLICATION, "k", state.CYCLES, state.documents.PolicyCycles(policy=NAME, published_s=1.0)
+            )
+    (line,) = caplog.messages
+    assert line.startswith("The state for Airflow's page Hive federation was not published. StorageError: ")
+    assert "Remedy: " in line
+    # The task ends with its own error.
+    with pytest.raises(AirflowException, match="MetastoreUnreachableError"):
+        increment(connection(host="127.0.0.1", port=1)).execute(CONTEXT)
+    with pytest.raises(StorageError):
+        place.keys(REPLICATION)
+
+
+def test_the_store_of_the_state_has_the_options_of_a_connection(
+    connection: Define, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", "s3://bucket/state")
+    conn_id = connection("store", extra={"secret_storage_options": {"key": "k", "secret": "hidden-123"}})
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_CONN_ID", conn_id)
+    place = published.state_directory()
+    assert place._options == {"key": "k", "secret": "hidden-123"}
+    assert "hidden-123" not in repr(place)
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_CONN_ID", "nobody")
+    with published.publication(logging.getLogger("publication")):
+        published.state_directory()
+
+
+def test_the_state_lies_in_airflows_home_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    assert published.state_directory().uri == str(tmp_path / "hive_federation_state")
+
+
+def test_every_task_of_a_policy_links_to_it(connection: Define, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://example.com/airflow/")
+    with DAG("d", schedule=None):
+        dump = BootstrapDumpOperator(task_id="dump", policy=POLICY, source_conn_id="a")
+    (link,) = dump.operator_extra_links
+    assert isinstance(link, PolicyLink)
+    expected = f"https://example.com/airflow/plugin/hive-federation?policy={policy_key(NAME)}"
+    assert link.get_link(dump, ti_key=None) == expected
+    assert link.get_link(increment("a"), ti_key=None) == expected
