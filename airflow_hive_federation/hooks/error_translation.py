@@ -27,6 +27,11 @@ def as_airflow_error() -> Iterator[None]:
         raise airflow_error(error_text(error), retryable=error.retryable) from None
 
 
+def origin_of(error: BaseException) -> BaseException:
+    """Return the package's error from which :func:`as_airflow_error` has made Airflow's; else the error."""
+    return error.__cause__ or error.__context__ or error
+
+
 def airflow_error(text: str, *, retryable: bool) -> AirflowException:
     """Return Airflow's error for a package error of which only the text is known (a trigger sent it)."""
     return AirflowException(text) if retryable else AirflowFailException(text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from airflow_hive_federation.errors import HiveFederationError, divided
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowNotFoundException, configured
-from airflow_hive_federation.hooks.error_translation import error_text
+from airflow_hive_federation.hooks.error_translation import error_text, origin_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -158,7 +158,7 @@ def names_in(fields: Mapping[str, object]) -> PolicyName:
 
 def described(error: BaseException) -> tuple[str, str]:
     """Return the class and the message of the error with which a task ends, and its remedy."""
-    cause = error if isinstance(error, HiveFederationError) else error.__cause__
+    cause = error if isinstance(error, HiveFederationError) else origin_of(error)
     if isinstance(cause, HiveFederationError):
         return f"{type(cause).__name__}: {cause.message}", cause.remedy
     # A trigger sends the text of an error alone.

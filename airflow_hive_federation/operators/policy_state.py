@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import VerificationError, VerificationIncompleteError
 from airflow_hive_federation.hooks.compat import AirflowSkipException
+from airflow_hive_federation.hooks.error_translation import origin_of
 from airflow_hive_federation.hooks.group_fields import rendered_group
 from airflow_hive_federation.hooks.published import (
     Log,
@@ -134,7 +135,7 @@ class FailuresPublished(AbstractContextManager[None]):
         if not isinstance(error, Exception) or isinstance(error, AirflowSkipException):
             return
         # The verification has published what it has found.
-        if isinstance(error.__cause__, VerificationError | VerificationIncompleteError):
+        if isinstance(origin_of(error), VerificationError | VerificationIncompleteError):
             return
         seconds, by = time.time() - self._began_s, publisher_of(self._context)
         with publication(self._log):
