@@ -24,7 +24,13 @@ from airflow_hive_federation.progress.cycle_events import (
     FollowEnded,
     FollowStarted,
 )
-from airflow_hive_federation.progress.events import Event
+from airflow_hive_federation.progress.events import (
+    Event,
+    LockContended,
+    LockRemoved,
+    TransactionsAborted,
+    TransactionsOpen,
+)
 from airflow_hive_federation.progress.exposition import Exposition
 from airflow_hive_federation.progress.metrics import measured
 from airflow_hive_federation.progress.words import words
@@ -36,7 +42,16 @@ if TYPE_CHECKING:
 
 _CONNECTIONS = 8
 #: The events that become lines.
-_SHOWN = (CycleFailed, CycleFollowed, FollowEnded, FollowStarted)
+_SHOWN = (
+    CycleFailed,
+    CycleFollowed,
+    FollowEnded,
+    FollowStarted,
+    LockContended,
+    LockRemoved,
+    TransactionsAborted,
+    TransactionsOpen,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +139,7 @@ def run(args: argparse.Namespace, policy: ReplicationPolicy, source: str, target
 
 
 def _observer(story: Story, *, as_json: bool) -> Observer:
-    """Return an observer that writes a line per cycle and failure; as JSON, cycles go to stdout."""
+    """Return an observer that writes a line per cycle, wait and failure; as JSON, cycles go to stdout."""
 
     def observe(event: Event) -> None:
         if as_json and isinstance(event, CycleFollowed):

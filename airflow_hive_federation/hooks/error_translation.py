@@ -27,6 +27,14 @@ def as_airflow_error() -> Iterator[None]:
         raise airflow_error(error_text(error), retryable=error.retryable) from None
 
 
+def origin_of(error: BaseException) -> HiveFederationError | None:
+    """Return the package's error behind one of Airflow's; ``None`` if there is none."""
+    for origin in (error, error.__cause__, error.__context__):
+        if isinstance(origin, HiveFederationError):
+            return origin
+    return None
+
+
 def airflow_error(text: str, *, retryable: bool) -> AirflowException:
     """Return Airflow's error for a package error of which only the text is known (a trigger sent it)."""
     return AirflowException(text) if retryable else AirflowFailException(text)

@@ -15,7 +15,7 @@ from airflow_hive_federation.hooks.compat import (
     configured,
     redact,
 )
-from airflow_hive_federation.hooks.error_translation import error_text
+from airflow_hive_federation.hooks.error_translation import error_text, origin_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -159,14 +159,6 @@ def names_in(fields: Mapping[str, object]) -> PolicyName:
     return PolicyName(
         name=name, source_database=source.lower(), target_database=target.lower() or source.lower()
     )
-
-
-def origin_of(error: BaseException) -> HiveFederationError | None:
-    """Return the package's error behind one of Airflow's, even if that one does not name it as its cause."""
-    for origin in (error, error.__cause__, error.__context__):
-        if isinstance(origin, HiveFederationError):
-            return origin
-    return None
 
 
 def described(error: BaseException) -> tuple[str, str]:

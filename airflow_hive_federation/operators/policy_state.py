@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import VerificationError, VerificationIncompleteError
 from airflow_hive_federation.hooks.compat import AirflowSkipException
+from airflow_hive_federation.hooks.error_translation import origin_of
 from airflow_hive_federation.hooks.group_fields import rendered_group
 from airflow_hive_federation.hooks.published import (
     Log,
-    origin_of,
     policy_publisher,
     publication,
     publish_cycle,

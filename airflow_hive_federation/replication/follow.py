@@ -188,10 +188,9 @@ class _Follower:
                 self._watch = self._begin()
             if len(self._pending) < _PENDING:
                 self._look(self._watch)
-            if not self._pending and time.monotonic() < self._cycle_due_s:
-                return self._pauses.look_s
             before_id = self._shown_id
-            self._cycle()
+            if self._pending or time.monotonic() >= self._cycle_due_s:
+                self._cycle()
         except _StopRequestedError:
             return 0.0
         except HiveFederationError as error:

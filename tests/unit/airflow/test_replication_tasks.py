@@ -17,9 +17,10 @@ from airflow.sdk import DAG
 from airflow_hive_federation import errors
 from airflow_hive_federation.errors import ConfigurationError, CycleRunningError, HiveFederationError
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, AirflowSkipException
-from airflow_hive_federation.hooks.error_translation import as_airflow_error
+from airflow_hive_federation.hooks.error_translation import as_airflow_error, origin_of
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
 from airflow_hive_federation.hooks.progress import failures_counted
+from airflow_hive_federation.hooks.published import described
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.failover import (
     FailoverOperator,
@@ -246,9 +247,15 @@ def test_retryable_errors_are_retried_and_no_others(kind: type[HiveFederationErr
     assert isinstance(caught.value, AirflowFailException) is not kind.retryable
     assert str(caught.value) == f"{kind.__name__}: Table a.b is gone. Remedy: Look."
     # The log of a task has each error of a chain: here, one.
-    assert isinstance(caught.value.__context__, kind)
+    assert isinstance(origin_of(caught.value), kind)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
+
+
+def test_publications_get_the_class_and_the_remedy_of_the_error() -> None:
+    with pytest.raises(AirflowException) as caught, as_airflow_error():
+        raise errors.MetastoreUnreachableError("Nobody answers.", remedy="Start it.")
+    assert described(caught.value) == ("MetastoreUnreachableError: Nobody answers.", "Start it.")
 
 
 def test_foreign_errors_stay_what_they_are() -> None:
