@@ -63,7 +63,7 @@ def _part(
 
 
 def _readable(user: GetUserDep) -> Callable[[str], bool]:
-    """Return a function that tells whether the user may read a DAG."""
+    """Return a function that decides whether the user may read a DAG."""
     known: dict[str, bool] = {}
 
     def readable(dag_id: str) -> bool:

@@ -34,6 +34,7 @@ class Health(StrEnum):
     """The state of a policy or a remote in one word; the worst comes first."""
 
     BROKEN = "broken"
+    UNREADABLE = "unreadable"
     BLOCKED = "blocked"
     DIFFERS = "differs"
     SOURCE_AWAY = "source away"
@@ -43,7 +44,6 @@ class Health(StrEnum):
     IN_STEP = "in step"
     FAILED_OVER = "failed over"
     DROPPED = "dropped"
-    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, kw_only=True)

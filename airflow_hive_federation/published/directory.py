@@ -30,7 +30,7 @@ D = TypeVar("D", bound="DataclassInstance")
 #: Folder of the documents about replication policies.
 REPLICATION = "replication"
 _SUFFIX = ".json"
-#: Longest part of a name in the name of a file; the digest behind it tells names apart.
+#: Longest part of a name in the name of a file; the digest behind it distinguishes names.
 _SHOWN = 60
 
 

@@ -27,7 +27,7 @@ SERIOUS = {"serious", "critical"}
 
 @dataclass
 class Sight:
-    """A page in one colour scheme and size, with all that its console has said."""
+    """A page in one colour scheme and size, with the lines of its console."""
 
     page: Page
     name: str
