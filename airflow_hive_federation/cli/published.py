@@ -14,10 +14,14 @@ from airflow_hive_federation.errors import (
     HiveFederationError,
     VerificationError,
     VerificationIncompleteError,
+    divided,
 )
+from airflow_hive_federation.progress.cycle_events import CycleFailed, CycleFollowed, FollowEnded, LagSeen
+from airflow_hive_federation.progress.events import Event
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.published.policies import PolicyPublisher
     from airflow_hive_federation.published.remotes import RemotePublisher
     from airflow_hive_federation.remotes.refresh import RefreshReport
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
 
 #: The environment variable that names the directory; without it, commands publish nothing.
 STATE_VARIABLE = "AIRFLOW__HIVE_FEDERATION__STATE_URI"
+
+#: Seconds between two publications of a follower, whose cycles may take less than one.
+_FOLLOWED_S = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +85,31 @@ class CommandState:
             seconds, failed = time.time() - began_s, error
             self._publish(lambda publisher: publisher.failure(*_described(failed), seconds=seconds))
             raise
+
+    def following(self, source: MetastorePool, target: MetastorePool, observer: Observer) -> Observer:
+        """Return an observer that also publishes a follower's failures, and its cycles every ten seconds.
+
+        A cycle that ends within ten seconds of a publication is published at the follower's next look or cycle.
+
+        :param observer: receives every event first.
+        """
+        if STATE_VARIABLE not in os.environ:
+            return observer
+        unpublished, due_s = False, 0.0
+
+        def observe(event: Event) -> None:
+            nonlocal unpublished, due_s
+            observer(event)
+            if isinstance(event, CycleFailed):
+                message, remedy = divided(event.error)
+                self._publish(lambda publisher: publisher.failure(message, remedy, seconds=0.0))
+            unpublished = unpublished or isinstance(event, CycleFollowed)
+            between = isinstance(event, CycleFollowed | LagSeen) and time.monotonic() >= due_s
+            if unpublished and (between or isinstance(event, FollowEnded)):
+                self.cycle(source, target, None)
+                unpublished, due_s = False, time.monotonic() + _FOLLOWED_S
+
+        return observe
 
     def _publish(self, publish: Callable[[PolicyPublisher], None]) -> None:
         if STATE_VARIABLE not in os.environ:

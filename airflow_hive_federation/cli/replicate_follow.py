@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import common_storage_options, end_for
+from airflow_hive_federation.cli.published import CommandState
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.progress.cycle_events import (
@@ -123,9 +124,12 @@ def run(args: argparse.Namespace, policy: ReplicationPolicy, source: str, target
             args.spark_conn_id, storage_options=policy.storage_options, observer=observer
         )
         stack.enter_context(_stopped_by_signals(stop, spark.on_kill))
+        pools = [stack.enter_context(MetastorePool(end.settings, _CONNECTIONS)) for end in ends]
+        state = CommandState(policy=policy, command="replicate follow")
+        stack.enter_context(state.failures())
         follow(
-            stack.enter_context(MetastorePool(ends[0].settings, _CONNECTIONS)),
-            stack.enter_context(MetastorePool(ends[1].settings, _CONNECTIONS)),
+            pools[0],
+            pools[1],
             policy,
             run_copy=small_here(policy, spark.copy_runner(policy)),
             stop=stop,
@@ -133,7 +137,7 @@ def run(args: argparse.Namespace, policy: ReplicationPolicy, source: str, target
             for_s=args.for_s,
             cycles=args.cycles,
             threads=_CONNECTIONS,
-            observer=observer,
+            observer=state.following(pools[0], pools[1], observer),
         )
     return 0
 
