@@ -89,7 +89,8 @@ class CommandState:
     def following(self, source: MetastorePool, target: MetastorePool, observer: Observer) -> Observer:
         """Return an observer that also publishes a follower's failures, and its cycles every ten seconds.
 
-        A cycle that ends within ten seconds of a publication is published at the follower's next look or cycle.
+        A cycle that ends within ten seconds of a publication is published later, at the follower's next
+        look or cycle.
 
         :param observer: receives every event first.
         """
