@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_hive_federation.errors import (
@@ -295,6 +296,18 @@ def test_cluster_mode_is_refused_on_a_standalone_cluster(monkeypatch: pytest.Mon
     with pytest.raises(ConfigurationError, match=r"spark_far has deploy mode cluster.* no Python") as caught:
         spark.SparkPipelineHook("spark_far").submit("copy-files", [], report_uri="file:/nowhere")
     assert caught.value.remedy == "Use deploy mode client."
+
+
+def test_a_worker_without_the_provider_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_submit, "kube_client", None, raising=False)
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_K8S", json.dumps({"conn_type": "spark", "host": "k8s://https://api:6443"})
+    )
+    for missing in (False, True):
+        if missing:
+            monkeypatch.delattr(spark_submit, "kube_client")
+        with pytest.raises(ConfigurationError, match=r"Connection k8s .*needs the provider cncf\.kubernetes"):
+            PipelineSubmitHook(conn_id="k8s")
 
 
 def test_old_result_that_holds_no_more(worker: Worker) -> None:
