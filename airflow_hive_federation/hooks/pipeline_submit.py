@@ -12,24 +12,25 @@ from airflow.sdk import Connection
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException
 from airflow_hive_federation.hooks.progress import task_observer
-from airflow_hive_federation.hooks.submit_failures import Submission, refusal
 from airflow_hive_federation.progress.lines import event_in
 from airflow_hive_federation.progress.observers import Observer
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
+    from airflow_hive_federation.hooks.submit_failures import Submission
+
 #: The master if the default connection is not defined.
 DEFAULT_MASTER = "local[*]"
 
 #: The number of log lines in an error that has no cause of its own.
 _TAIL_LINES = 20
-#: The number of lines with causes that are kept: the first line of a trace may lie before the tail.
-_CAUSE_LINES = 100
 #: The marks before the text of an error: of log4j, and of a JVM that ends with an exception.
 _ERRORS = (" ERROR ", 'Exception in thread "main" ')
 #: Words in the lines that name a cause; YARN's diagnostics have no mark.
 _CAUSES = (*_ERRORS, "Exception: ", "Caused by: ", "iagnostics", "Container killed", "memory limit")
+#: The number of these lines that are kept: the first line of a trace may lie before the tail.
+_CAUSE_LINES = 100
 
 
 class PipelineSubmitHook(SparkSubmitHook):
@@ -111,10 +112,14 @@ class PipelineSubmitHook(SparkSubmitHook):
     @property
     def refusal(self) -> SparkJobError | None:
         """The error of the cluster that has refused or ended the job; ``None`` for any other cause."""
+        from airflow_hive_federation.hooks.submit_failures import refusal
+
         return refusal(self._causes, self._submission(self.application))
 
     def refusal_of(self, application: str) -> SparkJobError | None:
         """Return the error of the cluster that has ended an application, by YARN's own diagnostics."""
+        from airflow_hive_federation.hooks.submit_failures import refusal
+
         # Earlier versions of the provider have no such call.
         ask = getattr(self, "_query_yarn_application_status", None)
         try:
@@ -126,6 +131,8 @@ class PipelineSubmitHook(SparkSubmitHook):
         return None
 
     def _submission(self, application: str) -> Submission:
+        from airflow_hive_federation.hooks.submit_failures import Submission
+
         login = self._connection["principal"] or self._conf.get("spark.kerberos.principal")
         queue = self._connection["queue"]
         return Submission(application=application, queue=str(queue or ""), principal=str(login or ""))
